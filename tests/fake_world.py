@@ -78,8 +78,7 @@ from aptui.core.model import (
 )
 from aptui.core.notices import LogLevel, LogRecord, Notice
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
-from aptui.core.overrides import has_own_identity
-from aptui.core.paths import key_of, parent
+from aptui.core.paths import has_own_identity, key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project

@@ -31,8 +31,7 @@ from aptui.core.model import (
     SourceUuid,
 )
 from aptui.core.orders import Outcome
-from aptui.core.overrides import merge_folder
-from aptui.core.paths import key_of, name_uuid, parent
+from aptui.core.paths import key_of, merge_folder, name_uuid, parent
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import (
     COMMON_PLATFORM,

@@ -212,7 +212,7 @@ class Job(Struct, eq=False):
     `tried` are the kinds of failure (`core.retry`) of the retried runs of the present plan; `flaky` those before the committed
     run, as text. `stale_count`: consecutive runs whose source changed while they ran. `is_doubted`: settled in memory but stored
     as pending, because a change of a dependency is not saved yet. `is_unsaved`: without a row, or its row is older than the
-    change of its source; the folder's row is saved after the job's row. `is_due`: its final must be made now (`pipeline.feedback`).
+    change of its source; the folder's row is saved after the job's row. `is_due`: its final must be made now (`pipeline.plans`).
     `is_fetched`: the result before the present plan came from elsewhere, so that its duration is not that of a run. `ties` are
     the files that its run used. `failure` is the failure of its last run, until a run succeeds or is not needed. `lost` are
     products that were missing or changed when they were checked; their files may still exist.

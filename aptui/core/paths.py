@@ -1,11 +1,17 @@
-"""File names as text and bytes, and the identity of a path. No file is touched here; `overrides` decides which file wins."""
+"""Rules for paths: names as text and bytes, keys and UUIDs, which file wins a path, and paths of product dependencies.
+
+No file is touched here.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterable, Sequence
 
-from aptui.core.model import PathKey, RelPath, SourceUuid
+from msgspec.structs import replace
+
+from aptui.core.model import FileFact, LinkKind, PathKey, ProductLink, RelPath, SourceUuid
 from aptui.core.project import COMMON_PLATFORM, INTERMEDIATES
 
 # A file name is a sequence of bytes, but the database and the messages between processes need text. Valid UTF-8 stays unchanged.
@@ -106,3 +112,117 @@ def is_below(path: str, folder: str) -> bool:
     if not folder:
         return bool(path)
     return len(path) > len(folder) + 1 and path.startswith(folder) and path[len(folder)] == "/"
+
+
+# The override rule: if files have the same relative path, ignoring case, the earlier scan folder wins.
+
+Clash = tuple[FileFact, tuple[RelPath, ...]]
+"""A file, and the names of other files in its scan folder that differ from its name only in case."""
+
+
+def has_own_identity(key: str, metadata_types: tuple[str, ...]) -> bool:
+    """Whether a file has its identity from a `.meta` file, or is a `.meta` file.
+
+    These files do not override files of the same path.
+    """
+    return bool(metadata_types) and key.removesuffix(".meta").endswith(metadata_types)
+
+
+def merge_folder(
+    parts: Sequence[Iterable[FileFact]], metadata_types: tuple[str, ...] = ()
+) -> tuple[dict[PathKey, FileFact], list[Clash]]:
+    """Decide which file wins each path of one relative folder.
+
+    A file of an earlier scan folder wins over files of the same path. Files of *one* scan folder that differ only in case are all
+    clashes: none of them wins, and the files that they override stay overridden. Clashes are ignored if the files are overridden or
+    have duplicate paths.
+
+    Args:
+        parts: the files of that folder in each scan folder, in the order of the scan folders.
+        metadata_types: extensions of files that do not override each other. Such a file of a later scan folder has a duplicate
+            path, with a key of its own.
+    """
+    winners: dict[PathKey, FileFact] = {}
+    clashes: list[Clash] = []
+    taken: set[PathKey] = set()
+    for part in parts:
+        mine: dict[PathKey, FileFact] = {}
+        crowds: dict[PathKey, list[FileFact]] = {}
+        duplicates: dict[PathKey, list[FileFact]] = {}
+        for fact in part:
+            key = PathKey(fact.rel.lower())
+            if key in taken:
+                if has_own_identity(key, metadata_types):
+                    duplicates.setdefault(key, []).append(replace(fact, is_duplicate=True))
+                continue
+            if key in mine:
+                crowds.setdefault(key, [mine[key]]).append(fact)
+            else:
+                mine[key] = fact
+        for key, crowd in crowds.items():
+            del mine[key]
+            clashes.extend((fact, tuple(other.rel for other in crowd if other is not fact)) for fact in crowd)
+        taken.update(mine, crowds)
+        winners.update(mine)
+        winners.update((crowd[0].key, crowd[0]) for crowd in duplicates.values() if len(crowd) == 1)
+    return winners, clashes
+
+
+# Builders declare product dependencies as paths. `store.db.product_links` finds the products that match these paths. The rules are
+# those of O3DE's `PathDependencyManager.cpp`.
+
+IMAGE_EXTENSIONS = (".tif", ".tiff", ".bmp", ".gif", ".jpg", ".jpeg", ".tga", ".png")
+"""A product path with one of these extensions names a source, because artists write the name of an image, not of its product."""
+EXCLUSION = "!"
+"""First character of a path that excludes products from the matches of a pattern."""
+LOAD_MASK = 0xF
+"""The bits of a dependency's flags that say when the runtime loads the dependency."""
+PRE_LOAD = 0
+"""Value of the bits `LOAD_MASK` if the dependency is loaded before the product is ready."""
+_LONGEST = 4_096
+"""Maximum length of a path in characters; no system has longer paths (limits.h: PATH_MAX)."""
+
+
+def path_link(path: str, kind: LinkKind, flags: int, root: str = "") -> ProductLink:
+    """Return the link for a path that a builder declared.
+
+    Args:
+        path: relative to the scan folders, or to the folder of the platform; the path of a source may be absolute.
+        kind: SOURCE_FILE or PRODUCT_FILE.
+        flags: the flags of the dependency, as they are stored.
+        root: absolute path of a scan folder, below which sources are named by their relative path.
+
+    Raises:
+        ValueError: the path cannot name a source or a product; the text gives the reason.
+    """
+    is_exclusion = path.startswith(EXCLUSION)
+    found: str = normalize(path.removeprefix(EXCLUSION))
+    if root and is_below(found, root):
+        found = found[len(root) + 1 :]
+    if not found:
+        raise ValueError("is empty")
+    if len(found) > _LONGEST:
+        raise ValueError(f"has more than {_LONGEST} characters")
+    if found == ".." or found.startswith("../"):
+        raise ValueError("leads out of its folder with '..'")
+    if found.startswith(":"):  # a colon marks an exclusion in O3DE's tables
+        raise ValueError("begins with ':'")
+    if kind is LinkKind.PRODUCT_FILE and found.lower().endswith(IMAGE_EXTENSIONS):
+        kind = LinkKind.SOURCE_FILE
+    if kind is LinkKind.PRODUCT_FILE and found.startswith("/"):
+        raise ValueError("is absolute; it must be relative to the folder of the platform")
+    return ProductLink(kind, found.lower(), flags, is_exclusion=is_exclusion)
+
+
+def settle_links(links: Iterable[ProductLink]) -> tuple[tuple[ProductLink, ...], tuple[str, ...]]:
+    """Return the links without duplicates, and the paths that are both included and excluded; links of these paths are left out.
+
+    If several links have the same target, the first is kept with its flags.
+    """
+    found: dict[tuple[object, ...], ProductLink] = {}
+    for link in links:
+        found.setdefault((link.kind, link.path, link.source_uuid, link.sub_id, link.is_exclusion), link)
+    excluded = {(link.kind, link.path) for link in found.values() if link.is_exclusion}
+    both = {(link.kind, link.path) for link in found.values() if not link.is_exclusion} & excluded
+    left = tuple(link for link in found.values() if (link.kind, link.path) not in both)
+    return left, tuple(sorted({path for _kind, path in both}))

@@ -34,9 +34,9 @@ class MatchedBuilders(Struct, frozen=True):
 class Planner:
     """Finds the builders, platforms and jobs of a source; uses only the configuration and the folder settings."""
 
-    def __init__(self, project: Project, settings: SettingsTree | None = None) -> None:
+    def __init__(self, project: Project, settings: SettingsTree) -> None:
         self._builders = project.builders
-        self._settings = settings or SettingsTree(project)
+        self._settings = settings
         self._patterns = PatternSet([builder.patterns for builder in project.builders])
         self._platforms = {folder.id: frozenset(folder.platforms) for folder in project.scan_folders}
         self._roots = {folder.id: folder.path for folder in project.scan_folders}

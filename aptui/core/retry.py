@@ -81,7 +81,7 @@ class JobFailure(Struct, frozen=True, array_like=True):
     """One failure.
 
     `kind` is a `FailureKind`, `exit N`, CHECK or ENDLESS. `inputs` is the manifest that the job failed with, () if it was
-    refused before it had a manifest. `settings` come from `core.pipeline.failures.list_settings`, () if no setting can make it
+    refused before it had a manifest. `settings` come from `core.pipeline.failures.Failures`, () if no setting can make it
     fail. `committed` is the run that made the products that the job still has, None without products.
     """
 

@@ -14,7 +14,6 @@ from msgspec.structs import astuple, replace
 
 from aptui.core import fingerprint, identity
 from aptui.core.fingerprint import Entry, Manifest
-from aptui.core.links import is_wildcard
 from aptui.core.model import (
     SETTLED,
     UNKNOWN_SIZE,
@@ -151,22 +150,9 @@ def moments(now: RunStep, runs: Iterable[tuple[bool, str]]) -> list[RunStep]:
 
 Row = tuple[object, ...]
 
-STATUS = {
-    JobState.WAITING: 0,
-    JobState.QUEUED: 0,
-    JobState.RUNNING: 0,
-    JobState.COMMITTING: 0,
-    JobState.COMPLETED: 4,
-    JobState.FAILED: 2,
-    JobState.CANCELLED: 2,
-}
+STATUS = {**dict.fromkeys(JobState, 0), JobState.COMPLETED: 4, JobState.FAILED: 2, JobState.CANCELLED: 2}
 """Value of O3DE's `Jobs.Status` for a state: 0 queued, 1 in progress, 2 failed, 4 completed."""
-RESTING = {
-    **{state: state.value for state in JobState},
-    JobState.QUEUED: "waiting",
-    JobState.RUNNING: "waiting",
-    JobState.COMMITTING: "waiting",
-}
+RESTING = {state: (state if state in SETTLED else JobState.WAITING).value for state in JobState}
 """Values of `state` columns; unsettled jobs are stored as pending."""
 
 
@@ -241,7 +227,7 @@ def product_rows(product_id: int, job: Job, product: Product) -> Iterator[tuple[
         ),
     )  # fmt: skip
     for at, link in enumerate(product.links):
-        prefix = literal_prefix(link.path) if is_wildcard(link.path) else None
+        prefix = literal_prefix(link.path) if "*" in link.path else None
         yield (
             "put_link",
             (

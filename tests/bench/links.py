@@ -16,8 +16,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from aptui.core.links import path_link
 from aptui.core.model import Digest, Job, LinkKind, PathKey, Product, ProductLink, RelPath, Source, SourceUuid
+from aptui.core.paths import path_link
 from aptui.core.rows import job_row, product_rows, source_row
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer

@@ -10,6 +10,7 @@ from fakes import Setup
 from aptui.core import planner, priority
 from aptui.core.model import Job, JobState, PathKey, RelPath, Source, SourceUuid
 from aptui.core.priority import Boosts, ReadyQueue
+from aptui.core.settings import SettingsTree
 
 
 def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more: object) -> Job:
@@ -48,7 +49,7 @@ def test_jobs_start_in_the_order_of_their_priorities(seed: int) -> None:
 def test_builders_of_a_path_are_matched_again_after_the_match_cache_was_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planner, "_ASKED_SIZE", 1)
     project = Setup().project({"game": 1})
-    asked = planner.Planner(project)
+    asked = planner.Planner(project, SettingsTree(project))
 
     names = [[builder.name for builder in asked.builders_for(RelPath(rel), 1)] for rel in ("a.txt", "a.s", "a.bin", "a.txt")]
 

@@ -6,7 +6,6 @@ Tests: `tests/core/pipeline/test_jobs.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 
 import msgspec
 from msgspec.structs import replace
@@ -17,44 +16,17 @@ from aptui.core.machine import Trigger
 from aptui.core.model import SETTLED, Job, JobState, RunKey
 from aptui.core.orders import Outcome
 from aptui.core.pipeline.jobs import PipelinePart
-from aptui.core.project import SHARE_OF_MEMORY, Builder, Project, RetryFailed
+from aptui.core.project import SHARE_OF_MEMORY, Builder, RetryFailed
 from aptui.core.retry import CHECK, ENDLESS, EXIT, CommittedRun, Entry, FailureKind, JobFailure, RetryRule
 
 # A setting such as a time limit, a check or a path of the sandbox does not affect products, so fingerprints do not cover the
 # setting. But the setting can make a job fail. A failed job therefore stores the settings that may have caused the failure, as
-# entries of a manifest. The job runs again if one of these entries differs when the job is planned again. `list_settings` is the
-# only place that names these settings.
+# entries of a manifest. The job runs again if one of these entries differs when the job is planned again.
+# `Failures._list_settings` is the only place that names these settings.
 
 _OUT_OF_MEMORY = re.compile(r"memory|alloc|mmap|start new thread", re.IGNORECASE)
 """Matches messages of programs and libraries that could not get memory."""
 _FIRST_SIGNAL_STATUS = 129
-
-
-def list_settings(project: Project, builder: Builder, rel: str, kind: str, error: str, *, is_analysis: bool) -> tuple[Entry, ...]:
-    """Return the settings that may have made a run fail, and that do not affect the products of a successful run.
-
-    Args:
-        project: the configuration.
-        builder: the builder of the job.
-        rel: the source's relative path.
-        kind: the kind of failure of the run (`JobFailure.kind`).
-        error: its error.
-        is_analysis: whether the run was an analysis.
-    """
-    if kind == CHECK:
-        checks = (check for check in project.checks if check.wants(rel))
-        return tuple(("check", check.name, msgspec.json.encode(check).decode()) for check in checks)
-    if kind == ENDLESS:
-        return (_make_entry("undeclared reads", str(builder.undeclared_reads or project.undeclared_reads)),)
-    entries = [*project.run_settings, *_resources(project, builder)]
-    if builder.traces_reads:
-        entries.append(_make_entry("read tracing", "on"))
-    if kind == FailureKind.TIMEOUT:
-        entries.append(_make_entry("time limit", f"{builder.analyse_limit_s if is_analysis else builder.process_limit_s:g} s"))
-    if _is_of_memory(kind, error):
-        entries.append(_make_entry("memory limit", _memory(builder)))
-        entries += project.memory_settings
-    return (*entries, _make_entry("retry", _retries(builder.retry or project.retry, kind)))
 
 
 def _make_entry(kind: str, value: str) -> Entry:
@@ -69,11 +41,6 @@ def _memory(builder: Builder) -> str:
 
 def _retries(rule: RetryRule | None, kind: str) -> str:
     return f"{rule.times} times" if rule is not None and rule.covers(kind) else "never"
-
-
-def _resources(project: Project, builder: Builder) -> Iterable[Entry]:
-    limits = dict(project.resources)
-    return (("resource", name, str(limits.get(name, 0))) for name in builder.resources)
 
 
 def _is_of_memory(kind: str, error: str) -> bool:
@@ -145,8 +112,23 @@ class Failures(PipelinePart):
         self._jobs.note_settled(job, is_changed=True)
 
     def _list_settings(self, job: Job, kind: str) -> Manifest:
-        builder = self._builders[job.builder]
-        return list_settings(self._project, builder, job.source.rel, kind, job.error, is_analysis=job.is_analysis)
+        """Return the settings that may have made a run fail in this way (`JobFailure.kind`), but do not affect products."""
+        project, builder = self._project, self._builders[job.builder]
+        if kind == CHECK:
+            checks = (check for check in project.checks if check.wants(job.source.rel))
+            return tuple(("check", check.name, msgspec.json.encode(check).decode()) for check in checks)
+        if kind == ENDLESS:
+            return (_make_entry("undeclared reads", str(builder.undeclared_reads or project.undeclared_reads)),)
+        limits = dict(project.resources)
+        entries = [*project.run_settings, *(("resource", name, str(limits.get(name, 0))) for name in builder.resources)]
+        if builder.traces_reads:
+            entries.append(_make_entry("read tracing", "on"))
+        if kind == FailureKind.TIMEOUT:
+            limit_s = builder.analyse_limit_s if job.is_analysis else builder.process_limit_s
+            entries.append(_make_entry("time limit", f"{limit_s:g} s"))
+        if _is_of_memory(kind, job.error):
+            entries += [_make_entry("memory limit", _memory(builder)), *project.memory_settings]
+        return (*entries, _make_entry("retry", _retries(builder.retry or project.retry, kind)))
 
     def list_settings_now(self, job: Job) -> Manifest:
         """Return the current settings that may have caused the failure of `job`; () = no setting can cause it."""
@@ -234,7 +216,7 @@ class Failures(PipelinePart):
         self.remember_run(job)
         self._jobs.feed(job, Trigger.REFUSE)
         if not job.is_analysis:  # the run key identifies the history entry and the log, so this failure needs its own key
-            job.run_key = RunKey(self._ledger.next_run_key())
+            job.run_key = RunKey(self._ledger.next_run_keys(1)[0])
         job.warnings, job.errors = 0, 1
         self._reports.write_log(job, (), text)
         self.record(job, text, 0, kind=kind)

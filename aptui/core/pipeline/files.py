@@ -10,8 +10,7 @@ from aptui.core import rows, run_report
 from aptui.core.identity import legacy_of
 from aptui.core.messages import FilesHashed, FilesSeen, FolderSeen, RecheckFiles, ScanStarted
 from aptui.core.model import DUPLICATE_MARK, UNKNOWN_SIZE, Digest, FileFact, JobState, PathKey, RelPath, SourceUuid
-from aptui.core.overrides import merge_folder
-from aptui.core.paths import is_below, key_of, parent, path_uuid
+from aptui.core.paths import is_below, key_of, merge_folder, parent, path_uuid
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart
 from aptui.core.pipeline.plain_copies import Copies, PlainCopies
@@ -127,9 +126,9 @@ class Files(PipelinePart):
         self._memory.begin_scan(event.below)
         is_first, self._has_scanned = not self._has_scanned, True
         if event.retries:
-            self._plans.retries.restart(self._memory.archive.list_unfinished())
-        elif is_first:  # a new engine may have another configuration, with which failed jobs succeed
-            self._plans.retries.resume(self._memory.archive.list_unfinished())
+            self._plans.retries.clear()
+        if event.retries or is_first:  # a new engine may have another configuration, with which failed jobs succeed
+            self._plans.retries.schedule(self._memory.archive.list_unfinished(), is_retry=event.retries)
 
     def scan_finished(self) -> None:
         """Handle the end of a scan: folders that it did not report are unchanged, or gone."""
@@ -157,7 +156,7 @@ class Files(PipelinePart):
     def folder_seen(self, event: FolderSeen) -> None:
         """Handle a folder that differs from its last known state."""
         parts = {row[0]: (row[1], {fact.rel: fact for fact in row[2]}) for row in event.rows}
-        winners = self._winners(event)
+        winners, _clashes = merge_folder([row[2] for row in event.rows], self._project.metadata_types)
         adjusted = self._put_settings(event.folder, event.settings) if event.settings is not None else frozenset()
         previous = self._memory.folders.get(event.folder)
         gone = set(event.gone) | (previous.winners.keys() - winners.keys() if previous else set())
@@ -174,7 +173,7 @@ class Files(PipelinePart):
         facts, keys = [fact for _key, fact in keyed], [key for key, _fact in keyed]
         pending.identities = {**(previous.identities if previous else {}), **{key: identities.get(key) for key in keys}}
         self._memory.has_identities = self._memory.has_identities or bool(identities)
-        self._memory.put_folder(pending)
+        self._memory.folders[event.folder] = pending
         self._drop_file_rows(event, gone)
         # Removed files are handled before added files. If only the spelling or the scan folder of a file changed, its removal
         # frees its UUID and its product names, so that the added file can have them.
@@ -274,13 +273,6 @@ class Files(PipelinePart):
         for source in self._memory.load(sorted(orphans)):
             self._plans.remove_source(source.key)
 
-    def _winners(self, event: FolderSeen) -> dict[PathKey, FileFact]:
-        """Return the winning files of the folder: if several scan folders have a path, the first scan folder wins.
-
-        Clashes are left out.
-        """
-        return merge_folder([facts for _scan_folder, _digest, facts in event.rows], self._project.metadata_types)[0]
-
     def _needs_digest(self, key: PathKey, fact: FileFact) -> bool:
         return (
             self._planner.wants(fact.rel, fact.scan_folder)
@@ -315,10 +307,10 @@ class Files(PipelinePart):
             self._note_read(key, fact)
             if together is not None and key in copies:
                 together.append((key, fact))
-            elif self._settle_copied(key, fact, copies):
+            elif self._settle_read(key, fact, copies):
                 changed.add(key)
         if together and not self._plain.plan(together, copies):
-            changed.update(key for key, fact in together if self._settle_copied(key, fact, copies))
+            changed.update(key for key, fact in together if self._settle_read(key, fact, copies))
         for key, text in event.unreadable:
             self._unreadable(key, text)
         for key in restless:
@@ -384,17 +376,13 @@ class Files(PipelinePart):
                 if job.state is JobState.FAILED and lfs.NOT_HERE in job.error:
                     job.planned = None
 
-    def _settle_copied(self, key: PathKey, fact: FileFact, copies: Copies) -> bool:
-        """Settle a file that was read; its jobs may use the copies that came with its bytes."""
-        if key in copies:
-            self._jobs.copies[key] = list(copies[key][0])
-        return self._settle_read(key, fact)
-
-    def _settle_read(self, key: PathKey, fact: FileFact) -> bool:
-        """Settle a file that was read, unless it is an intermediate that was changed by hand.
+    def _settle_read(self, key: PathKey, fact: FileFact, copies: Copies) -> bool:
+        """Settle a file that was read, unless it is an intermediate that was changed by hand; its jobs may use its `copies`.
 
         No job uses such an intermediate until its own job has made it again.
         """
+        if key in copies:
+            self._jobs.copies[key] = list(copies[key][0])
         if not self._chains.is_tampered(fact):
             return self._settle(key, fact)
         self._memory.unstable.add(key)

@@ -58,7 +58,7 @@ class Identities(PipelinePart):
 
     def new_source(self, key: PathKey, fact: FileFact) -> Source:
         """Create a source with a UUID for this file, save the source, and return it."""
-        source = Source(key, fact.rel, fact.scan_folder, SourceUuid(b""), self._ledger.next_source_id(), fact)
+        source = Source(key, fact.rel, fact.scan_folder, SourceUuid(b""), next(self._ledger.source_ids), fact)
         source.identity = self.metadata_identity(source)
         source.uuid = self._own_uuid(source)
         self._memory.add(source)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
+from itertools import count
 
 from msgspec import Struct
 
@@ -147,38 +148,26 @@ class Retries:
     """Sources that are planned again when the scan reaches their folders."""
 
     def __init__(self) -> None:
-        self._pending: set[PathKey] = set()
-        self._resumed: set[PathKey] = set()
-        """Sources that are planned again without a retry of failed jobs."""
+        self._due: dict[PathKey, bool] = {}
+        """{source: whether its failed jobs are retried}"""
         self._by_folder: dict[str, set[PathKey]] = {}
         self.after_analysis: set[tuple[PathKey, bytes]] = set()
         """(source, builder) whose failed jobs are retried when their analysis has succeeded."""
 
-    def restart(self, keys: Iterable[PathKey]) -> None:
-        """Schedule a retry for these sources, and cancel all other scheduled retries."""
-        self._pending.clear()
-        self._resumed.clear()
+    def clear(self) -> None:
+        """Cancel all scheduled retries."""
+        self._due.clear()
         self._by_folder.clear()
-        for key in keys:
-            self.schedule(key)
 
-    def resume(self, keys: Iterable[PathKey]) -> None:
-        """Schedule these sources to be planned again, without a retry of failed jobs."""
+    def schedule(self, keys: Iterable[PathKey], *, is_retry: bool = True) -> None:
+        """Schedule these sources to be planned when the scan reaches their folders. `is_retry`: their failed jobs are retried."""
         for key in keys:
-            self._resumed.add(key)
+            self._due[key] = is_retry or self._due.get(key, False)
             self._by_folder.setdefault(parent(key).lower(), set()).add(key)
 
-    def schedule(self, key: PathKey) -> None:
-        """Schedule this source to be planned again when the scan reaches its folder."""
-        self._pending.add(key)
-        self._by_folder.setdefault(parent(key).lower(), set()).add(key)
-
     def pop(self, key: PathKey) -> bool:
-        """Return whether this source is scheduled to be planned again, and unschedule it."""
-        is_due = key in self._pending
-        self._pending.discard(key)
-        self._resumed.discard(key)
-        return is_due
+        """Return whether the failed jobs of this source are scheduled to be retried, and unschedule the source."""
+        return self._due.pop(key, False)
 
     def pop_analysis(self, analysis: Job) -> bool:
         """Return whether the failed jobs of an analysis are due for a retry, and unschedule it."""
@@ -193,7 +182,7 @@ class Retries:
 
     def pop_folder(self, folder: str, but: Collection[PathKey] = ()) -> list[PathKey]:
         """Return the scheduled sources of `folder`, sorted, without those in `but`, which are planned when their bytes are read."""
-        return sorted(self._by_folder.pop(folder, set()).intersection(self._pending | self._resumed).difference(but))
+        return sorted(self._by_folder.pop(folder, set()).intersection(self._due).difference(but))
 
 
 UNKNOWN = 0
@@ -216,7 +205,8 @@ class Jobs:
         self.memory = WorkingSet(archive, ranks, project.resting_platforms)
         # Files of metadata types may have duplicate paths, and then the path alone does not determine the identity of a file.
         self.memory.has_identities |= bool(project.metadata_types)
-        self.ledger = Ledger(*archive.next_ids())
+        source_id, job_id, product_id, run_key = archive.next_ids()
+        self.ledger = Ledger(count(source_id), count(job_id), count(product_id), run_key)
         self.settings = SettingsTree(project, archive.settings())
         self.graph = Graph(project, self.memory, self.settings)
         self.planner = Planner(project, self.settings)
@@ -385,7 +375,7 @@ class Jobs:
         if before is JobState.QUEUED:
             self.ready.discard(job)
         if effect is Effect.START:
-            job.run_key = run_key or RunKey(self.ledger.next_run_key())
+            job.run_key = run_key or RunKey(self.ledger.next_run_keys(1)[0])
             self.running[job.run_key] = job
             if self.resources is not None:
                 self.resources.acquire(job)

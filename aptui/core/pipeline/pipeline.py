@@ -644,4 +644,4 @@ class Pipeline:
     def commit_rows(self, run_key: int) -> list[JobRow]:
         """Return the rows that are saved with the products of a run; called once, between `CommitProducts` and the next event."""
         found = self.jobs.committing[run_key]
-        return self.plain_copies.rows_of(found) if isinstance(found, PlainCopy) else self.jobs.commits.rows_of(found)
+        return self.plain_copies.rows_of(found) if isinstance(found, PlainCopy) else list(self.jobs.commits.rows_of(found))

@@ -155,13 +155,13 @@ class PlainCopies(PipelinePart):
                 yield CopyRule(builder, plan, self._graph.rule(builder, plan.platform)[0], rows.pack_plan(plan, ()))
 
     def _plan_new(self, key: PathKey, fact: FileFact, copies: Iterable[tuple[CopyRule, int, Job | None]], took_ms: int) -> None:
-        source_id = self._ledger.next_source_id()
+        source_id = next(self._ledger.source_ids)
         uuid, *legacy = path_uuids(fact.rel)
         self._ledger.put("put_source", source_row_of_copy(source_id, uuid, key, fact))
         for other in legacy:
             self._ledger.put("put_legacy", (other, source_id, 0))
         for rule, run_key, _job in copies:
-            ids, product = (self._ledger.next_job_id(), source_id, run_key), product_of(rule, key, fact)
+            ids, product = (next(self._ledger.job_ids), source_id, run_key), product_of(rule, key, fact)
             self._planned.append(PlainCopy(*ids, rule, key, fact, *manifest_of(rule, fact), product, took_ms))
 
     def _plan_known(self, source: Source, fact: FileFact, copies: Iterable[tuple[CopyRule, int, Job | None]], took_ms: int) -> None:
@@ -206,7 +206,7 @@ class PlainCopies(PipelinePart):
 
     def rows_of(self, copy: PlainCopy) -> list[tuple[str, rows.Row]]:
         """Return the rows that are saved with the product; called once."""
-        return commit_rows(copy, self._ledger.next_product_id(), self._now_ms)
+        return commit_rows(copy, next(self._ledger.product_ids), self._now_ms)
 
     def note_committed(self, copies: Sequence[PlainCopy]) -> None:
         """Count and report copies whose products are in the cache and whose rows are saved."""

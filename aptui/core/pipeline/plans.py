@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import islice
 from typing import assert_never
 
 from aptui.core import fingerprint, quality
@@ -16,12 +17,11 @@ from aptui.core.machine import Trigger
 from aptui.core.model import ANALYSIS_KEY, SETTLED, Job, JobPlan, JobState, PathKey, Source
 from aptui.core.notices import SourcesChanged
 from aptui.core.pipeline.failures import Failures
-from aptui.core.pipeline.feedback import ChainFeedback, Drafts
 from aptui.core.pipeline.identities import Identities
 from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart, Retries
 from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.retry import ENDLESS
-from aptui.core.state.chains import CHAINS_END
+from aptui.core.state.chains import CHAINS_END, ChainFeedback
 from aptui.core.state.graph import Assembly
 from aptui.core.state.working_set import Unsettled, may_add_sources, targets_of
 
@@ -144,6 +144,121 @@ class SharedAnswers(PipelinePart):
 
 
 _MAY_SHARE = frozenset({None, JobState.WAITING, JobState.QUEUED, JobState.COMPLETED})
+
+
+# A builder that supports drafts makes two results: a quick draft when an input changes, and the final result (the *final*) later.
+# While a job has made only its draft, its final is *pending*, and clients get the draft. When no other work is left, jobs with
+# pending finals are *due*: they are planned again. If an input changes before that, the job makes a new draft first.
+#
+# The inputs of a final are finals. So a job is not due while one of its inputs has a pending final, and an input that changes from
+# draft to final causes no new draft. A chain of jobs therefore makes each draft and each final once. There is one exception: a job
+# may be unable to make its final, for example because its platform is disabled. Then the jobs that depend on it use its draft.
+#
+# Pending finals are not stored. A job has a pending final if its committed manifest is the manifest of a draft, so the next
+# engine finds the job even after a crash. When all finals are made, no product depends on a draft any more.
+
+_FINALS_MOST = 256
+"""Maximum number of sources whose finals become due together."""
+_PLANNED = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING, JobState.FAILED, JobState.CANCELLED})
+_IN_FLIGHT = frozenset({JobState.QUEUED, JobState.RUNNING})
+
+
+class Drafts(PipelinePart):
+    """Chooses whether a job makes its draft or its final, and lists the jobs whose final is pending."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        super().__init__(jobs)
+        self._makes_finals = jobs.project.makes_finals
+        self._pending: dict[PathKey, None] = {}
+        if self._makes_finals and any(builder.has_drafts for builder in jobs.project.builders):
+            self._pending = dict.fromkeys(jobs.memory.archive.drafts())
+        self._held: dict[PathKey, None] = {}
+        """Sources of jobs that were due while the finals of their inputs were still pending."""
+        self._has_moved = self._takes_any = False
+        """`_has_moved`: whether a final was planned since sources were added to `_held`.
+
+        `_takes_any`: whether all held sources are due, because no final was planned.
+        """
+
+    def mark_pending(self, job: Job) -> None:
+        """Record that `job` has made its draft and that its final is pending."""
+        if self._makes_finals:
+            self._pending[job.source.key] = None
+            self._takes_any = False
+
+    def choose(self, job: Job, number: int, assembly: Assembly) -> tuple[int, Manifest]:
+        """Return fingerprint and manifest of the next run of `job`, which makes its draft or its final.
+
+        `number` is the fingerprint of the final, and `assembly` has its manifest.
+        """
+        final = number, assembly.manifest
+        is_due, job.is_due = job.is_due, False
+        if job.fingerprint == number and (self._makes_finals or not job.is_forced):
+            return final
+        manifest = quality.as_draft(assembly.manifest)
+        draft = fingerprint.number(manifest), manifest
+        if not self._makes_finals:
+            return draft
+        if job.state in _PLANNED and job.planned == number and not job.is_forced:
+            return final
+        if job.fingerprint == draft[0]:
+            return final if is_due and not job.is_forced and self._may_follow(job, assembly) else draft
+        is_overtaken = bool(job.fingerprint) and not assembly.has_drafts and job.is_draft and not job.is_forced
+        if is_overtaken and quality.differs_by_jobs(job.inputs, assembly.manifest, assembly.finals):
+            return final
+        return draft
+
+    def _may_follow(self, job: Job, assembly: Assembly) -> bool:
+        if assembly.has_drafts and not self._takes_any:
+            self._held[job.source.key] = None
+            return False
+        self._has_moved = True
+        return True
+
+    def blocks_with_final(self, blocker: Job, job: Job) -> bool:
+        """Whether a new or edited `job` waits only for the final of `blocker`, although the draft of `blocker` is enough."""
+        if not blocker.is_draft or blocker.state not in _IN_FLIGHT or job.is_due:
+            return False
+        fact = job.source.fact
+        if job.is_draft and fact is not None and fingerprint.file_digest(fact.digest) in (entry[2] for entry in job.inputs):
+            return False
+        return fingerprint.number(quality.as_draft(blocker.planned_inputs)) == blocker.fingerprint
+
+    def list_due(self) -> list[Job]:
+        """Return the jobs whose finals are due now, [] while any other work is pending. The caller evaluates these jobs."""
+        while (self._pending or self._held) and self._is_quiet():
+            if not self._pending:
+                if self._running:  # running jobs may still make inputs of the finals
+                    return []
+                self._pending, self._held = self._held, {}
+                self._takes_any, self._has_moved = not self._has_moved, False
+            keys = list(islice(self._pending, _FINALS_MOST))
+            for key in keys:
+                del self._pending[key]
+            if due := [job for key in keys for job in self._due(key)]:
+                return due
+        return []
+
+    def _due(self, key: PathKey) -> list[Job]:
+        fact = self._memory.file(key)
+        if fact is None or isinstance(fact, Unsettled):
+            return []
+        jobs = []
+        for source in self._memory.load((key,)):
+            source.fact = fact
+            jobs += [job for job in source.jobs.values() if job.is_draft and job.state is JobState.COMPLETED]
+        due = [job for job in jobs if self._jobs.is_configured(job) and self._builders[job.builder].has_drafts]
+        for job in due:
+            job.is_due = True
+        return due
+
+    def _is_quiet(self) -> bool:
+        """Whether no job is pending except finals whose runs have begun."""
+        jobs, memory = self._jobs, self._memory
+        is_pending = len(jobs.ready) or jobs.todo or jobs.committing or memory.hashing or memory.awaited or memory.unstable
+        return not is_pending and memory.scan_is_done and all(job.is_finishing for job in jobs.running.values())
+
+
 _STALE_MOST = 10
 """Maximum number of runs in a row during which the source changed. A user rarely saves a source in each of several runs."""
 _ROUNDS_MOST = 20
@@ -218,7 +333,7 @@ class Plans(PipelinePart):
 
     def plan_later(self, source: Source) -> None:
         """Plan a source when the scan has reached its folder."""
-        self.retries.schedule(source.key)
+        self.retries.schedule([source.key])
         for job in [job for job in source.jobs.values() if job.is_analysis] or list(source.jobs.values()):
             self._jobs.doubt(job)
 
@@ -319,7 +434,7 @@ class Plans(PipelinePart):
             named.add(index)
             job = source.jobs.get(index)
             if job is None:
-                job = source.jobs[index] = Job(source, builder.uuid, plan.platform, plan.key, self._ledger.next_job_id())
+                job = source.jobs[index] = Job(source, builder.uuid, plan.platform, plan.key, next(self._ledger.job_ids))
                 if self._is_new_by_folder(job):
                     self._memory.unsaved.mark_new(job)
             if self._memory.edges.has_any and self._may_change_cycles(job, plan):

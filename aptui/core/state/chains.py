@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
+from msgspec import Struct
+
 from aptui.core.messages import RecheckFiles
 from aptui.core.model import SETTLED, EdgeKind, FileFact, Job, JobState, PathKey, ProductFlag, RelPath, Source, SourceEdge
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.project import COMMON_PLATFORM, COMMON_PREFIX, Project
+from aptui.core.run_report import TICK_NS, Used
 from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import WorkingSet
 
@@ -204,3 +207,99 @@ def intermediates(jobs: Iterable[Job]) -> list[PathKey]:
 def _has_input(job: Job, key: PathKey) -> bool:
     """Whether this file is an input of the last or next run of `job`."""
     return any(name == key for inputs in (job.inputs, job.planned_inputs) for _kind, name, _digest in inputs)
+
+
+# A job that writes its own source is detected in its run: the source at the end differs from the source at the start. If a later
+# stage writes the source of an earlier stage, each run is correct by itself, and the chain would never end. But every change of the
+# source coincides with a run of its chain: the run is in progress when the change is noticed, or it has ended and had begun before
+# the file was written. A batch is not notified of changes: when idle, it compares the sources whose chains ran.
+
+_ENDED_MOST = 1000
+_GAP_NS = 1_000_000_000
+"""Maximum gap between runs of one source, on several platforms, that are counted as a single run.
+
+The file may be checked only after the last of them.
+"""
+
+
+class _Span(Struct):
+    """Runs of one intermediate: begin and end in nanoseconds since the epoch, and the name of the last job, for messages."""
+
+    began_ns: int
+    ended_ns: int
+    name: str
+
+
+class ChainFeedback:
+    """Counts, for each source, the consecutive changes that happened during runs of later stages of its chain.
+
+    Args:
+        builder_names: {builder UUID: its name}, for messages.
+        running: {run key: job} that is shared with the pipeline.
+    """
+
+    def __init__(self, memory: WorkingSet, builder_names: Mapping[bytes, str], running: Mapping[int, Job]) -> None:
+        self._memory, self._builder_names, self._running = memory, builder_names, running
+        self._ended: dict[PathKey, _Span] = {}
+        self._counts: dict[PathKey, tuple[int, str]] = {}
+        self._ran: dict[PathKey, None] = {}
+
+    def run_ended(self, job: Job, used: Used, now_ms: int) -> None:
+        """Record the end of a run of a job whose source is an intermediate, with any outcome."""
+        if not used.began_ns:
+            return
+        self._ran[job.source.key] = None
+        key, ended_ns = job.source.key, max(now_ms * 1_000_000, used.began_ns)
+        before = self._ended.pop(key, None)
+        began_ns = used.began_ns
+        if before is not None and began_ns <= before.ended_ns + _GAP_NS:
+            began_ns = min(before.began_ns, began_ns)
+        self._ended[key] = _Span(began_ns, ended_ns, self._name_of(job))
+        if len(self._ended) > _ENDED_MOST:
+            del self._ended[next(iter(self._ended))]
+
+    def pop_ran(self) -> list[PathKey]:
+        """Return the intermediates that were sources of runs since the last call."""
+        ran, self._ran = list(self._ran), {}
+        return ran
+
+    def source_changed(self, source: Source, fact: FileFact) -> None:
+        """Count a change of `source` if its chain was running, otherwise reset the count. `fact` is its present file."""
+        writer = self._writer_of(source, fact)
+        if writer:
+            self._counts[source.key] = (self.count(source) + 1, writer)
+        else:
+            self._counts.pop(source.key, None)
+
+    def count(self, source: Source) -> int:
+        """Return how many consecutive changes of a source happened during runs of later stages of its chain."""
+        return self._counts.get(source.key, (0, ""))[0]
+
+    def writer(self, source: Source) -> str:
+        """Return the name of the job that was running at the last change of `source`, for messages."""
+        return self._counts.get(source.key, (0, ""))[1]
+
+    def _writer_of(self, source: Source, fact: FileFact) -> str:
+        """Return the name of a job of a later stage that ran when the file was written, "" if no job ran then."""
+        stages = self._stages_below(source)
+        if not stages:
+            return ""
+        running = next((job for job in self._running.values() if job.source.key in stages), None)
+        if running is not None:
+            return self._name_of(running)
+        spans = [self._ended[key] for key in stages if key in self._ended]
+        return next((span.name for span in spans if span.began_ns - TICK_NS <= fact.mtime_ns <= span.ended_ns), "")
+
+    def _stages_below(self, source: Source) -> dict[PathKey, None]:
+        found: dict[PathKey, None] = {}
+        todo = intermediates(source.jobs.values())
+        while todo:
+            key = todo.pop()
+            if key not in found:
+                found[key] = None
+                stage = self._memory.view(key)
+                todo += intermediates(stage.jobs.values()) if stage is not None else []
+        return found
+
+    def _name_of(self, job: Job) -> str:
+        return f"'{job.source.rel}' ({self._builder_names[job.builder]})"

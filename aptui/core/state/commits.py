@@ -7,7 +7,7 @@ the job. So readers see no product that is not in the cache, and a failed commit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 
 from msgspec import Struct, field
@@ -224,11 +224,8 @@ class Commits:
             now_ms,
         )
 
-    def rows_of(self, commit: Commit) -> list[JobRow]:
-        """Return the rows that are saved with the products; called once, after `begin` and before any other decision."""
-        return list(self._rows_of(commit))
-
-    def _rows_of(self, commit: Commit) -> Iterable[JobRow]:
+    def rows_of(self, commit: Commit) -> Iterator[JobRow]:
+        """Yield the rows that are saved with the products; called once, after `begin` and before any other decision."""
         job, result = commit.job, commit.result
         if commit.had:
             yield "drop_products", (job.id,)
@@ -236,7 +233,7 @@ class Commits:
         self.note_committed(commit, committed)
         yield "put_job", rows.job_row(committed, JobState.COMPLETED)
         for product in commit.products:
-            yield from rows.product_rows(self._ledger.next_product_id(), job, product)
+            yield from rows.product_rows(next(self._ledger.product_ids), job, product)
         yield (
             "put_run",
             (

@@ -267,7 +267,7 @@ class Conflicts:
         self._ledger.drop("drop_products", (job.id,))
         self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))
         for item in products:
-            for operation, row in rows.product_rows(self._ledger.next_product_id(), job, item):
+            for operation, row in rows.product_rows(next(self._ledger.product_ids), job, item):
                 self._ledger.put(operation, row)
         self._ledger.touched[job.source] = None
 

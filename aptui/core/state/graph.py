@@ -168,10 +168,10 @@ class Assembly(Struct):
 class Graph:
     """Computes the inputs of jobs from the working set."""
 
-    def __init__(self, project: Project, memory: WorkingSet, settings: SettingsTree | None = None) -> None:
+    def __init__(self, project: Project, memory: WorkingSet, settings: SettingsTree) -> None:
         self._project = project
         self._memory = memory
-        self._settings = settings or SettingsTree(project)
+        self._settings = settings
         self._builders = {builder.uuid: builder for builder in project.builders}
         self._platforms = {platform.id: platform for platform in project.platforms}
         self._roots = [(folder.path + "/", folder.recursive) for folder in project.scan_folders]

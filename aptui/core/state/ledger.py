@@ -5,7 +5,7 @@ Tests: `tests/core/state/test_commits.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct, field
 
@@ -38,9 +38,9 @@ class Ledger(Struct):
     `ticket` belongs to the rows that are collected now: the sources in `touched` are saved when `ticket` is acknowledged.
     """
 
-    source_id: int
-    job_id: int
-    product_id: int
+    source_ids: Iterator[int]
+    job_ids: Iterator[int]
+    product_ids: Iterator[int]
     run_key: int
     reserved: int = 0
     ticket: int = 1
@@ -51,30 +51,8 @@ class Ledger(Struct):
     rows: Rows = field(default_factory=dict)
     touched: dict[Source, None] = field(default_factory=dict)
 
-    def next_source_id(self) -> int:
-        """Return a fresh id."""
-        self.source_id += 1
-        return self.source_id - 1
-
-    def next_job_id(self) -> int:
-        """Return a fresh id."""
-        self.job_id += 1
-        return self.job_id - 1
-
-    def next_product_id(self) -> int:
-        """Return a fresh id."""
-        self.product_id += 1
-        return self.product_id - 1
-
-    def next_run_key(self) -> int:
-        """Return a fresh run key, never used before.
-
-        Keys are reserved in blocks, so that a key that was lost in a crash is not used again.
-        """
-        return self.next_run_keys(1)[0]
-
     def next_run_keys(self, count: int) -> tuple[int, ...]:
-        """Return `count` new run keys."""
+        """Return `count` new run keys. Keys are reserved in blocks, so that a key that was lost in a crash is not used again."""
         first, self.run_key = self.run_key, self.run_key + count
         if self.run_key > self.reserved:
             self.reserved = self.run_key + _BLOCK

@@ -492,10 +492,6 @@ class WorkingSet:
         """Mark these folders as unchanged."""
         self._unchanged.update(folders)
 
-    def put_folder(self, pending: PendingFolder) -> None:
-        """Set the pending state of a reported folder in place of an earlier one."""
-        self.folders[pending.folder] = pending
-
     def is_unknown(self, key: PathKey) -> bool:
         """Whether neither a source nor the row of a removed source exists at `key`. The caller must call `load` first."""
         return key not in self.sources and key not in self._dead

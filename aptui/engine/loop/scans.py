@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from aptui.core.identity import META_SUFFIX
 from aptui.core.messages import FilesSeen, FolderSeen, FoldersUnchanged, ProductsLost, Rows, ScanFinished, ScanStarted
 from aptui.core.model import FileFact, PathKey
-from aptui.core.overrides import has_own_identity
-from aptui.core.paths import from_text, is_below, key_of, parent
+from aptui.core.paths import from_text, has_own_identity, is_below, key_of, parent
 from aptui.core.project import COMMON_PREFIX, ScanFolder
 from aptui.core.run_report import is_other
 from aptui.core.settings import file_key

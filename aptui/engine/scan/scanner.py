@@ -17,8 +17,7 @@ from msgspec.structs import replace
 from aptui.core.identity import META_SUFFIX
 from aptui.core.messages import FolderSeen, FoldersUnchanged
 from aptui.core.model import FileFact, PathKey, RelPath, SourceIdentity
-from aptui.core.overrides import merge_folder
-from aptui.core.paths import from_text, is_below, key_of, parent
+from aptui.core.paths import from_text, is_below, key_of, merge_folder, parent
 from aptui.core.project import Project
 from aptui.core.settings import FILE_NAME as SETTINGS_NAME
 from aptui.core.settings import file_key

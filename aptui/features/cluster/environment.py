@@ -39,7 +39,6 @@ _CODE_OF_EVERY_JOB = (
     "core/notices.py",
     "core/orders.py",
     "core/model.py",
-    "core/links.py",
     "core/paths.py",
     "core/run_report.py",
     "core/settings.py",

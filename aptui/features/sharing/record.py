@@ -22,10 +22,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.core.fingerprint import FOUND
-from aptui.core.links import path_link
 from aptui.core.model import LinkKind, ProductFlag, ProductLink
 from aptui.core.notices import LogRecord
 from aptui.core.orders import StagedProduct
+from aptui.core.paths import path_link
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.run_report import FACTS, ContentFacts, fault_of, fault_of_others
 from aptui.shared.errors import UserError

@@ -16,7 +16,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from aptui.core import run_report
 from aptui.core.model import DUPLICATE_MARK, FileFact, PathKey
-from aptui.core.overrides import merge_folder
+from aptui.core.paths import merge_folder
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.run_report import OUTSIDE_STATE, SETTINGS_STATE, OutsideFile
 from aptui.shared.errors import InternalError
@@ -63,7 +63,7 @@ class FolderArchive:
     Args:
         path: of the database, for messages.
         ranks: {scan folder id: its place among the scan folders}; the file in the scan folder with the lowest rank wins a path.
-        metadata_types: extensions of files that do not override each other (`core.overrides.merge_folder`).
+        metadata_types: extensions of files that do not override each other (`core.paths.merge_folder`).
     """
 
     def __init__(
@@ -267,7 +267,7 @@ class LastRun:
     Args:
         path: a database that `schema.prepare` has checked.
         ranks: {scan folder id: its place among the scan folders}; the file in the scan folder with the lowest rank wins a path.
-        metadata_types: extensions of files that do not override each other (`core.overrides.merge_folder`).
+        metadata_types: extensions of files that do not override each other (`core.paths.merge_folder`).
     """
 
     def __init__(self, path: Path, ranks: Mapping[int, int], metadata_types: tuple[str, ...] = ()) -> None:

@@ -24,9 +24,9 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, cast
 
-from aptui.core.links import LOAD_MASK, PRE_LOAD, is_wildcard
 from aptui.core.messages import Rows
 from aptui.core.model import DUPLICATE_MARK, LinkKind, ProductFlag
+from aptui.core.paths import LOAD_MASK, PRE_LOAD
 from aptui.core.patterns import is_like, literal_prefix
 from aptui.store.db.change_log import MOST_NAMES, Touched
 from aptui.store.db.schema import CATALOG_STATE
@@ -439,4 +439,4 @@ def _prefixes(path: str) -> Iterator[str]:
 
 def _names(path: str, text: str) -> bool:
     """Whether the path of an exclusion matches `text`; called by SQL."""
-    return is_like(path, text) if is_wildcard(path) else path == text
+    return is_like(path, text) if "*" in path else path == text

@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from aptui.core.links import LOAD_MASK, PRE_LOAD
 from aptui.core.model import EdgeKind, LinkKind, ProductFlag
+from aptui.core.paths import LOAD_MASK, PRE_LOAD
 from aptui.core.patterns import literal_prefix, wildcard
 from aptui.store.db.folder_blobs import unpack_files
 from aptui.store.db.product_links import EXCLUSION_SIGN

@@ -18,11 +18,10 @@ from uuid import UUID
 
 from msgspec.structs import replace
 
-from aptui.core.links import path_link, settle_links
 from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
 from aptui.core.orders import ProcessOrder, StagedProduct
-from aptui.core.paths import key_of, to_text
+from aptui.core.paths import key_of, path_link, settle_links, to_text
 from aptui.core.project import Builder, ReferenceRule
 from aptui.core.run_report import MOST_FACTS, ContentFacts, content_facts, fault_of
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency

@@ -298,7 +298,7 @@ def test_empty_project_makes_no_finals_and_is_idle() -> None:
 
 
 def test_all_finals_are_made_when_they_need_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.core.pipeline.feedback._BATCH", 4)
+    monkeypatch.setattr("aptui.core.pipeline.plans._FINALS_MOST", 4)
     world = world_with()
     for at in range(30):
         world.write(f"{at:02}.s", f"after {at + 3:02}.s:main" if at % 5 == 0 else "")

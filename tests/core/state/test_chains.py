@@ -9,6 +9,7 @@ import pytest
 from fake_world import Crash, World, settled
 from fakes import Setup, copier, scripter
 
+from aptui.core.messages import CompareFiles
 from aptui.core.model import JobState
 from aptui.core.orders import Outcome
 
@@ -376,3 +377,39 @@ def test_job_with_its_own_intermediate_as_input_fails(way: str, seed: int) -> No
     job = world.job("m.s@common:chain")
     assert job.state is JobState.FAILED
     assert "its intermediate products differed in each of" in job.error
+
+
+# ------------------------------------------------------------------------------------ a chain that writes its own source
+
+
+@pytest.mark.parametrize("stage", ["stage+ m.s=scribble a.s", "stage+ m.s=stage+ sub/n.s=scribble a.s"])
+def test_chain_that_writes_its_first_source_fails_without_notifications(stage: str) -> None:
+    world = World().apply({"a.s": stage})
+    job = world.job("a.s@common:chain")
+    written = world.text("a.s")
+
+    assert "its source 'a.s' changed during each of 10 runs of the jobs that process it" in job.error
+    assert (written or "").count("info") <= 13
+    world.settle()
+    world.settle(restart=True)
+    assert world.text("a.s") == written, "the failed chain runs again only after an edit by a user"
+
+
+def test_source_edited_during_its_chain_is_processed_in_the_same_batch() -> None:
+    world = World()
+    world.write("a.s", "stage m.s=x")
+    world.held.add("m.s@linux:main")
+    world.process()
+    world.write("a.s", "stage m.s=y")
+    world.release()
+
+    assert world.text("m.s") == "y"
+
+
+def test_first_source_of_a_chain_is_compared_once_after_the_chain_has_run() -> None:
+    world = World().apply({"a.s": "stage m.s=x\nstage sub/n.s=y"})
+    assert [[fact.rel for fact in command.facts] for command in world.commands_of(CompareFiles)] == [["a.s"]]
+    world.forget_runs()
+    world.apply({"b.s": ""})
+
+    assert not world.commands_of(CompareFiles)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import count
 
 from fake_world import World
 from fakes import FakeArchive, Setup, scripter, sha
@@ -16,6 +17,10 @@ from aptui.core.state.commits import Commits
 from aptui.core.state.ledger import RUN_KEY_STATE, Ledger
 
 
+def new_ledger(run_key: int = 1) -> Ledger:
+    return Ledger(count(1), count(1), count(1), run_key)
+
+
 def saved(ledger: Ledger) -> dict[str, list[tuple[object, ...]]]:
     ledger.flush_rows()
     commands, _notices = ledger.finish()
@@ -23,7 +28,7 @@ def saved(ledger: Ledger) -> dict[str, list[tuple[object, ...]]]:
 
 
 def test_drop_of_a_job_removes_the_rows_that_were_put_earlier() -> None:
-    ledger = Ledger(1, 1, 1, 1)
+    ledger = new_ledger()
     for job_id in (1, 2):
         ledger.put("put_job", (job_id, 9))
         ledger.put("put_product", (job_id * 10, job_id))
@@ -38,7 +43,7 @@ def test_drop_of_a_job_removes_the_rows_that_were_put_earlier() -> None:
 
 
 def test_row_that_is_put_after_a_drop_is_kept() -> None:
-    ledger = Ledger(1, 1, 1, 1)
+    ledger = new_ledger()
     ledger.drop("drop_products", (1,))
     ledger.put("put_product", (10, 1))
 
@@ -46,7 +51,7 @@ def test_row_that_is_put_after_a_drop_is_kept() -> None:
 
 
 def test_analysis_rows_are_identified_by_source_and_builder() -> None:
-    ledger = Ledger(1, 1, 1, 1)
+    ledger = new_ledger()
     ledger.put("put_analysis", (1, b"a", "x"))
     ledger.put("put_analysis", (1, b"b", "x"))
     ledger.put("put_source", (1, "x"))
@@ -59,7 +64,7 @@ def test_analysis_rows_are_identified_by_source_and_builder() -> None:
 
 
 def test_ledger_flush_without_rows_uses_no_ticket() -> None:
-    ledger = Ledger(1, 1, 1, 1)
+    ledger = new_ledger()
 
     ledger.flush_rows()
 
@@ -68,20 +73,14 @@ def test_ledger_flush_without_rows_uses_no_ticket() -> None:
 
 
 def test_new_run_keys_are_reserved_before_they_are_used() -> None:
-    ledger = Ledger(1, 1, 1, 41)
+    ledger = new_ledger(41)
 
-    keys = [ledger.next_run_key() for _key in range(3)]
+    keys = [ledger.next_run_keys(1)[0] for _key in range(3)]
 
     assert keys == [41, 42, 43]
     ((name, reserved),) = saved(ledger)["put_state"]
     assert name == RUN_KEY_STATE
     assert int(str(reserved)) > 43
-
-
-def test_new_ids_count_up_from_the_first_free_id() -> None:
-    ledger = Ledger(3, 5, 7, 9)
-
-    assert [ledger.next_source_id(), ledger.next_job_id(), ledger.next_product_id(), ledger.next_source_id()] == [3, 5, 7, 4]
 
 
 def test_claims_of_product_names_survive_a_restart() -> None:
@@ -135,7 +134,7 @@ def some_jobs() -> Jobs:
 def seen(jobs: Jobs, *all_jobs: Job) -> object:
     """Return a copy of all records that the preparation of a commit could change."""
     states = [{name: copy.copy(getattr(job, name)) for name in Job.__slots__ if name != "source"} for job in all_jobs]
-    return states, copy.deepcopy((jobs.ledger.rows, jobs.ledger.commands, jobs.ledger.product_id, jobs.conflicts._claims))
+    return states, copy.deepcopy((jobs.ledger.rows, jobs.ledger.commands, repr(jobs.ledger.product_ids), jobs.conflicts._claims))
 
 
 def test_preparation_of_a_commit_changes_no_job_or_row() -> None:

@@ -180,7 +180,7 @@ def pending(*facts: FileFact, folder: str = "") -> PendingFolder:
 
 
 def test_reported_folder_is_used_before_its_rows_are_saved(memory: WorkingSet) -> None:
-    memory.put_folder(pending(fact("b.bin", sha("new")), fact("z.bin")))
+    memory.folders[""] = pending(fact("b.bin", sha("new")), fact("z.bin"))
 
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("new"))
     assert memory.file(PathKey("a.s")) is None
@@ -189,7 +189,7 @@ def test_reported_folder_is_used_before_its_rows_are_saved(memory: WorkingSet) -
 
 
 def test_loaded_source_has_the_digest_from_its_reported_folder(memory: WorkingSet) -> None:
-    memory.put_folder(pending(fact("a.s", sha("new"))))
+    memory.folders[""] = pending(fact("a.s", sha("new")))
 
     (item,) = memory.load([PathKey("a.s")])
 
@@ -199,7 +199,7 @@ def test_loaded_source_has_the_digest_from_its_reported_folder(memory: WorkingSe
 def test_folder_is_released_when_its_row_is_saved_and_files_handled(memory: WorkingSet, archive: FakeArchive) -> None:
     folder = pending(fact("b.bin", sha("new")))
     memory.begin_scan()
-    memory.put_folder(folder)
+    memory.folders[""] = folder
     folder.open.add(PathKey("b.bin"))
     memory.folder_leaves_after(folder, 3)
     memory.acknowledge(3)
@@ -218,10 +218,10 @@ def test_folder_is_released_when_its_row_is_saved_and_files_handled(memory: Work
 
 def test_folder_that_is_reported_twice_is_released_after_its_later_row(memory: WorkingSet) -> None:
     first = pending(fact("b.bin"))
-    memory.put_folder(first)
+    memory.folders[""] = first
     memory.folder_leaves_after(first, 3)
     second = pending(fact("b.bin"))
-    memory.put_folder(second)
+    memory.folders[""] = second
     memory.folder_leaves_after(second, 4)
 
     memory.acknowledge(3)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from aptui.core.links import is_wildcard, path_link
 from aptui.core.model import Digest, Job, LinkKind, PathKey, Product, ProductLink, RelPath, Source, SourceUuid
+from aptui.core.paths import is_wildcard, path_link
 from aptui.core.rows import ROW_OPERATIONS, product_rows
 
 from ..conftest import BUILDER, DIGEST, Store, job_row, uuid_of

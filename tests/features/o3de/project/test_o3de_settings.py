@@ -16,6 +16,7 @@ from aptui.core.model import RelPath
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
 from aptui.core.planner import Planner
 from aptui.core.project import Builder, BuilderKind, Companion, Platform
+from aptui.core.settings import SettingsTree
 from aptui.features.o3de.project.rules import python_regex
 from aptui.features.o3de.project_facts import (
     JobOverride,
@@ -289,7 +290,8 @@ def test_recognizer_matches_the_absolute_path_of_a_source(
     engine.settings({**PLATFORMS, **SCAN_FOLDERS, "RC it": {**rule, "params": "copy"}})
 
     config = engine.load()
-    planner = Planner(replace(config.project, scan_folders=(replace(config.project.scan_folders[0], id=7),)))
+    project = replace(config.project, scan_folders=(replace(config.project.scan_folders[0], id=7),))
+    planner = Planner(project, SettingsTree(project))
 
     assert [rel for rel in hits + misses if wanted(config, rel)] == hits
     root = config.project.scan_folders[0].path
