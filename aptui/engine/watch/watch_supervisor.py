@@ -5,18 +5,21 @@ Tests: `tests/engine/watch/test_watcher.py`.
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import fcntl
 import math
 import os
+import struct
 import threading
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from msgspec import Struct, field
+from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
 
 from aptui.core.paths import to_text
 from aptui.engine.watch import limits as proc
-from aptui.engine.watch.notifications import NotifiedRoot, Notify, RootNotifications, WatchTimings
+from aptui.engine.watch.notifications import ALL, NotifiedRoot, Notify, RootNotifications, WatchTimings
 from aptui.engine.watch.polling import PolledTree, Poller, survey, undecodable_name
 from aptui.shared.health import WatchedRoot, WatchMode
 
@@ -28,6 +31,18 @@ _STEADY_S = 5.0
 
 If a watch ends after this time, the failures and retries before it are no longer counted.
 """
+_F_SETOWN_EX, _F_OWNER_TID = 15, 0
+"""fcntl(2): the signal goes to one thread only, so the other threads of the process never receive it."""
+_WINDOW_S = 0.1
+_BYTES_PER_EVENT = 32
+"""Size of a queued notification with a name of up to 15 bytes (inotify(7))."""
+_SILENT_FINDS = 3
+"""Maximum number of reads in a row that find changes without a signal.
+
+After more of them, the kernel is assumed to send no signals.
+"""
+_OPENING = threading.Lock()
+"""Watches are opened one at a time, because otherwise it is unknown which new descriptor belongs to which watch."""
 _POLLED = "until then the engine polls the folder, and notices changes some seconds later"
 
 
@@ -35,41 +50,113 @@ class NoInstanceError(OSError):
     """No inotify descriptor is available."""
 
 
-class WatchEndedError(Exception):
-    """A watch has failed and reports no more changes."""
+class _NothingMoreError(Exception):
+    """Ends `RustNotify.watch` before its timeout, which would drop changes that arrive at that moment."""
 
 
-class Native(Protocol):
-    """A watch that the kernel serves, through inotify.
+class _OneRead:
+    """Replaces the stop event of `RustNotify.watch`, which calls `is_set` before each of its turns.
 
-    Args:
-        descriptor: of inotify, -1 if unknown.
-        is_signalled: whether the reading thread is woken when there is something to read.
-        extra_watches: number of kernel watches besides the watches of the root's folders.
+    The second turn returns the changes that have arrived.
     """
 
-    descriptor: int
-    is_signalled: bool
-    extra_watches: int
+    turns = 0
+
+    def is_set(self) -> bool:
+        """Return False twice, then raise `_NothingMoreError`."""
+        self.turns += 1
+        if self.turns > 2:
+            raise _NothingMoreError
+        return False
+
+
+class NativeWatch:
+    """A watch that the kernel serves: one inotify descriptor of watchfiles, for one root.
+
+    `descriptor` is -1 if it is unknown; `extra_watches` is the number of kernel watches besides those of the root's folders.
+
+    Args:
+        thread_id: the kernel sends SIGIO to this thread when there are notifications to read.
+
+    Raises:
+        OSError: a limit is reached, permission is denied, or the root does not exist.
+        NoInstanceError: no descriptor is available.
+        UnicodeError: the root's path is not UTF-8.
+    """
+
+    def __init__(self, root: NotifiedRoot, queue_length: int, cookie_folder: bytes, thread_id: int) -> None:
+        self._queue_length = queue_length
+        self._share = 4 if root.wants == ALL else 2
+        self.is_signalled = False
+        """Whether the reading thread is woken when there is something to read."""
+        self._silent_finds = 0
+        is_extra = (
+            bool(cookie_folder)
+            and os.path.isdir(cookie_folder)
+            and not (root.is_recursive and cookie_folder.startswith(root.path + b"/"))
+        )
+        self.extra_watches = int(is_extra)
+        paths = [os.fsdecode(path) for path in ((root.path, cookie_folder) if is_extra else (root.path,))]
+        self._one_read = _OneRead()
+        self._window = (0.0, 0)
+        with _OPENING:
+            before = proc.inotify_descriptors()
+            try:
+                self._rust = RustNotify(paths, False, False, 300, root.is_recursive, False)
+            except WatchfilesRustInternalError as error:
+                raise NoInstanceError(str(error)) from error
+            self.descriptor = min(proc.inotify_descriptors() - before, default=-1)
+        with contextlib.suppress(OSError, ValueError):
+            fcntl.fcntl(self.descriptor, _F_SETOWN_EX, struct.pack("ii", _F_OWNER_TID, thread_id))
+            fcntl.fcntl(self.descriptor, fcntl.F_SETFL, fcntl.fcntl(self.descriptor, fcntl.F_GETFL) | os.O_ASYNC)
+            self.is_signalled = True
 
     def read(self, *, is_signalled: bool) -> set[tuple[int, str]]:
-        """Return {(kind, path)} since the last call, without waiting. Raises WatchEndedError."""
-        ...
+        """Return the changes since the last call, without waiting.
+
+        Args:
+            is_signalled: whether the kernel had sent a signal.
+
+        Raises:
+            WatchfilesRustInternalError: the watch has ended.
+        """
+        self._one_read.turns = 0
+        try:
+            found = self._rust.watch(0, 0, 0, self._one_read)
+        except WatchfilesRustInternalError:
+            raise
+        except (_NothingMoreError, RuntimeError):
+            return set()  # nothing arrived, or another thread has just closed the watch
+        if not isinstance(found, set):
+            return set()
+        self._silent_finds = 0 if is_signalled else self._silent_finds + 1
+        if self._silent_finds > _SILENT_FINDS:
+            self.is_signalled = False
+        return found
 
     def is_flooded(self) -> bool:
-        """Whether the kernel's queue is long and may have overflowed."""
-        ...
+        """Whether half of the kernel's queue is used, so that it may have overflowed."""
+        return 2 * proc.read_queued_bytes(self.descriptor) >= self._queue_length * _BYTES_PER_EVENT
 
     def came_at_once(self, count: int, now: float) -> bool:
-        """Note `count` changes; return whether the queue may have overflowed because of their number."""
-        ...
+        """Whether enough changes came within a tenth of a second that the queue may have overflowed.
+
+        Creating and writing a file uses four notifications but gives one change; so the limit is a quarter of the queue. A rename
+        uses as many notifications as it gives changes.
+        """
+        since, total = self._window
+        self._window = (now, count) if now - since > _WINDOW_S else (since, total + count)
+        return self._share * self._window[1] >= self._queue_length
 
     def close(self) -> None:
-        """Close the descriptor, and wait until it is closed."""
-        ...
-
-
-OpenNative = Callable[[NotifiedRoot, int], Native]
+        """Close the descriptor, and wait until it is closed, so that the next watch can be opened within the limit."""
+        with _OPENING:
+            self._rust.close()
+            pause = threading.Event()
+            for _ in range(250):
+                if self.descriptor not in proc.inotify_descriptors():
+                    return
+                pause.wait(0.002)
 
 
 class RootWatch(Struct, eq=False):
@@ -80,7 +167,7 @@ class RootWatch(Struct, eq=False):
     mode: WatchMode = WatchMode.STARTING
     detail: str = ""
     watches: int = 0
-    native: Native | None = None
+    native: NativeWatch | None = None
     pollers: list[Poller] = field(default_factory=list)
     identity: tuple[int, int] | None = None
     survey: PolledTree = field(default_factory=lambda: PolledTree(0))
@@ -126,18 +213,16 @@ class WatchSupervisor:
     Args:
         settings: times, and functions that return facts about this machine.
         notify: receives the notifications.
-        open_native: sets a watch of a root, given the length of the kernel's queue. Raises OSError or UnicodeError.
         is_over: event that is set when the watcher ends.
         poke: event that is set to request a turn soon.
     """
 
-    def __init__(
-        self, settings: WatchTimings, notify: Notify, open_native: OpenNative, is_over: threading.Event, poke: threading.Event
-    ) -> None:
+    def __init__(self, settings: WatchTimings, notify: Notify, is_over: threading.Event, poke: threading.Event) -> None:
         self.watched: tuple[RootWatch, ...] = ()
         self._settings = settings
         self._notify = notify
-        self._open_native = open_native
+        self.reader_id = 0
+        """Id of the thread that reads notifications."""
         self._closed = is_over
         self._poke = poke
         self._mountinfo = b""
@@ -331,7 +416,7 @@ class WatchSupervisor:
         try:
             if seen.folders > limits.max_user_watches:
                 raise OSError(errno.ENOSPC, "the limit is known to be too low")
-            native = self._open_native(root, limits.max_queued_events)
+            native = NativeWatch(root, limits.max_queued_events, self._settings.cookie_folder, self.reader_id)
         except (OSError, UnicodeError) as error:
             return self._explain(watched, limits, error)
         watched.check_at_s = 0.0
@@ -344,7 +429,7 @@ class WatchSupervisor:
             watched.watches = self._watches_of(watched.native)
             watched.missing = max(0, watched.survey.folders - watched.watches)
 
-    def _watches_of(self, native: Native) -> int:
+    def _watches_of(self, native: NativeWatch) -> int:
         """Return the number of watches of the root, without the watch of the folder of sync cookies."""
         return max(0, self._settings.watch_count(native.descriptor) - native.extra_watches)
 

@@ -22,22 +22,19 @@ thread.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import signal
-import struct
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct, field
-from watchfiles._rust_notify import RustNotify, WatchfilesRustInternalError
+from watchfiles._rust_notify import WatchfilesRustInternalError
 
 from aptui.core.paths import to_text
-from aptui.engine.watch import limits as proc
-from aptui.engine.watch.notifications import ALL, ChangeNotification, NotifiedRoot, Notify, WatchTimings
-from aptui.engine.watch.watch_supervisor import Native, NoInstanceError, RootWatch, WatchEndedError, WatchSupervisor
+from aptui.engine.watch.notifications import ChangeNotification, NotifiedRoot, Notify, WatchTimings
+from aptui.engine.watch.watch_supervisor import NativeWatch, RootWatch, WatchSupervisor
 from aptui.shared.health import WatchedRoot, WatchMode
 
 # The sync cookie reports when all notifications up to a moment have been handled.
@@ -56,7 +53,7 @@ _TIMEOUT_S = 2.0
 
 class _Passing(Struct):
     since: float
-    reached: set[Native] = field(default_factory=set)
+    reached: set[NativeWatch] = field(default_factory=set)
 
 
 class SyncCookie:
@@ -79,7 +76,7 @@ class SyncCookie:
         """Whether any sync cookie has not passed every watch yet."""
         return bool(self._passing)
 
-    def take(self, native: Native, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
+    def take(self, native: NativeWatch, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
         """Note the sync cookies that this watch has seen; return the other changes."""
         if not self._folder:
             return changes
@@ -121,12 +118,8 @@ def _is_steady(watched: RootWatch) -> bool:
     return not watched.root_notifications.has_young()
 
 
-__all__ = ["COOKIE_TAG", "ChangeNotification", "NotifiedRoot", "WatchMode", "WatchTimings", "WatchedRoot", "Watcher"]
-
 NotifyHealth = Callable[[tuple[WatchedRoot, ...]], None]
 
-_F_SETOWN_EX, _F_OWNER_TID = 15, 0
-"""fcntl(2): the signal goes to one thread only, so the other threads of the process never receive it."""
 _LATER_S = (0.0003, 0.001, 0.004, 0.02)
 """Delays (seconds) of the next attempts to collect changes, if the library has not read the descriptor yet after a signal."""
 _REST_S = (0.0001, 0.003)
@@ -134,131 +127,11 @@ _REST_S = (0.0001, 0.003)
 _AWAITED_S = 0.02
 """Interval of checks whether all changes before a sync cookie have been reported (seconds)."""
 _STORM_GAP_S = 0.005
-_WINDOW_S = 0.1
-_BYTES_PER_EVENT = 32
-"""Size of a queued notification with a name of up to 15 bytes (inotify(7))."""
 _CLOSE_S = 0.9
-_SILENT_FINDS = 3
-"""Maximum number of reads in a row that find changes without a signal.
-
-After more of them, the kernel is assumed to send no signals.
-"""
 _DEFAULTS = WatchTimings()
 _DELETED = 3
 """The kind of change with which watchfiles reports a root that was removed or moved."""
 _OVERFLOW = "too many changes at once, notifications may be lost (fs.inotify.max_queued_events)"
-_OPENING = threading.Lock()
-"""Watches are opened one at a time, because otherwise it is unknown which new descriptor belongs to which watch."""
-
-
-class _NothingMoreError(Exception):
-    """Ends `RustNotify.watch` before its timeout, which would drop changes that arrive at that moment."""
-
-
-class _OneRead:
-    """Replaces the stop event of `RustNotify.watch`, which calls `is_set` before each of its turns.
-
-    The second turn returns the changes that have arrived.
-    """
-
-    turns = 0
-
-    def is_set(self) -> bool:
-        """Return False twice, then raise `_NothingMoreError`."""
-        self.turns += 1
-        if self.turns > 2:
-            raise _NothingMoreError
-        return False
-
-
-class _Native:
-    """One inotify descriptor of watchfiles, for one root.
-
-    Raises:
-        OSError: a limit is reached, permission is denied, or the root does not exist.
-        NoInstanceError: no descriptor is available.
-        UnicodeError: the root's path is not UTF-8.
-    """
-
-    def __init__(self, root: NotifiedRoot, queue_length: int, cookie_folder: bytes) -> None:
-        self._queue_length = queue_length
-        self._share = 4 if root.wants == ALL else 2
-        self.is_signalled = False
-        self._silent_finds = 0
-        is_extra = (
-            bool(cookie_folder)
-            and os.path.isdir(cookie_folder)
-            and not (root.is_recursive and cookie_folder.startswith(root.path + b"/"))
-        )
-        self.extra_watches = int(is_extra)
-        paths = [os.fsdecode(path) for path in ((root.path, cookie_folder) if is_extra else (root.path,))]
-        self._one_read = _OneRead()
-        self._window = (0.0, 0)
-        with _OPENING:
-            before = proc.inotify_descriptors()
-            try:
-                self._rust = RustNotify(paths, False, False, 300, root.is_recursive, False)
-            except WatchfilesRustInternalError as error:
-                raise NoInstanceError(str(error)) from error
-            self.descriptor = min(proc.inotify_descriptors() - before, default=-1)
-
-    def signal_to(self, thread_id: int) -> None:
-        """Make the kernel send SIGIO to this thread when there are notifications to read."""
-        try:
-            fcntl.fcntl(self.descriptor, _F_SETOWN_EX, struct.pack("ii", _F_OWNER_TID, thread_id))
-            fcntl.fcntl(self.descriptor, fcntl.F_SETFL, fcntl.fcntl(self.descriptor, fcntl.F_GETFL) | os.O_ASYNC)
-        except (OSError, ValueError):
-            return
-        self.is_signalled = True
-
-    def read(self, *, is_signalled: bool) -> set[tuple[int, str]]:
-        """Return the changes since the last call, without waiting.
-
-        Args:
-            is_signalled: whether the kernel had sent a signal.
-
-        Raises:
-            WatchEndedError: the watch has ended.
-        """
-        self._one_read.turns = 0
-        try:
-            found = self._rust.watch(0, 0, 0, self._one_read)
-        except _NothingMoreError:
-            return set()
-        except WatchfilesRustInternalError as error:
-            raise WatchEndedError(str(error)) from error
-        except RuntimeError:
-            return set()  # another thread has just closed the watch
-        if not isinstance(found, set):
-            return set()
-        self._silent_finds = 0 if is_signalled else self._silent_finds + 1
-        if self._silent_finds > _SILENT_FINDS:
-            self.is_signalled = False
-        return found
-
-    def is_flooded(self) -> bool:
-        """Whether half of the kernel's queue is used, so that it may have overflowed."""
-        return 2 * proc.read_queued_bytes(self.descriptor) >= self._queue_length * _BYTES_PER_EVENT
-
-    def came_at_once(self, count: int, now: float) -> bool:
-        """Whether enough changes came within a tenth of a second that the queue may have overflowed.
-
-        Creating and writing a file uses four notifications but gives one change; so the limit is a quarter of the queue. A rename
-        uses as many notifications as it gives changes.
-        """
-        since, total = self._window
-        self._window = (now, count) if now - since > _WINDOW_S else (since, total + count)
-        return self._share * self._window[1] >= self._queue_length
-
-    def close(self) -> None:
-        """Close the descriptor, and wait until it is closed, so that the next watch can be opened within the limit."""
-        with _OPENING:
-            self._rust.close()
-            pause = threading.Event()
-            for _ in range(250):
-                if self.descriptor not in proc.inotify_descriptors():
-                    return
-                pause.wait(0.002)
 
 
 class Watcher:
@@ -282,9 +155,8 @@ class Watcher:
         self._reported: tuple[WatchedRoot, ...] = ()
         self._closed = threading.Event()
         self._poke = threading.Event()
-        self._roots = WatchSupervisor(settings, notify, self._open, self._closed, self._poke)
+        self._roots = WatchSupervisor(settings, notify, self._closed, self._poke)
         self._cookie = SyncCookie(settings.cookie_folder, notify, settings.clock)
-        self._thread_id = 0
         self._reads = threading.Event()
         self._reader = threading.Thread(target=self._supervise, args=("reading", self._read_on), name="watch", daemon=True)
         self._supervising = threading.Thread(target=self._supervise, args=("keeping", self._keep_on), name="keep", daemon=True)
@@ -341,7 +213,7 @@ class Watcher:
     def _read_on(self) -> None:
         """Wait for signals, collect changes, report them."""
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})
-        self._thread_id = threading.get_native_id()
+        self._roots.reader_id = threading.get_native_id()
         self._reads.set()
         clock = self._settings.clock
         last, last_signal, rest_s = clock(), 0.0, _REST_S[0]
@@ -398,7 +270,7 @@ class Watcher:
                 continue
             try:
                 changes = native.read(is_signalled=is_signalled)
-            except WatchEndedError as error:
+            except WatchfilesRustInternalError as error:
                 if watched.native is native:
                     watched.broken = f"notifications ended: {error}"
                     self._poke.set()
@@ -409,7 +281,7 @@ class Watcher:
                 self._pass_on(watched, native, changes)
         return is_found
 
-    def _pass_on(self, watched: RootWatch, native: Native, changes: set[tuple[int, str]]) -> None:
+    def _pass_on(self, watched: RootWatch, native: NativeWatch, changes: set[tuple[int, str]]) -> None:
         if native.came_at_once(len(changes), self._settings.clock()):
             watched.root_notifications.lose(_OVERFLOW)
         links, top = watched.survey.links, os.fsdecode(watched.root.path)
@@ -442,8 +314,3 @@ class Watcher:
         if health != self._reported:
             self._reported = health
             self._notify_health(health)
-
-    def _open(self, root: NotifiedRoot, queue_length: int) -> Native:
-        native = _Native(root, queue_length, self._settings.cookie_folder)
-        native.signal_to(self._thread_id)
-        return native

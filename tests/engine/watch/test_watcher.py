@@ -438,11 +438,11 @@ def test_a_root_is_watched_again_when_the_limit_is_raised(top):
 
 def test_root_is_polled_if_no_inotify_descriptor_is_available(top, monkeypatch):
     def refuse(*_arguments):
-        raise watcher.WatchfilesRustInternalError("Too many open files (os error 24)")
+        raise watch_supervisor.WatchfilesRustInternalError("Too many open files (os error 24)")
 
-    from aptui.engine.watch import watcher
+    from aptui.engine.watch import watch_supervisor
 
-    monkeypatch.setattr(watcher, "RustNotify", refuse)
+    monkeypatch.setattr(watch_supervisor, "RustNotify", refuse)
     with watching(native(top)) as harness:
         assert "max_user_instances" in harness.until_mode(WatchMode.LIMITED).detail
 
@@ -653,7 +653,7 @@ def test_exception_in_the_listener_does_not_end_watching(top):
 
 
 def test_changes_are_found_even_if_the_kernel_sends_no_signal(top, monkeypatch):
-    monkeypatch.setattr("aptui.engine.watch.watcher._F_SETOWN_EX", -1)
+    monkeypatch.setattr("aptui.engine.watch.watch_supervisor._F_SETOWN_EX", -1)
     with watching(native(top)) as harness:
         put(top + b"/a")
 
