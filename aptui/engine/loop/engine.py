@@ -47,47 +47,6 @@ from aptui.store.db import schema
 from aptui.store.db.archive import DatabaseArchive
 from aptui.store.db.writer import Writer
 
-# The progress: combines the counts of the parts of an engine for clients.
-
-
-class ProgressReporter:
-    """Collects the counts of the progress, and reports the progress.
-
-    Args:
-        failed_before: number of failed jobs and analyses when the engine opened, None = not needed.
-    """
-
-    def __init__(
-        self, context: EngineContext, scans: Scans, runs: RunDispatcher, forecaster: Forecaster, failed_before: int | None
-    ) -> None:
-        self._context, self._scans, self._runs = context, scans, runs
-        self._forecaster, self._failed_before = forecaster, failed_before
-
-    def report(self, now: float) -> None:
-        """Report the progress."""
-        counts = self._forecaster.complete_progress(self.counts(), self._runs.at_work(), now)
-        self._context.news.notify_progress(counts, now, is_processing=self._context.pipeline.status().running_jobs > 0)
-
-    def counts(self) -> Progress:
-        """Return the counts of the progress, without timers and forecast."""
-        status, digests = self._context.pipeline.status(), self._context.digests
-        at_work = min(status.running_jobs, len(self._runs.at_work()))
-        pending = status.ready_analyses + status.running_analyses + status.ready_jobs + status.running_jobs
-        return Progress(
-            self._context.inbox.seq,
-            self._scans.files_seen,
-            status.ready_analyses,
-            status.running_analyses,
-            status.ready_jobs + status.running_jobs - at_work,
-            at_work,
-            status.done,
-            status.failed,
-            # the progress is not complete before the first files are read, because jobs are still unknown
-            self._scans.is_scanning or not (pending or digests.is_idle),
-            failing_count=self._failed_before + status.failing if self._failed_before is not None else -1,
-        )
-
-
 # Messages of the writer's thread to the loop: the ticket of the last saved rows, or the error that stopped the writer.
 #
 # Each order to save rows has a ticket (`core.state.ledger`); `store.db.writer` writes the rows.
@@ -336,9 +295,8 @@ class Engine:
         self.runs = RunDispatcher(context, runs_builders=self._runs_builders, early=opening.early)
         self.executor = CommandExecutor(context, self.scans, self.runs)
         self._rest = RestRecorder(context, self.scans, self.runs, self.executor, self.catalogs, self.sessions, dropped_folders)
-        failed_before = self.archive.count_failed() if self.live is not None else None
-        forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.jobs.reports.spent, self.config.workers)
-        self._progress = ProgressReporter(context, self.scans, self.runs, forecaster, failed_before)
+        self._failed_before = self.archive.count_failed() if self.live is not None else None
+        self._forecaster = Forecaster(self.pipeline.pending_work, self.pipeline.jobs.reports.spent, self.config.workers)
         if self.live is not None:
             self.epoch = max(self.epoch, int(self.archive.state("epoch") or 0)) + 1
             self.writer.run({"put_state": [("epoch", str(self.epoch)), ("seq", "0")]}, durable=False)
@@ -563,7 +521,27 @@ class Engine:
                 self.news.notify(notice)
         if self.news.progress_is_due(now):
             with trace.span("progress"):
-                self._progress.report(now)
+                self._report_progress(now)
+
+    def _report_progress(self, now: float) -> None:
+        status, at_work = self.pipeline.status(), self.runs.at_work()
+        count_at_work = min(status.running_jobs, len(at_work))
+        pending = status.ready_analyses + status.running_analyses + status.ready_jobs + status.running_jobs
+        counts = Progress(
+            self.inbox.seq,
+            self.scans.files_seen,
+            status.ready_analyses,
+            status.running_analyses,
+            status.ready_jobs + status.running_jobs - count_at_work,
+            count_at_work,
+            status.done,
+            status.failed,
+            # the progress is not complete before the first files are read, because jobs are still unknown
+            self.scans.is_scanning or not (pending or self.digests.is_idle),
+            failing_count=self._failed_before + status.failing if self._failed_before is not None else -1,
+        )
+        counts = self._forecaster.complete_progress(counts, at_work, now)
+        self.news.notify_progress(counts, now, is_processing=status.running_jobs > 0)
 
     def _decide(self, now: float) -> None:
         """Let the pipeline handle events until the time slice ends or a commit begins; then start jobs and continue the scan."""

@@ -118,11 +118,11 @@ class NoticePublisher:
         """Whether the progress is due to be reported and there is a listener."""
         return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
 
-    def notify_progress(self, counts: Progress, now: float, *, is_processing: bool | None = None) -> None:
+    def notify_progress(self, counts: Progress, now: float, *, is_processing: bool) -> None:
         """Add the timers to `counts`, and report the result if it changed.
 
         Args:
-            is_processing: whether workers have jobs, even if no job runs at this moment; None = derived from `counts`.
+            is_processing: whether workers have jobs, even if no job runs at this moment.
         """
         if counts.is_working and not (self._last and self._last.is_working):
             self._begun.clear()
@@ -132,7 +132,6 @@ class NoticePublisher:
         self._last_s = now
         self._count("scan", elapsed, goes_on=counts.is_scanning)
         self._count("analysis", elapsed, goes_on=counts.analyses_running > 0)
-        is_processing = counts.jobs_running > 0 if is_processing is None else is_processing
         self._count("processing", elapsed, goes_on=is_processing, has_ended=(counts.jobs_done, counts.jobs_failed) != self._before)
         news = replace(
             counts,

@@ -1,8 +1,6 @@
 """Admission of jobs to the pool: decides whether a job may start.
 
 All running jobs must fit into memory together. While a job runs that was killed for lack of memory before, no other job runs.
-
-`MemoryBudget` records what builders need; `FailureTracker` counts killed runs.
 """
 
 from __future__ import annotations
@@ -12,64 +10,6 @@ from collections.abc import Callable, Iterable, Mapping
 
 from aptui.core.orders import ProcessOrder, RunResult
 from aptui.engine.pool.worker_messages import Identity, Order, PoolMessage, builder_of, identity_of
-
-# The failure tracker records the builders that killed their workers and are broken for this reason, and the jobs that have to run
-# alone.
-#
-# `engine.pool.worker_messages` answers the orders of a worker that died.
-
-MAX_FAILURES = 3
-_MAX_LONELY = 10_000
-
-
-class FailureTracker:
-    """Counts the workers that each builder killed, and records the jobs that ran out of memory and have to run alone."""
-
-    def __init__(self) -> None:
-        self._failures: dict[str, tuple[int, str]] = {}
-        self._answered: set[str] = set()
-        self.lonely: dict[Identity, None] = {}
-
-    def note_answer(self, builder: str) -> None:
-        """Note that a builder gave an answer. From then on, it is not treated as a builder that kills every worker."""
-        self._answered.add(builder)
-        self._failures.pop(builder, None)
-
-    def note_death(self, builder: str, reason: str) -> None:
-        """Note that a worker died while it ran a builder. The call has no effect if the builder gave an answer before."""
-        if builder not in self._answered:
-            self._failures[builder] = (self._failures.get(builder, (0, ""))[0] + 1, reason)
-
-    def list_broken(self) -> dict[str, str]:
-        """Return {builder: reason} of the builders that are broken and get no worker."""
-        return {name: reason for name, (count, reason) in self._failures.items() if count >= MAX_FAILURES}
-
-    def refusal(self, builder: str) -> str:
-        """Return why a builder may not get a worker, "" if it may."""
-        count, reason = self._failures.get(builder, (0, ""))
-        return (
-            f"the worker of builder {builder!r} died three times before it gave a result: {reason}" if count >= MAX_FAILURES else ""
-        )
-
-    def let_off(self) -> None:
-        """Clear the records of all builders, because their code may have changed."""
-        self._failures.clear()
-        self._answered.clear()
-
-    def isolate(self, identity: Identity | None) -> bool:
-        """Record that no other job may run beside this job from now on; return False if that was recorded before."""
-        if identity is None or identity in self.lonely:
-            return False
-        if len(self.lonely) >= _MAX_LONELY:
-            del self.lonely[next(iter(self.lonely))]
-        self.lonely[identity] = None
-        return True
-
-    def release(self, identity: Identity | None) -> None:
-        """Let a job that succeeded run beside others again."""
-        if identity is not None:
-            self.lonely.pop(identity, None)
-
 
 # The memory budget: how much memory builders use, and whether one more run fits beside the running ones.
 #
@@ -204,11 +144,22 @@ def _read(path: str) -> str:
         return ""
 
 
-class JobAdmission:
-    """Decides whether a job may begin, and learns from the results of runs."""
+MAX_FAILURES = 3
+_MAX_LONELY = 10_000
 
-    def __init__(self, memory: MemoryBudget, failures: FailureTracker) -> None:
-        self._memory, self._failures = memory, failures
+
+class JobAdmission:
+    """Decides whether a job may begin, and learns from the results of runs.
+
+    It records the builders that killed their workers and are broken for this reason, and the jobs that have to run alone.
+    """
+
+    def __init__(self, memory: MemoryBudget) -> None:
+        self._memory = memory
+        self._failures: dict[str, tuple[int, str]] = {}
+        self._answered: set[str] = set()
+        self.lonely: dict[Identity, None] = {}
+        """The jobs that ran out of memory and have to run alone."""
 
     def may_run(self, message: PoolMessage, jobs: Iterable[tuple[int, PoolMessage]]) -> bool:
         """Whether a job may run beside the current jobs.
@@ -234,15 +185,46 @@ class JobAdmission:
         self._memory.learn(builder_of(order), result.peak_rss_bytes)
 
     def isolate(self, order: Order) -> bool:
-        """Note that another process killed a job.
+        """Note that another process killed a job: from now on, no other job runs beside it.
 
-        Return True the first time. The job then runs again, and no other job runs beside it.
+        Return True the first time. The job then runs again.
         """
-        is_new = self._failures.isolate(identity_of(order))
-        if is_new:
-            self._memory.learn_death(builder_of(order))
-        return is_new
+        identity = identity_of(order)
+        if identity is None or identity in self.lonely:
+            return False
+        if len(self.lonely) >= _MAX_LONELY:
+            del self.lonely[next(iter(self.lonely))]
+        self.lonely[identity] = None
+        self._memory.learn_death(builder_of(order))
+        return True
 
     def release(self, order: Order) -> None:
         """Let a job that succeeded run beside others again."""
-        self._failures.release(identity_of(order))
+        if (identity := identity_of(order)) is not None:
+            self.lonely.pop(identity, None)
+
+    def note_answer(self, builder: str) -> None:
+        """Note that a builder gave an answer. From then on, it is not treated as a builder that kills every worker."""
+        self._answered.add(builder)
+        self._failures.pop(builder, None)
+
+    def note_death(self, builder: str, reason: str) -> None:
+        """Note that a worker died while it ran a builder. The call has no effect if the builder gave an answer before."""
+        if builder not in self._answered:
+            self._failures[builder] = (self._failures.get(builder, (0, ""))[0] + 1, reason)
+
+    def list_broken(self) -> dict[str, str]:
+        """Return {builder: reason} of the builders that are broken and get no worker."""
+        return {name: reason for name, (count, reason) in self._failures.items() if count >= MAX_FAILURES}
+
+    def refusal(self, builder: str) -> str:
+        """Return why a builder may not get a worker, "" if it may."""
+        count, reason = self._failures.get(builder, (0, ""))
+        return (
+            f"the worker of builder {builder!r} died three times before it gave a result: {reason}" if count >= MAX_FAILURES else ""
+        )
+
+    def let_off(self) -> None:
+        """Clear the records of all builders, because their code may have changed."""
+        self._failures.clear()
+        self._answered.clear()

@@ -31,7 +31,7 @@ from aptui.config.dirs import core_count
 from aptui.core.orders import AnalyseResult, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.project import Builder, Platform
 from aptui.core.retry import FailureKind
-from aptui.engine.pool.admission import MAX_FAILURES, SAMPLE_S, FailureTracker, JobAdmission, MemoryBudget
+from aptui.engine.pool.admission import MAX_FAILURES, SAMPLE_S, JobAdmission, MemoryBudget
 from aptui.engine.pool.process import WorkerProcess, WorkerStart
 from aptui.engine.pool.slots import OrderAnswers, WaitingOrders, WorkerSlot
 from aptui.engine.pool.worker_messages import (
@@ -92,9 +92,8 @@ class Pool:
         self._memory = memory or MemoryBudget(self._settings.memory_budget_bytes, clock, learned_memory)
         self._manager = WorkerManager(selector, self, clock, self._settings)
         self._waiting = WaitingOrders()
-        self._failures = FailureTracker()
-        self._admission = JobAdmission(self._memory, self._failures)
-        self._answers = OrderAnswers(self._failures, self._admission, self._waiting, clock)
+        self._admission = JobAdmission(self._memory)
+        self._answers = OrderAnswers(self._admission, self._waiting, clock)
         self._failed_starts = 0
         self.fault = ""
         self._start = self._make_start(builders, platforms)
@@ -173,7 +172,7 @@ class Pool:
             return None
         if asks:
             slot.member.questions.ask(run_key)
-        return slot.member.questions.so_far(run_key, order.builder, slot.member.unfinished)
+        return slot.member.questions.so_far(run_key, order.builder, slot.member.stream.unfinished)
 
     def workers(self) -> tuple[WorkerInfo, ...]:
         """Return the state of each worker, to be shown to users."""
@@ -190,7 +189,7 @@ class Pool:
         for other orders.
         """
         fine = [order for order in orders if not self._refuse(order)]
-        for message in messages_of(fine, self._failures.lonely):
+        for message in messages_of(fine, self._admission.lonely):
             self._waiting.add(message)
         self._dispatch()
 
@@ -219,7 +218,7 @@ class Pool:
         New workers have the new builders, and import the code of builders again, so that changes of the code become effective.
         """
         self._start = self._make_start(builders, platforms)
-        self._failures.let_off()
+        self._admission.let_off()
         self._failed_starts, self.fault = 0, ""
         for message in self._waiting.clear():
             self._answers.return_or_keep(message)
@@ -258,11 +257,11 @@ class Pool:
 
     def list_broken_builders(self) -> dict[str, str]:
         """Return {name: reason} of the builders that are broken and get no worker."""
-        return self._failures.list_broken()
+        return self._admission.list_broken()
 
     def _refuse(self, order: Order) -> bool:
         """Answer an order at once if no worker can perform it; return whether it was answered."""
-        error = self.fault or self._failures.refusal(builder_of(order))
+        error = self.fault or self._admission.refusal(builder_of(order))
         if error:
             self._answers.results.append(make_ended(order, Outcome.FAILED, error, FailureKind.OBSTACLE))
         return bool(error)
@@ -412,7 +411,7 @@ class Pool:
         self._answers.account_for_the_dead(slot)
 
     def _give_up_start(self, slot: WorkerSlot) -> None:
-        lines = [line for line in slot.member.take_unfinished().lines() if line.strip()]
+        lines = [line for line in slot.member.stream.take_unfinished().lines() if line.strip()]
         self._answers.take_back(slot, is_outdated=slot.start is not self._start)
         if not slot.is_retiring and not slot.verdicts:
             self._note_failed_start(slot.member.exit_text + (f": {lines[-1]}" if lines else ""))

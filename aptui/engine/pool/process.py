@@ -71,7 +71,8 @@ class WorkerProcess:
         self._selector, self._listener = selector, listener
         self._nonce = os.urandom(8).hex()
         self._reader = wire.FrameReader()
-        self._stream = MarkedStream(self._nonce)
+        self.stream = MarkedStream(self._nonce)
+        """The output of the worker."""
         self._outbox = bytearray()
         self.fault = ""
         self.is_gone = False
@@ -89,7 +90,7 @@ class WorkerProcess:
         self._channel.setblocking(False)
         os.set_blocking(self._output, False)
         self._selector.register(self._channel, selectors.EVENT_READ, self._on_channel)
-        self._selector.register(self._output, selectors.EVENT_READ, self._on_output)
+        self._selector.register(self._output, selectors.EVENT_READ, self._read_output)
         self._selector.register(self.exit_descriptor, selectors.EVENT_READ, self._on_exit)
         self._is_listening = self._is_reading_output = True
 
@@ -165,10 +166,7 @@ class WorkerProcess:
             self._selector.unregister(self._channel)
             self._channel.close()
 
-    def _on_output(self, _mask: int = 0) -> None:
-        self._read_output()
-
-    def _read_output(self) -> bool:
+    def _read_output(self, _mask: int = 0) -> bool:
         """Read once; return whether more data may follow."""
         if not self._is_reading_output:
             return False
@@ -180,7 +178,7 @@ class WorkerProcess:
             self._is_reading_output = False
             self._selector.unregister(self._output)
             return False
-        self._stream.feed(data, time.time_ns() // 1_000_000)
+        self.stream.feed(data, time.time_ns() // 1_000_000)
         return True
 
     def take_output(self, run_key: int) -> BoundedText | None:
@@ -189,26 +187,17 @@ class WorkerProcess:
         The worker writes a marker after the output and before the result, so the whole output of the run is in the pipe by now.
         """
         for _ in range(_DRAIN_READS):
-            if self._stream.finished and self._stream.finished[-1][0] == run_key:
+            if self.stream.finished and self.stream.finished[-1][0] == run_key:
                 break
             if not self._read_output():
                 break
-        return self._stream.take(run_key)
+        return self.stream.take(run_key)
 
     def drain(self) -> None:
         """Read the worker's output, so that the worker does not wait for space in the pipe."""
         for _ in range(_DRAIN_READS):
             if not self._read_output():
                 break
-
-    @property
-    def unfinished(self) -> BoundedText:
-        """The output of the worker since its last marker."""
-        return self._stream.unfinished
-
-    def take_unfinished(self) -> BoundedText:
-        """Return and remove the output of the worker since its last marker."""
-        return self._stream.take_unfinished()
 
     # ------------------------------------------------------------------------------------------------- ending the process
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, RunResult
 from aptui.core.retry import FailureKind
-from aptui.engine.pool.admission import FailureTracker, JobAdmission, family_bytes, resident_bytes
+from aptui.engine.pool.admission import JobAdmission, family_bytes, resident_bytes
 from aptui.engine.pool.process import WorkerProcess, WorkerStart
 from aptui.engine.pool.worker_messages import (
     Order,
@@ -182,10 +182,8 @@ class OrderAnswers:
         clock: seconds of a monotonic clock.
     """
 
-    def __init__(
-        self, failures: FailureTracker, admission: JobAdmission, waiting: WaitingOrders, clock: Callable[[], float]
-    ) -> None:
-        self._failures, self._admission, self._waiting, self._clock = failures, admission, waiting, clock
+    def __init__(self, admission: JobAdmission, waiting: WaitingOrders, clock: Callable[[], float]) -> None:
+        self._admission, self._waiting, self._clock = admission, waiting, clock
         self.results: list[Result] = []
 
     def take(self) -> list[Result]:
@@ -200,7 +198,7 @@ class OrderAnswers:
     ) -> None:
         """Handle a worker's message about its run; a message about a run that was ended or cancelled has no effect."""
         text = slot.member.take_output(result.run_key)
-        self._failures.note_answer(order.builder)
+        self._admission.note_answer(order.builder)
         if result.run_key in slot.verdicts:
             self.results.append(make_ended(order, *slot.verdicts[result.run_key]))
         elif result.run_key in message.cancelled:
@@ -269,8 +267,8 @@ class OrderAnswers:
             verdict = slot.verdicts.get(order.run_key, Verdict(Outcome.LOST, reason, kind))
             is_first_kill = not slot.verdicts and slot.member.is_killed_by_others and self._admission.isolate(order)
             if not slot.verdicts and not is_first_kill:
-                self._failures.note_death(order.builder, reason)
-            text, duration_s = slot.member.take_unfinished(), self._clock() - message.began_s
+                self._admission.note_death(order.builder, reason)
+            text, duration_s = slot.member.stream.take_unfinished(), self._clock() - message.began_s
             self.results.append(make_broken_off(order, verdict, text, duration_s))
             rest = rest[1:]
         elif order is None and len(rest) == 1 and not slot.verdicts:

@@ -224,7 +224,7 @@ class ClusterPool(Pool):
         needs = self._needs.get(order.builder, ())
         if (
             identity in self._staying
-            or identity in self._failures.lonely
+            or identity in self._admission.lonely
             or not (self._lacks(order) or self._is_done_by(order, needs))
         ):
             return None

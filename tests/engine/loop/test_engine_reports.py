@@ -22,7 +22,7 @@ def progress_after(*steps: tuple[float, Progress]) -> list[Progress]:
     received: list[Notice] = []
     news = NoticePublisher([received.append])
     for now, step in steps:
-        news.notify_progress(step, now)
+        news.notify_progress(step, now, is_processing=step.jobs_running > 0)
     return [notice for notice in received if isinstance(notice, Progress)]
 
 

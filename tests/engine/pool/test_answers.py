@@ -9,7 +9,7 @@ import pytest
 
 from aptui.core.orders import CopyOrder, HashOrder, HashResult, Outcome, RunResult
 from aptui.core.retry import FailureKind
-from aptui.engine.pool.admission import FailureTracker, JobAdmission, MemoryBudget
+from aptui.engine.pool.admission import JobAdmission, MemoryBudget
 from aptui.engine.pool.slots import OrderAnswers, WaitingOrders
 from aptui.engine.pool.worker_messages import PoolMessage, Verdict
 from aptui.worker import wire
@@ -22,14 +22,13 @@ class Harness:
     """`OrderAnswers` with the real rules for orders; the test decides whether workers are dead or alive."""
 
     def __init__(self) -> None:
-        self.failures, self.waiting = FailureTracker(), WaitingOrders()
-        memory = MemoryBudget(1 << 40, lambda: 0.0, {}, lambda: 1 << 40, lambda _pid: 0)
-        self.answers = OrderAnswers(self.failures, JobAdmission(memory, self.failures), self.waiting, lambda: 12.0)
+        self.admission, self.waiting = JobAdmission(MemoryBudget(1 << 40, lambda: 0.0)), WaitingOrders()
+        self.answers = OrderAnswers(self.admission, self.waiting, lambda: 12.0)
 
     def slot(self, *messages: PoolMessage, verdicts=None, is_killed_by_others=False) -> SimpleNamespace:
         member = SimpleNamespace(
             exit_text="was killed by signal 11", is_killed_by_others=is_killed_by_others, take_output=lambda _key: None,
-            take_unfinished=BoundedText,
+            stream=SimpleNamespace(take_unfinished=BoundedText),
         )  # fmt: skip
         return SimpleNamespace(member=member, messages=deque(messages), verdicts=verdicts or {})
 
@@ -62,10 +61,10 @@ def test_death_of_a_worker_loses_only_the_order_in_progress(harness):
 
 def test_builder_is_broken_after_three_workers_died_without_an_answer(harness):
     for key in (1, 2, 3):
-        assert harness.failures.refusal("b") == ""
+        assert harness.admission.refusal("b") == ""
         harness.answers.account_for_the_dead(harness.slot(jobs(key)))
 
-    assert "died three times before it gave a result" in harness.failures.refusal("b")
+    assert "died three times before it gave a result" in harness.admission.refusal("b")
 
 
 def test_job_that_another_process_killed_runs_next_without_other_jobs(harness):
@@ -73,8 +72,8 @@ def test_job_that_another_process_killed_runs_next_without_other_jobs(harness):
         harness.answers.account_for_the_dead(harness.slot(jobs(1), is_killed_by_others=True))
 
     assert {(each.outcome, each.kind) for each in harness.answers.take()} == {(Outcome.LOST, FailureKind.MEMORY)}
-    assert len(harness.failures.lonely) == 1
-    assert harness.failures.refusal("b") == ""  # the pool does not count the first kill against the builder
+    assert len(harness.admission.lonely) == 1
+    assert harness.admission.refusal("b") == ""  # the pool does not count the first kill against the builder
 
 
 def test_verdict_about_one_run_of_a_dead_worker_does_not_fail_its_other_runs(harness):

@@ -179,7 +179,7 @@ def test_killed_job_runs_without_other_jobs_the_second_time(harness):
 
 def test_pool_starts_no_job_beside_a_job_that_must_run_alone(harness):
     pool = harness(GOOD, GATED, size=3)
-    pool.pool._failures.isolate(("gated", str(pool.root), "alone.txt", "linux", "gated"))
+    pool.pool._admission.lonely["gated", str(pool.root), "alone.txt", "linux", "gated"] = None
     (alone,) = begin(pool, "alone.txt")
     good = pool.process_order("good")
     pool.pool.send([good])
