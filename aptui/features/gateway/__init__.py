@@ -47,7 +47,7 @@ FEATURE = Feature(
     },
     answers="aptui.features.gateway.requests:GatewayRequests",
     points={
-        "daemon": "aptui.features.gateway.gateway_process:GatewaySupervisor",
+        "daemon": "aptui.features.gateway.requests:GatewaySupervisor",
         "doctor": "aptui.features.gateway.verbs:doctor_lines",
         "explain": "aptui.features.gateway.verbs:explain",
         "demo_page": "aptui.features.gateway.verbs:show_demo",

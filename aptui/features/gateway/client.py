@@ -201,15 +201,15 @@ class AsyncClient:
             Refusal, Disconnected: see `ask`.
         """
         async with asyncio.timeout(timeout_s):
-            asked = await self._send_request(ReadProduct(**what), has_bytes=True)
+            asked = await self._send_request(ReadProduct(**what))
             await asked.answer
         return b"".join(asked.pieces)
 
-    async def _send_request(self, request: Any, *, has_bytes: bool = False) -> _PendingRequest:
+    async def _send_request(self, request: Any) -> _PendingRequest:
         await self._online.wait()
         if self._end is not None:
             raise self._end
-        asked, frame = self._register(request, has_bytes=has_bytes or isinstance(request, ReadProduct))
+        asked, frame = self._register(request)
         try:
             await self._socket.send_str(frame)
         except (ConnectionError, RuntimeError) as error:
@@ -219,12 +219,13 @@ class AsyncClient:
             ) from None
         return asked
 
-    def _register(self, request: Any, *, has_bytes: bool = False) -> tuple[_PendingRequest, str]:
+    def _register(self, request: Any) -> tuple[_PendingRequest, str]:
         """Return a new pending request and its frame."""
         self._count += 1
         number = self._count
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
-        asked = self._asked[number] = _PendingRequest(answer, REQUESTS[REQUEST_NAMES[type(request)]].answer, has_bytes=has_bytes)
+        record = REQUESTS[REQUEST_NAMES[type(request)]].answer
+        asked = self._asked[number] = _PendingRequest(answer, record, has_bytes=isinstance(request, ReadProduct))
         answer.add_done_callback(lambda _answer: self._asked.pop(number, None))
         return asked, wire_codec.encode_request(number, request)
 

@@ -305,15 +305,7 @@ def _answer_message(name: str) -> _Json:
 
 
 def _notices_message() -> _Json:
-    notices = [
-        {
-            "allOf": [
-                {"$ref": _REF.format(name=record.__name__)},
-                {"properties": {"notice": {"const": name}}, "required": ["notice"]},
-            ]
-        }
-        for name, record in NOTICES.items()
-    ]
+    notices = [{"$ref": _REF.format(name=record.__name__)} for record in NOTICES.values()]
     payload = {
         "type": "object",
         "properties": {

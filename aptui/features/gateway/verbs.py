@@ -291,7 +291,7 @@ def _watch(connected: Client, arguments: Namespace) -> int:
     """Print notifications until interrupted."""
     for received in connected.notices():
         if arguments.json:
-            printing.say_json({"epoch": received.epoch, "seq": received.seq, **_plain(received.notice)})
+            printing.say_json({"epoch": received.epoch, "seq": received.seq, **to_builtins(received.notice)})
         else:
             now = time.time()
             clock = time.strftime("%H:%M:%S", time.localtime(now)) + f".{int(now * 1000) % 1000:03}"
@@ -302,19 +302,13 @@ def _watch(connected: Client, arguments: Namespace) -> int:
 
 def _notice_text(received: ClientNotice) -> str:
     """Return a notification as one line: its name, then its fields. Empty fields and lists are left out."""
-    plain = _plain(received.notice)
+    plain = to_builtins(received.notice)
     name = plain.pop("notice")
     about = plain.get("asset") or plain.get("job") or plain
     shown = [
         f"{key}={value}" for key, value in about.items() if value not in ("", (), [], None) and not isinstance(value, (list, tuple))
     ]
     return f"{name:<16} {' '.join(shown)}"
-
-
-def _plain(notice: object) -> dict[str, Any]:
-    from aptui.features.gateway.wire_codec import name_of
-
-    return {"notice": name_of(notice), **to_builtins(notice)}
 
 
 def _catalog(connected: Client, arguments: Namespace) -> int:

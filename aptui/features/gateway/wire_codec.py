@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Struct, field
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from aptui.features.gateway import wire_records
+from aptui.features.gateway.wire_records import Notice
 from aptui.link import codec
 from aptui.link.codec import explain, replace_surrogates, shorten, suggest
 from aptui.shared.forms import json_decoder, prepare_form
@@ -98,6 +99,11 @@ class Exchange(NamedTuple):
     scope: Scope
 
 
+def name_of(record: type[Notice]) -> str:
+    """Return the name of a notification."""
+    return str(record.__struct_config__.tag)
+
+
 REQUESTS: dict[str, Exchange] = {
     "hello": Exchange(wire_records.Hello, wire_records.Welcome, Scope.READ),
     "ping": Exchange(wire_records.Ping, wire_records.Done, Scope.READ),
@@ -127,26 +133,9 @@ REQUESTS: dict[str, Exchange] = {
 }
 """{name of the request: its records and scope}."""
 
-NOTICES: dict[str, type[Any]] = {
-    "catalog": wire_records.Catalog,
-    "asset_changed": wire_records.AssetChanged,
-    "asset_removed": wire_records.AssetRemoved,
-    "source_changed": wire_records.SourceChanged,
-    "source_removed": wire_records.SourceRemoved,
-    "source_failed": wire_records.SourceFailed,
-    "job_started": wire_records.JobStarted,
-    "job_progressed": wire_records.JobProgressed,
-    "job_completed": wire_records.JobCompleted,
-    "job_failed": wire_records.JobFailed,
-    "counts": wire_records.Counts,
-    "critical_ready": wire_records.CriticalReady,
-    "show": wire_records.Show,
-    "engine_changed": wire_records.EngineChanged,
-    "resync": wire_records.Resync,
-}
+NOTICES: dict[str, type[Notice]] = {name_of(record): record for record in Notice.__subclasses__()}
 """{name of the notification: record}."""
 
-_NOTICE_NAMES = {record: name for name, record in NOTICES.items()}
 REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 _ENVELOPE = frozenset({"id", "request"})
 _LAST_ID = (1 << 32) - 1
@@ -179,14 +168,9 @@ class WireMessage(Struct, frozen=True):
     notices: list[dict[str, Any]] = field(default_factory=list)
 
 
-def name_of(notice: object) -> str:
-    """Return the name of a notification."""
-    return _NOTICE_NAMES[type(notice)]
-
-
-def encode_request(number: int, request: object) -> str:
+def encode_request(number: int, request: Struct) -> str:
     """Return the frame of a request."""
-    return encode_value({"id": number, "request": REQUEST_NAMES[type(request)], **_fields(request)})
+    return encode_value({"id": number, "request": REQUEST_NAMES[type(request)], **asdict(request)})
 
 
 def decode_request(frame: str) -> tuple[int, str, Any]:
@@ -234,7 +218,7 @@ def encode_refusal(number: int, what: str, hint: str = "", code: int = 3) -> str
 
 def encode_notices(epoch: int, seq: int, notices: Iterable[object]) -> str:
     """Return the frame of notifications."""
-    return encode_value({"epoch": epoch, "seq": seq, "notices": [{"notice": name_of(each), **_fields(each)} for each in notices]})
+    return encode_value({"epoch": epoch, "seq": seq, "notices": list(notices)})
 
 
 def decode_message(frame: str) -> WireMessage:
@@ -271,10 +255,6 @@ def encode_value(value: object) -> str:
         return _encoder.encode(value).decode()
     except UnicodeEncodeError:
         return _encoder.encode(replace_surrogates(msgspec.to_builtins(value))).decode()
-
-
-def _fields(record: Any) -> dict[str, object]:
-    return {name: getattr(record, name) for name in record.__struct_fields__}
 
 
 def _decode(data: str | msgspec.Raw, form: Any, number: int, where: str = "") -> Any:

@@ -7,6 +7,7 @@ Tests: `tests/features/gateway/test_wire_codec.py`, `tests/features/gateway/ws/t
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 
 from msgspec import Struct
@@ -459,7 +460,15 @@ class Shutdown(Struct, frozen=True):
 # ----------------------------------------------------------------------------------------------------------- notifications
 
 
-class Catalog(Struct, frozen=True):
+def _name_of(record: str) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", record).lower()
+
+
+class Notice(Struct, frozen=True, tag_field="notice", tag=_name_of):
+    """A notification; its JSON form has the field `notice` with its name, for example `asset_changed` for `AssetChanged`."""
+
+
+class Catalog(Notice, frozen=True):
     """A part of the catalog; the first part replaces all earlier assets of the platforms, the last part has `is_last`."""
 
     assets: tuple[Asset, ...]
@@ -467,13 +476,13 @@ class Catalog(Struct, frozen=True):
     is_last: bool = False
 
 
-class AssetChanged(Struct, frozen=True):
+class AssetChanged(Notice, frozen=True):
     """A product is new or has other bytes."""
 
     asset: Asset
 
 
-class AssetRemoved(Struct, frozen=True):
+class AssetRemoved(Notice, frozen=True):
     """A product was removed; `id` "" = unknown."""
 
     id: str
@@ -481,20 +490,20 @@ class AssetRemoved(Struct, frozen=True):
     path: str
 
 
-class SourceChanged(Struct, frozen=True):
+class SourceChanged(Notice, frozen=True):
     """A source is new or changed."""
 
     path: str
     uuid: str = ""
 
 
-class SourceRemoved(Struct, frozen=True):
+class SourceRemoved(Notice, frozen=True):
     """A source was removed."""
 
     path: str
 
 
-class SourceFailed(Struct, frozen=True):
+class SourceFailed(Notice, frozen=True):
     """The analysis or a job of a source failed."""
 
     path: str
@@ -502,31 +511,31 @@ class SourceFailed(Struct, frozen=True):
     error: str
 
 
-class JobStarted(Struct, frozen=True):
+class JobStarted(Notice, frozen=True):
     """A job runs."""
 
     job: JobInfo
 
 
-class JobProgressed(Struct, frozen=True):
+class JobProgressed(Notice, frozen=True):
     """The builder of a running job reported its progress (`job.percent`); at most ten times a second for each worker."""
 
     job: JobInfo
 
 
-class JobCompleted(Struct, frozen=True):
+class JobCompleted(Notice, frozen=True):
     """A job succeeded."""
 
     job: JobInfo
 
 
-class JobFailed(Struct, frozen=True):
+class JobFailed(Notice, frozen=True):
     """A job failed."""
 
     job: JobInfo
 
 
-class Counts(Struct, frozen=True):
+class Counts(Notice, frozen=True):
     """Numbers of jobs over all platforms; `eta_ms` -1 = unknown."""
 
     waiting: int
@@ -537,13 +546,13 @@ class Counts(Struct, frozen=True):
     eta_ms: int = -1
 
 
-class CriticalReady(Struct, frozen=True):
+class CriticalReady(Notice, frozen=True):
     """No critical job of a platform is pending: an editor can open while other jobs run."""
 
     platform: str
 
 
-class Show(Struct, frozen=True):
+class Show(Notice, frozen=True):
     """Show this source in the editor, or one product of it; sent when a user of the screen asks for it."""
 
     source: str
@@ -553,13 +562,13 @@ class Show(Struct, frozen=True):
     platform: str = ""
 
 
-class EngineChanged(Struct, frozen=True):
+class EngineChanged(Notice, frozen=True):
     """An engine has connected (`is_here`) or disconnected; without an engine, answers come from the database."""
 
     is_here: bool
 
 
-class Resync(Struct, frozen=True):
+class Resync(Notice, frozen=True):
     """Notifications were lost, so the client's data may be wrong. With `wants_catalog` the whole catalog follows."""
 
     why: str

@@ -26,7 +26,7 @@ FEATURE = Feature(
         ),
     },
     requests={"relocate": "aptui.features.relocation.relocation_records:Relocate"},
-    answers="aptui.features.relocation.requests:RelocationRequests",
+    answers="aptui.features.relocation.relocate:RelocationRequests",
     points={
         "assets": "aptui.features.relocation.screen:Moving",
         "recovery": "aptui.features.relocation.relocate:recover",

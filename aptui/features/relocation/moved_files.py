@@ -442,8 +442,8 @@ def _link_above(root: str, rel: str) -> str:
 # ----------------------------------------------------------------------------------------------------------------- actions
 
 
-def move(old: str, new: str) -> list[str]:
-    """Move one file to a free path; return the folders that were created for it.
+def move(old: str, new: str) -> None:
+    """Move one file to a free path, and make the folders of this path.
 
     Raises:
         OSError: the file was not moved.
@@ -462,9 +462,8 @@ def move(old: str, new: str) -> list[str]:
     except OSError:
         for folder in made:
             with contextlib.suppress(OSError):
-                Path(native(folder)).rmdir()
+                Path(folder).rmdir()
         raise
-    return made
 
 
 def _carry(source: str, target: str) -> None:
@@ -481,13 +480,14 @@ def _carry(source: str, target: str) -> None:
 
 
 def _make_folders(folder: str) -> list[str]:
+    """Make a folder and its parents; return the new folders."""
     made: list[str] = []
     while not os.path.isdir(folder):
         made.append(folder)
         folder = os.path.dirname(folder)
     for path in reversed(made):
         Path(path).mkdir(exist_ok=True)
-    return [to_text(os.fsencode(path)) for path in made]
+    return made
 
 
 def delete(path: str) -> None:

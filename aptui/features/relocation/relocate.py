@@ -1,5 +1,7 @@
 """Relocation of sources: makes the preview of a move or a deletion, checks everything, and then performs the steps in order.
 
+`RelocationRequests` performs the requests of an engine's clients.
+
 A source moves after its metadata, so that a found source always has its `.meta` beside it. If the move of one of these files fails,
 the files of the source that were moved already are moved back. The first failure ends the relocation: completed steps stay, later
 steps are not started, and the report lists all steps. References are updated last, and only those to files that were moved.
@@ -7,19 +9,22 @@ steps are not started, and the report lists all steps. References are updated la
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
+import threading
+import time
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec import DecodeError, Struct, ValidationError, json
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, recovery_folder
-from aptui.core.paths import is_below, normalize
+from aptui.core.paths import from_text, is_below, normalize
 from aptui.engine.cache.cache import Cache
 from aptui.features.relocation import moved_files
 from aptui.features.relocation.moved_files import Rename, UnreadableError, native
@@ -31,10 +36,15 @@ from aptui.features.relocation.relocation_records import (
     RelocationReport,
     Update,
     count_report,
+    shorten_report,
 )
-from aptui.shared.errors import HostError
+from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.shared.files.replacing import list_begun, replace_bytes
 from aptui.store.queries.reader import open_reader
+
+if TYPE_CHECKING:
+    from aptui.engine.live.supervisor import EngineSupervisor
+    from aptui.link.port import Request
 
 # The journal has the whole plan of a relocation. It is written before the first file changes, so that a killed relocation can be
 # completed.
@@ -72,7 +82,7 @@ class Journal(Struct, frozen=True):
     prefixes: tuple[str, ...]
 
 
-@contextlib.contextmanager
+@contextmanager
 def keep_journal(cache_dir: Path, journal: Journal) -> Iterator[None]:
     """Context manager that keeps the journal on disk while the block runs; if the process is killed, the journal stays."""
     path = path_of(cache_dir)
@@ -139,13 +149,10 @@ def complete(config: Config) -> RelocationReport | None:
         for item, stamp in zip(journal.report.items, journal.stamps, strict=True)
     ]
     updates = [_complete_rewrite(rewrite, journal.prefixes) for rewrite in journal.rewrites]
-    removed: list[str] = []
-    if not journal.report.order.leaves_empty_folders:
-        for folder, root in sorted({(os.path.dirname(item.old_file), journal.roots[item.folder]) for item in items}, reverse=True):
-            removed += moved_files.remove_empty(folder, root, list(journal.roots.values()))
+    removed = _remove_empty(journal.report.order, items, journal.roots)
     if all(item.action is RelocationAction.DONE for item in items):
         path.unlink()
-    report = replace(journal.report, items=tuple(items), updates=tuple(updates), removed=tuple(removed), is_performed=True)
+    report = replace(journal.report, items=tuple(items), updates=tuple(updates), removed=removed, is_performed=True)
     return count_report(report)
 
 
@@ -201,7 +208,7 @@ def _remove_temporary(journal: Journal) -> None:
     for each in journal.rewrites:
         begun += [*list_begun(Path(native(each.file))), *list_begun(Path(native(each.new_file)))]
     for path in begun:
-        with contextlib.suppress(OSError):
+        with suppress(OSError):
             os.unlink(path)
 
 
@@ -257,9 +264,20 @@ def _as_journal(plan: Plan) -> Journal:
         replace(plan.report(), items=tuple(items)),
         tuple(stamp_of(item.old_file) for item in items),
         tuple(rewrites),
-        {folder.name: folder.path for folder in plan.tree.folders},
+        _roots_of(plan),
         tuple(prefixes_of(plan)),
     )
+
+
+def _roots_of(plan: Plan) -> dict[str, str]:
+    return {folder.name: folder.path for folder in plan.tree.folders}
+
+
+def _remove_empty(order: Relocate, items: Iterable[RelocationItem], roots: dict[str, str]) -> tuple[str, ...]:
+    """Remove the folders that became empty, unless the request keeps them; return their paths."""
+    left = {(os.path.dirname(item.old_file), roots[item.folder]) for item in items if item.action is RelocationAction.DONE}
+    pairs = [] if order.leaves_empty_folders else sorted(left, reverse=True)
+    return tuple(gone for folder, root in pairs for gone in moved_files.remove_empty(folder, root, list(roots.values())))
 
 
 def _in_order(plan: Plan, group: list[int]) -> list[int]:
@@ -283,9 +301,9 @@ class _RelocationSteps:
                 self._mark(order, RelocationAction.LEFT)
             else:
                 self._perform_group(order)
-        removed = [] if self._plan.order.leaves_empty_folders else list(self._remove_empty())
+        removed = _remove_empty(self._plan.order, self._items, _roots_of(self._plan))
         updates = tuple(self._updates())
-        report = replace(self._plan.report(), updates=updates, removed=tuple(removed), is_performed=True)
+        report = replace(self._plan.report(), updates=updates, removed=removed, is_performed=True)
         return count_report(report)
 
     def _perform_group(self, order: list[int]) -> None:
@@ -324,15 +342,6 @@ class _RelocationSteps:
     def _mark(self, indices: list[int], action: RelocationAction) -> None:
         for at in indices:
             self._items[at] = replace(self._items[at], action=action)
-
-    def _remove_empty(self) -> Iterator[str]:
-        roots = {folder.name: folder.path for folder in self._plan.tree.folders}
-        roots_in_order = list(roots.values())
-        left = {
-            (item.old_file.rpartition("/")[0], roots[item.folder]) for item in self._items if item.action is RelocationAction.DONE
-        }
-        for folder, root in sorted(left, key=lambda pair: -len(pair[0])):
-            yield from moved_files.remove_empty(folder, root, roots_in_order)
 
     # ------------------------------------------------------------------------------------------------------------ references
 
@@ -374,3 +383,111 @@ def hold_engines_off(config: Config) -> Iterator[None]:
     cache.take()
     with closing(cache):
         yield
+
+
+# Requests of clients of a running engine. A thread performs one relocation at a time, while the engine holds file changes back. The
+# engine then processes all moved files as one batch of changes.
+
+HOLDER = -1
+"""The client id under which file changes are held back while files move; no client has this number."""
+_LISTED = 1_000
+"""Maximum number of files, dependants, … in an answer."""
+_WAITING_LIMIT = 32
+_POLL_S = 0.02
+_SCAN_LIMIT_S = 30.0
+"""Maximum wait for a running scan in seconds.
+
+The request fails after this time, so that a longer scan, or a scan that waits for a paused queue, does not block the client.
+"""
+
+
+class RelocationRequests:
+    """The queued requests and the request that is performed now. Only the relocation itself runs in a thread."""
+
+    def __init__(self, live: EngineSupervisor) -> None:
+        self._live = live
+        self._waiting: deque[tuple[Request, Relocate]] = deque()
+        self._thread: threading.Thread | None = None
+        self._report: RelocationReport | Exception | None = None
+        self._give_up_at = 0.0
+        live.parts.append(self)
+
+    def take(self, request: Request, order: Relocate) -> None:
+        """Queue a request, which is answered when the relocation is done.
+
+        Raises:
+            BusyError: too many requests are queued.
+            KnownError: the engine is not processing.
+        """
+        self._live.working_engine()
+        if len(self._waiting) >= _WAITING_LIMIT:
+            raise BusyError(f"{_WAITING_LIMIT} moves and deletions are queued already", hint="try again later")
+        self._waiting.append((request, order))
+        if len(self._waiting) == 1:
+            self._begin(order)
+        self._live.wake()
+
+    def forget_client(self, client: int) -> None:
+        """Drop the queued requests of a disconnected client; a running one is completed."""
+        first, rest = (list(self._waiting)[:1], list(self._waiting)[1:])
+        self._waiting = deque([*first, *(each for each in rest if each[0].client != client)])
+
+    def _begin(self, order: Relocate) -> None:
+        self._give_up_at = time.monotonic() + _SCAN_LIMIT_S
+        if order.is_confirmed:
+            self._live.watching.hold(HOLDER, f"{'deleting' if order.is_delete else 'moving'} '{order.source}'")
+
+    def next_deadline(self, now: float) -> float | None:
+        """Return when to check again whether the first request has ended or can start."""
+        return now + _POLL_S if self._thread is not None or self._waiting else None
+
+    def poll(self, now: float) -> None:
+        """Start the first request; if its thread has ended, answer it."""
+        if self._thread is not None and not self._thread.is_alive():
+            self._finish()
+        if self._thread is not None or not self._waiting:
+            return
+        order, engine = self._waiting[0][1], self._live.engine
+        # Wait until the scan has ended, because a scan during the move would find only some of the moved files.
+        if order.is_confirmed and engine is not None and engine.scans.is_scanning:
+            if now >= self._give_up_at:
+                self._report = BusyError("a scan of the project did not end in time", hint="try again when the engine is idle")
+                self._finish()
+                self._live.wake()  # so that the loop sends this answer and starts the next request now
+            return
+        self._thread = threading.Thread(target=self._run, args=(order,), name="relocation")
+        self._thread.start()
+
+    def _run(self, order: Relocate) -> None:
+        try:
+            self._report = relocate(order, self._live.config)
+        except Exception as error:  # noqa: BLE001  # reported to the client; a bug of ours does not end the engine
+            self._report = error
+        self._live.wake()
+
+    def _finish(self) -> None:
+        report, self._report, self._thread = self._report, None, None
+        request, order = self._waiting.popleft()
+        if order.is_confirmed:
+            if isinstance(report, RelocationReport):
+                self._notify_watching(report)
+            self._live.watching.release(HOLDER)
+        match report:
+            case RelocationReport():
+                answer = shorten_report(report, _LISTED)
+                request.answer(**asdict(answer))
+            case KnownError():
+                request.refuse(report.what, report.hint, report.exit_code)
+            case _:
+                request.refuse(f"internal error: {type(report).__name__}: {report}", "please report this", 2)
+        if self._waiting:
+            self._begin(self._waiting[0][1])
+
+    def _notify_watching(self, report: RelocationReport) -> None:
+        """Report the changed files to the watcher, without waiting for the kernel's events."""
+        from aptui.engine.live.roots import SOURCES  # imported on demand: `aptui move` without an engine needs no watcher
+        from aptui.engine.watch.notifications import ChangeNotification
+
+        paths = [from_text(path) for path in list_touched(report)]
+        if paths:
+            self._live.watching.take(ChangeNotification(SOURCES, frozenset({*paths, *map(os.path.dirname, paths)})))

@@ -7,7 +7,7 @@ Tests: `tests/features/relocation/test_requests.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import ClassVar
 
@@ -318,13 +318,10 @@ def _dependencies(report: RelocationReport) -> str:
     if not counts.dependencies:
         return "; nothing depends on them" if counts.sources + counts.metadata > 1 else "; nothing depends on it"
     text = "1 dependency" if counts.dependencies == 1 else f"{counts.dependencies:,} dependencies"
-    fates = [
-        f"{number:,} {word}"
-        for number, word in _fates(counts.breaking, counts.mended, counts.dependencies - counts.breaking - counts.mended)
-    ]
-    return f"; {text}: {', '.join(fates)}"
-
-
-def _fates(breaking: int, mended: int, holding: int) -> Iterable[tuple[int, str]]:
-    words = ("breaks" if breaking == 1 else "break", "mended", "holds" if holding == 1 else "hold")
-    return [(number, word) for number, word in zip((breaking, mended, holding), words, strict=True) if number]
+    breaking, holding = counts.breaking, counts.dependencies - counts.breaking - counts.mended
+    words = {
+        "breaks" if breaking == 1 else "break": breaking,
+        "mended": counts.mended,
+        "holds" if holding == 1 else "hold": holding,
+    }
+    return f"; {text}: {', '.join(f'{number:,} {word}' for word, number in words.items() if number)}"

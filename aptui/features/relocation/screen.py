@@ -27,7 +27,7 @@ from aptui.tui.frame.line import Line, Part, Parts
 from aptui.tui.frame.sheets import Lines
 from aptui.tui.screens.assets.asset_actions import AssetExtension, AssetParts
 from aptui.tui.terminal.safety import glyph, make_safe
-from aptui.tui.widgets.cells import width_of
+from aptui.tui.widgets.cells import width_of, wrap
 from aptui.tui.widgets.menu import MenuItem, Prompt, _PopUp
 
 if TYPE_CHECKING:
@@ -255,14 +255,11 @@ class RelocationPreview(_PopUp):
 
     def on_key(self, event: events.Key) -> None:
         """Handle the keys that are listed below the preview."""
-        if event.key == "escape" or event.character in ("n", "q"):
+        key = self._ESCAPE if event.key == "escape" or event.character in ("n", "q") else event.character
+        if key in (self._ESCAPE, "y", "u", "b", "m"):
             event.stop()
             event.prevent_default()
-            self._press(self._ESCAPE)
-        elif event.character in ("y", "u", "b", "m"):
-            event.stop()
-            event.prevent_default()
-            self._press(event.character)
+            self._press(key)
 
     def _press(self, key: str) -> None:
         order = self._report.order
@@ -308,24 +305,11 @@ def _on(is_on: bool) -> str:
 
 
 def _wrap(text: str, role: str, width: int) -> list[Parts]:
-    """Wrap a line, if possible at a space or after a slash; continuation lines are indented."""
-    found: list[Parts] = []
+    """Wrap a line; continuation lines are indented further."""
     lead = len(text) - len(text.lstrip(" "))
-    indent = " " * min(lead, width // 2)
-    text = text.lstrip(" ")
-    while width_of(indent + text) > width:
-        free_width = _fitting(text, width - len(indent))
-        cut = max(text.rfind(" ", 1, free_width + 1), text.rfind("/", 1, free_width) + 1)
-        cut = cut if cut > free_width // 3 else free_width
-        found.append((Part(indent + text[:cut], role),))
-        text, indent = text[cut:].lstrip(" "), " " * min(lead + len(_INDENT), width // 2)
-    found.append((Part(indent + text, role),))
-    return found
-
-
-def _fitting(text: str, width: int) -> int:
-    """Return the number of characters that fit into a width."""
-    free_width = min(len(text), width)
-    while free_width > 1 and width_of(text[:free_width]) > width:
-        free_width -= 1
-    return free_width
+    text = text[lead:]
+    indent, further = (" " * min(cells, width // 2) for cells in (lead, lead + len(_INDENT)))
+    end = wrap(text, width - len(indent))[0][1]
+    rest = text[end:]
+    rows = [indent + text[:end], *(further + rest[first:last] for first, last in wrap(rest, width - len(further)) if rest)]
+    return [(Part(row.rstrip(), role),) for row in rows]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,22 +69,21 @@ def _arguments(parser: ArgumentParser) -> None:
 
 def move(arguments: Namespace) -> int:
     """Move sources, or print a preview."""
-    config = load_config(arguments)
-    source, destination = _as_seen_from_here(arguments.source, arguments.destination, config)
-    return _relocate(arguments, config, _order(arguments, source, destination))
+    return _relocate(arguments, arguments.destination)
 
 
 def delete(arguments: Namespace) -> int:
     """Delete sources, or print a preview."""
+    return _relocate(arguments, None)
+
+
+def _relocate(arguments: Namespace, destination: str | None) -> int:
+    """Move or delete (`destination` None) sources, or print a preview."""
     config = load_config(arguments)
-    source, _ = _as_seen_from_here(arguments.source, "", config)
-    return _relocate(arguments, config, _order(arguments, source, None))
-
-
-def _order(arguments: Namespace, source: str, destination: str | None) -> Relocate:
-    return Relocate(
+    source, target = _as_seen_from_here(arguments.source, destination or "", config)
+    order = Relocate(
         source=source,
-        destination=destination or "",
+        destination=target,
         is_delete=destination is None,
         is_confirmed=arguments.confirm,
         updates_references=getattr(arguments, "update_references", False),
@@ -92,9 +92,6 @@ def _order(arguments: Namespace, source: str, destination: str | None) -> Reloca
         excludes_metadata=arguments.exclude_metadata_files,
         uses_scm=arguments.scm,
     )
-
-
-def _relocate(arguments: Namespace, config: Config, order: Relocate) -> int:
     report = _perform(config, order)
     if arguments.json:
         printing.say_json(to_builtins(report))
@@ -165,11 +162,8 @@ def _absolute(path: str) -> str:
 
 def _exists(path: str) -> bool:
     """Whether a path exists; for a pattern, whether the folder before its first wildcard exists."""
-    head = path
-    if "*" in path or "?" in path:
-        first = min(at for at in (path.find("*"), path.find("?")) if at >= 0)
-        head = path[:first].rpartition("/")[0]
-    return os.path.lexists(os_path(head))
+    head, *rest = re.split(r"[*?]", path, maxsplit=1)
+    return os.path.lexists(os_path(head.rpartition("/")[0] if rest else path))
 
 
 # `aptui identities` lists sources whose UUID is in a `.meta` file, `.meta` files that cannot be used, and sources that were moved

@@ -640,12 +640,9 @@ def _moment(at_s: float) -> int:
     return _BEGAN_MS + int(at_s * 1000)
 
 
-PEERS = web.AppKey("peers", Peers)
-
-
 def add_routes(app: web.Application) -> None:
     """Apply the lists to clients, and open the connections with the application."""
-    peers = app[PEERS] = Peers(app[CONTEXT], app[SESSIONS])
+    peers = Peers(app[CONTEXT], app[SESSIONS])
     app[CONTEXT].guard.admissions.append(peers.refuses)
     app.on_startup.append(lambda _app: peers.open())
     app.on_cleanup.append(lambda _app: peers.close())

@@ -39,11 +39,8 @@ _GONE = 1011
 """Close code of a WebSocket when the server cannot continue (RFC 6455 §7.4.1)."""
 
 
-async def relay(request: web.Request, host: str, port: int, *, connect_s: float, quiet_s: float) -> web.StreamResponse:
-    """Connect a WebSocket with `host` and `port` until either side ends.
-
-    Args:
-        connect_s: timeout of the connection to the service; `quiet_s` is the timeout for a side that does not read.
+async def relay(request: web.Request, target: ProxyTarget, limits: ProxyLimits) -> web.StreamResponse:
+    """Connect a WebSocket with a service for raw TCP until either side ends.
 
     Raises:
         web.HTTPException: the request is not a WebSocket, or the service does not answer.
@@ -52,14 +49,15 @@ async def relay(request: web.Request, host: str, port: int, *, connect_s: float,
     if not socket.can_prepare(request).ok:
         raise web.HTTPUpgradeRequired(text="this service accepts only a WebSocket with binary frames\n")
     try:
-        reader, writer = await asyncio.wait_for(asyncio.open_connection(host, port, limit=_PIECE_BYTES), connect_s)
+        connecting = asyncio.open_connection(target.host, target.port, limit=_PIECE_BYTES)
+        reader, writer = await asyncio.wait_for(connecting, limits.connect_s)
     except (OSError, TimeoutError):
         raise web.HTTPBadGateway(text="the service cannot be reached\n") from None
     try:
         await socket.prepare(request)
-        back = asyncio.get_running_loop().create_task(_send_to_client(reader, socket, quiet_s))
+        back = asyncio.get_running_loop().create_task(_send_to_client(reader, socket, limits.quiet_s))
         try:
-            await _send_to_service(socket, writer, quiet_s)
+            await _send_to_service(socket, writer, limits.quiet_s)
         finally:
             await gateway_context.end(back)
     finally:
@@ -113,7 +111,8 @@ class ProxyLimits(Struct, frozen=True):
     """Limits of forwarded requests.
 
     Args:
-        connect_s: timeout of the connection to the service; `quiet_s` is the maximum pause between two chunks of a body.
+        connect_s: timeout of the connection to the service; `quiet_s` is the maximum pause between two chunks of a body, and
+            the timeout for a side of a WebSocket that does not read.
         request_bytes, response_bytes: maximum sizes of bodies.
         at_once: maximum number of requests of one client at a time; `in_all` of all clients.
     """
@@ -181,7 +180,7 @@ class Proxy:
             raise web.HTTPNotFound(text="there is no service with this name; the services are in 'serve.proxies'\n")
         with self.count_request(identity):
             if not target.base:
-                return await relay(request, target.host, target.port, connect_s=self.limits.connect_s, quiet_s=self.limits.quiet_s)
+                return await relay(request, target, self.limits)
             return await self._forward(request, target)
 
     # ---------------------------------------------------------------------------------------------------------- one request

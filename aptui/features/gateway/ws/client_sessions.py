@@ -30,7 +30,7 @@ from aptui.features.gateway.access.guard import SUBPROTOCOL, ClientIdentity, req
 from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext
 from aptui.features.gateway.wire_codec import RequestMistake, Scope, without_paths
 from aptui.features.gateway.wire_mappers import asset_of
-from aptui.features.gateway.wire_records import AssetChanged, AssetRemoved, Catalog, Hello, Resync, Welcome
+from aptui.features.gateway.wire_records import AssetChanged, AssetRemoved, Catalog, Hello, Notice, Resync, Welcome
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import Served, catalog_page
@@ -492,7 +492,7 @@ class WireSessions:
         """Whether any client receives notifications."""
         return any(session.hello is not None for session in self.all.values())
 
-    def publish(self, epoch: int, seq: int, notices: Sequence[object]) -> list[WireSession]:
+    def publish(self, epoch: int, seq: int, notices: Sequence[Notice]) -> list[WireSession]:
         """Send notifications to all subscribed clients.
 
         Return the clients whose queue was empty before the call and is not empty now.
@@ -579,9 +579,9 @@ async def wait_until_taken(sessions: Sequence[WireSession], limit_s: float) -> N
         await asyncio.sleep(_CHECK_S)
 
 
-def is_wanted(notice: object, platforms: frozenset[str], names: frozenset[str]) -> bool:
+def is_wanted(notice: Notice, platforms: frozenset[str], names: frozenset[str]) -> bool:
     """Whether a subscription includes a notification."""
-    if names and wire_codec.name_of(notice) not in names:
+    if names and wire_codec.name_of(type(notice)) not in names:
         return False
     platform = _platform_of(notice)
     return not platforms or not platform or platform in platforms

@@ -16,6 +16,7 @@ from aptui.core.notices import JobChanged, JobProgress, ProductsChanged, Progres
 from aptui.core.paths import from_text
 from aptui.features.gateway import engine_requests, gateway_context, wire_codec, wire_records
 from aptui.features.gateway.wire_mappers import asset_of, job_of_news
+from aptui.features.gateway.wire_records import Notice
 from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions, frame_of, is_wanted, wait_until_taken
 from aptui.link.codec import NoticeLine
 from aptui.link.engine_link import EngineLink, NewsPulse
@@ -179,7 +180,7 @@ class NewsPublisher:
 
     def _make_notices(
         self, notice: object, digests: dict[str, str], rows: dict[str, Served], known: dict[str, SourceRow]
-    ) -> Iterable[object]:
+    ) -> Iterable[Notice]:
         match notice:
             case ProductsChanged():
                 return filter(None, [self._product(name, digests, rows) for name, _digest in notice.products])
@@ -193,7 +194,7 @@ class NewsPublisher:
                 return [_show(notice, known)]
         return ()
 
-    def _product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> object | None:
+    def _product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> Notice | None:
         digest = digests.pop(name, None)  # the digest is removed, so that each product is reported once
         platform, _, path = name.partition("/")
         if digest is None or platform not in self._platforms:
@@ -208,8 +209,8 @@ class NewsPublisher:
             return None  # a later notice reports the removal, or the product is not an asset for the runtime
         return wire_records.AssetRemoved(wire_asset_id(*known) if known is not None else "", platform, path)
 
-    def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[object]:
-        made: list[object] = []
+    def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[Notice]:
+        made: list[Notice] = []
         job = job_of_news(notice)
         if notice.is_of_its_source and self._changed.get(notice.source) != notice.reason:
             if len(self._changed) >= _REMEMBERED:
@@ -231,7 +232,7 @@ class NewsPublisher:
                 self._started.pop(notice.job_id, None)
         return made
 
-    def _make_started(self, notice: JobChanged, job: wire_records.JobInfo) -> list[object]:
+    def _make_started(self, notice: JobChanged, job: wire_records.JobInfo) -> list[Notice]:
         if notice.job_id in self._started:
             return []
         started = self._started[notice.job_id] = replace(job, status="processing")
@@ -292,7 +293,7 @@ def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], 
     return digests, paths
 
 
-def _source(path: str, is_there: bool, known: dict[str, SourceRow]) -> object:
+def _source(path: str, is_there: bool, known: dict[str, SourceRow]) -> Notice:
     if not is_there:
         return wire_records.SourceRemoved(path)
     row = known.get(path)
