@@ -294,10 +294,20 @@ class World:
         """Change the configuration; it applies from the next start on."""
         self.setup = replace(self.setup, **changes)  # type: ignore[arg-type]
 
-    def ask(self, verb: str, *, keys: tuple[str, ...] = (), names: tuple[str, ...] = ()) -> None:
+    def reconfigure(self, **changes: object) -> World:
+        """Change the configuration, restart, and settle."""
+        self.configure(**changes)
+        return self.settle(restart=True)
+
+    def post_request(self, verb: str, *, keys: tuple[str, ...] = (), names: tuple[str, ...] = ()) -> None:
         """Put a request into the inbox."""
         ids = tuple(job.id for name, job in self.live_jobs().items() if name in names)
         self._post(RequestReceived(self._next(), verb, tuple(PathKey(key) for key in keys), ids))
+
+    def ask(self, verb: str, *, keys: tuple[str, ...] = (), names: tuple[str, ...] = ()) -> None:
+        """Send a request, and perform actions until none is possible."""
+        self.post_request(verb, keys=keys, names=names)
+        self.run()
 
     # ------------------------------------------------------------------------------------------------------ start, stop, settle
 

@@ -255,7 +255,7 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(rel=st.sampled_from(NAMES), verb=st.sampled_from(("reprocess", "cancel")))
     def ask(self, rel: str, verb: str) -> None:
-        self.world.ask(verb, keys=(rel,), names=(f"{rel}@linux:main",))
+        self.world.post_request(verb, keys=(rel,), names=(f"{rel}@linux:main",))
 
     # --------------------------------------------------------------------------------- actions of the engine and its host
 

@@ -36,9 +36,8 @@ REASONS = {
 def test_changed_builder_reruns_its_jobs_and_the_reason_names_the_change(change: str) -> None:
     world = world_of()
     changed, reason = REASONS[change]
-    world.configure(builders=(copier(), changed))
 
-    assert world.settle(restart=True).ran() == ["b.s@linux:main"]
+    assert world.reconfigure(builders=(copier(), changed)).ran() == ["b.s@linux:main"]
     assert world.job("b.s@linux:main").reason == reason
 
 
@@ -52,18 +51,16 @@ def test_reason_of_a_pending_job_survives_a_restart() -> None:
 def test_rerun_reason_names_the_builder_if_its_former_settings_are_unknown() -> None:
     world = world_of()
     world.archive.tables.state = {key: value for key, value in world.archive.tables.state.items() if not key.startswith("rule:")}
-    world.configure(builders=(copier(), scripter(version="2")))
 
-    world.settle(restart=True)
+    world.reconfigure(builders=(copier(), scripter(version="2")))
 
     assert "the configuration of builder 'script'" in world.job("b.s@linux:main").reason
 
 
 def test_enabled_debug_output_reruns_only_jobs_of_builders_that_use_it() -> None:
     world = world_of(copier(), scripter(reads_debug_output=True))
-    world.configure(debug_output=True)
 
-    assert world.settle(restart=True).ran() == ["b.s@linux:main"]
+    assert world.reconfigure(debug_output=True).ran() == ["b.s@linux:main"]
     assert world.job("b.s@linux:main").reason == "debug output is new"
 
 
@@ -86,9 +83,8 @@ def test_up_to_date_job_shows_the_reason_of_its_last_run(*, is_restarted: bool) 
 
 def test_changed_platform_tags_rerun_the_jobs_of_the_platform() -> None:
     world = world_of()
-    world.configure(tags=("mobile",))
 
-    assert world.settle(restart=True).ran() == ["a.txt@linux:data", "b.s@linux:main"]
+    assert world.reconfigure(tags=("mobile",)).ran() == ["a.txt@linux:data", "b.s@linux:main"]
     assert world.job("a.txt@linux:data").reason.startswith("the platform 'linux' or its tags changed")
 
 
@@ -103,9 +99,8 @@ def test_changed_priority_or_limit_of_a_builder_reruns_no_job() -> None:
 def test_job_that_becomes_critical_is_saved_and_reported_without_a_run() -> None:
     world = world_of()
     before = world.job("a.txt@linux:data").is_critical
-    world.configure(builders=(copier(is_critical=True), scripter()))
 
-    world.settle(restart=True)
+    world.reconfigure(builders=(copier(is_critical=True), scripter()))
     marked = world.job("a.txt@linux:data").is_critical
     reported = [each.is_critical for each in world.notices if isinstance(each, JobChanged) and each.source == "a.txt"]
     world.settle(restart=True)
@@ -117,17 +112,15 @@ def test_job_that_becomes_critical_is_saved_and_reported_without_a_run() -> None
 
 def test_new_builder_runs_only_its_own_jobs() -> None:
     world = world_of()
-    world.configure(builders=(copier(), scripter(), copier("other", "*.s")))
 
-    assert world.settle(restart=True).ran() == ["b.s@linux:other"]
+    assert world.reconfigure(builders=(copier(), scripter(), copier("other", "*.s"))).ran() == ["b.s@linux:other"]
     assert world.cache == world.clean().cache
 
 
 def test_jobs_and_products_of_a_removed_builder_are_deleted() -> None:
     world = world_of()
-    world.configure(builders=(copier(),))
 
-    assert world.settle(restart=True).ran() == []
+    assert world.reconfigure(builders=(copier(),)).ran() == []
     assert world.cache.keys() == {"linux/a.txt"}
     assert world.statuses() == {"a.txt@linux:data": "completed"}
     assert not world.archive.tables.analyses
@@ -152,33 +145,29 @@ def test_builder_that_becomes_a_copy_rule_keeps_its_jobs_without_analyses() -> N
 
 def test_newly_enabled_platform_runs_only_its_own_jobs() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=("linux",))
-    world.configure(platforms=BOTH)
 
-    assert world.settle(restart=True).ran() == ["a.txt@server:data", "b.s@server:main"]
+    assert world.reconfigure(platforms=BOTH).ran() == ["a.txt@server:data", "b.s@server:main"]
     assert world.cache == world.clean().cache
 
 
 def test_products_of_a_removed_platform_are_deleted() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
-    world.configure(platforms=("linux",))
 
-    assert world.settle(restart=True).ran() == []
+    assert world.reconfigure(platforms=("linux",)).ran() == []
     assert world.cache == world.clean().cache
 
 
 def test_platform_that_is_not_requested_keeps_its_products() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
     before = dict(world.cache)
-    world.configure(platforms=("linux",), resting=("server",))
 
-    assert world.settle(restart=True).cache == before
+    assert world.reconfigure(platforms=("linux",), resting=("server",)).cache == before
 
     world.write("b.s", "x")
     del world.cache["server/a.txt"]
     assert world.settle().ran() == ["b.s@linux:main"]
 
-    world.configure(platforms=BOTH, resting=())
-    assert world.settle(restart=True).ran() == ["a.txt@server:data", "b.s@server:main"]
+    assert world.reconfigure(platforms=BOTH, resting=()).ran() == ["a.txt@server:data", "b.s@server:main"]
     assert world.cache == world.clean().cache
 
 
@@ -192,9 +181,8 @@ def test_pending_jobs_of_an_unrequested_platform_are_released_from_memory() -> N
         for _step in range(steps):
             if moves := world._moves():
                 moves[0]()
-        world.configure(platforms=("linux",), resting=("server",))
 
-        world.settle(restart=True)
+        world.reconfigure(platforms=("linux",), resting=("server",))
 
         pending += world.job("b.s@server:main").state not in SETTLED
         assert not world.pipeline.jobs.memory.sources, steps
@@ -203,11 +191,9 @@ def test_pending_jobs_of_an_unrequested_platform_are_released_from_memory() -> N
 
 def test_reprocess_runs_no_job_of_a_platform_that_is_not_requested() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
-    world.configure(platforms=("linux",), resting=("server",))
-    world.settle(restart=True)
+    world.reconfigure(platforms=("linux",), resting=("server",))
 
     world.ask("reprocess", keys=("a.txt", "b.s"))
-    world.run()
 
     assert world.ran() == ["a.txt@linux:data", "b.s@linux:main"]
     assert world.is_idle()
@@ -216,9 +202,8 @@ def test_reprocess_runs_no_job_of_a_platform_that_is_not_requested() -> None:
 def test_failed_job_of_a_removed_platform_is_not_retried() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH)
     settled(world, b_s="FAIL")
-    world.configure(platforms=("linux",))
 
-    assert world.settle(restart=True).ran() == ["b.s@linux:main"]
+    assert world.reconfigure(platforms=("linux",)).ran() == ["b.s@linux:main"]
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "failed"}
 
 
@@ -232,9 +217,8 @@ def test_scan_folder_can_exclude_a_platform() -> None:
     world = world_of(copier(platforms=BOTH), scripter(platforms=BOTH), platforms=BOTH, folders=("game", "shared"))
     world.write("c.txt", "x", "shared")
     world.settle()
-    world.configure(excluded=(("game", "server"),))
 
-    world.settle(restart=True)
+    world.reconfigure(excluded=(("game", "server"),))
 
     assert world.statuses().keys() == {"a.txt@linux:data", "b.s@linux:main", "c.txt@linux:data", "c.txt@server:data"}
 
@@ -243,9 +227,8 @@ def test_removed_scan_folder_removes_its_sources() -> None:
     world = world_of(folders=("game", "shared"))
     world.write("c.txt", "x", "shared")
     world.settle()
-    world.configure(folders=("game",))
 
-    assert world.settle(restart=True).statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "completed"}
+    assert world.reconfigure(folders=("game",)).statuses() == {"a.txt@linux:data": "completed", "b.s@linux:main": "completed"}
     assert world.cache == world.clean().cache
 
 
@@ -254,24 +237,21 @@ def test_file_of_the_new_first_scan_folder_wins_after_a_reordering() -> None:
     world.write("a.txt", "shared", "shared")
     world.settle()
     world.forget_runs()
-    world.configure(folders=("shared", "game"))
 
-    assert world.settle(restart=True).ran() == ["a.txt@linux:data"]
+    assert world.reconfigure(folders=("shared", "game")).ran() == ["a.txt@linux:data"]
     assert world.cache == world.clean().cache
 
 
 def test_new_companion_rule_reruns_only_sources_that_have_the_companion() -> None:
     world = world_of().apply({"b.s.note": "1"})
-    world.configure(companions=(Companion(glob("*.s"), "note"),))
 
-    assert world.settle(restart=True).ran() == ["b.s@linux:main"]
+    assert world.reconfigure(companions=(Companion(glob("*.s"), "note"),)).ran() == ["b.s@linux:main"]
 
 
 def test_changed_planning_parameter_repeats_the_analysis_and_reruns_no_job() -> None:
     schema = '{"properties":{"jobs":{"is_planning_only":true}}}'
     world = world_of(copier(), scripter(params_schema=schema, params='{"jobs":1}'))
-    world.configure(builders=(copier(), scripter(params_schema=schema, params='{"jobs":2}')))
 
-    assert world.settle(restart=True).ran() == []
+    assert world.reconfigure(builders=(copier(), scripter(params_schema=schema, params='{"jobs":2}'))).ran() == []
     (analysis,) = [job for job in world.job("b.s@linux:main").source.jobs.values() if job.is_analysis]
     assert analysis.reason == "parameters of its analysis changed"

@@ -176,7 +176,6 @@ def test_reprocessed_dependency_runs_before_running_dependents(world: World, wor
     world.apply({"a.s": f"{word} b.s:main\nx", "c.s": f"{word} b.s:main\nx"})
     world.slots = 3
     world.ask("reprocess", keys=("b.s",))
-    world.run()
 
     assert bool(world.commands_of(KillRuns)) is is_killed
     world.release()
@@ -194,7 +193,6 @@ def test_reprocessed_dependency_runs_before_a_queued_dependent(world: World) -> 
     world.run_until(lambda: len(world.pipeline.jobs.ready))
     world.slots = 0
     world.ask("reprocess", keys=("b.s",))
-    world.run()
     world.slots = 1
     world.forget_runs()
 
@@ -208,10 +206,8 @@ def test_chain_of_jobs_longer_than_the_recursion_limit_is_processed() -> None:
     world = World()
     world.slots = 64
     count = sys.getrecursionlimit() + 100
-    for n in range(count):
-        world.write(f"{n:04}.s", f"only {n + 1:04}.s:main" if n + 1 < count else "")
 
-    world.settle()
+    world.apply({f"{n:04}.s": f"only {n + 1:04}.s:main" if n + 1 < count else "" for n in range(count)})
 
     assert runs_of(world) == [f"{n:04}.s" for n in reversed(range(count))]
 
@@ -435,8 +431,7 @@ def test_job_dependency_may_name_its_source_by_uuid(world: World, word: str) -> 
     world.apply({"a.s": f"{word} uuid={path_uuid('z.s').hex()}:main", "z.s": "x"})
     assert runs_of(world) == ["z.s", "a.s"]
     world.forget_runs()
-    world.write("z.s", "y")
-    world.settle(restart=True)
+    world.apply({"z.s": "y"}, restart=True)
 
     assert runs_of(world) == ["z.s", *(["a.s"] if word in ("print", "after") else [])]
 
@@ -620,7 +615,6 @@ def test_job_that_is_cancelled_while_it_waits_does_not_start(world: World) -> No
     world.held.add("b.s@linux:main")
     world.apply({"a.s": "after b.s:main", "b.s": ""})
     world.ask("cancel", names=("a.s@linux:main",))
-    world.run()
     world.release()
 
     assert world.statuses() == {"a.s@linux:main": "cancelled", "b.s@linux:main": "completed"}
@@ -664,7 +658,6 @@ def test_job_requested_by_a_user_runs_after_a_crash(world: World, is_blocked: bo
     settled(world, a_s="after b.s:main" if is_blocked else "x", b_s="x")
     world.held |= {"b.s@linux:main", "a.s@linux:main"}
     world.ask("reprocess", keys=("a.s", "b.s"))
-    world.run()
     world.crash()
     world.held.clear()
     before = world.job("a.s@linux:main").completed_ms, world.job("b.s@linux:main").completed_ms

@@ -75,8 +75,7 @@ def test_job_makes_a_draft_first_and_then_replaces_it_by_the_final() -> None:
 def test_product_made_before_drafts_were_enabled_is_a_final() -> None:
     world = settled(World(Setup()), a_s="")
 
-    world.configure(builders=(copier(), scripter(has_drafts=True)))
-    world.settle(restart=True)
+    world.reconfigure(builders=(copier(), scripter(has_drafts=True)))
 
     assert asked(world) == []
 
@@ -84,10 +83,8 @@ def test_product_made_before_drafts_were_enabled_is_a_final() -> None:
 def test_finals_are_made_after_all_other_pending_work() -> None:
     world = world_with()
     world.slots = 1
-    for rel in ("a.s", "b.s", "c.s"):
-        world.write(rel)
 
-    world.settle()
+    world.apply(dict.fromkeys(("a.s", "b.s", "c.s"), ""))
 
     assert asked(world)[:3] == ["a.s draft", "b.s draft", "c.s draft"]
     assert asked(world)[3:] == ["a.s final", "b.s final", "c.s final"]
@@ -182,8 +179,7 @@ def test_pending_final_products_are_made_when_finals_are_enabled() -> None:
     world.settle(restart=True)
     drafted = asked(world)
 
-    world.configure(makes_finals=True)
-    world.settle(restart=True)
+    world.reconfigure(makes_finals=True)
 
     assert drafted == ["a.s draft"]
     assert asked(world) == ["a.s draft", "a.s final"]
@@ -193,8 +189,7 @@ def test_existing_finals_are_kept_when_a_project_disables_finals() -> None:
     world = world_with()
     settled(world, a_s="")
 
-    world.configure(makes_finals=False)
-    world.settle(restart=True)
+    world.reconfigure(makes_finals=False)
 
     assert asked(world) == []
 
@@ -263,7 +258,7 @@ def test_requested_run_of_a_job_with_a_final_makes_only_the_final() -> None:
     world = world_with()
     settled(world, a_s="")
 
-    world.ask("reprocess", keys=("a.s",))
+    world.post_request("reprocess", keys=("a.s",))
     world.settle()
 
     assert asked(world) == ["a.s final"]
@@ -271,7 +266,7 @@ def test_requested_run_of_a_job_with_a_final_makes_only_the_final() -> None:
 
 def test_cancelled_final_stays_cancelled_and_the_draft_stays_in_the_cache() -> None:
     world = drafted()
-    world.ask("cancel", names=(NAME,))
+    world.post_request("cancel", names=(NAME,))
 
     world.settle()
     assert world.settle(restart=True).statuses() == {NAME: "cancelled"}
@@ -282,8 +277,7 @@ def test_cancelled_final_stays_cancelled_and_the_draft_stays_in_the_cache() -> N
 def test_pending_finals_are_made_when_their_builder_has_no_drafts_any_more() -> None:
     world = world_with(makes_finals=False).apply({"a.s": ""})
 
-    world.configure(builders=(copier(), scripter()))
-    world.settle(restart=True)
+    world.reconfigure(builders=(copier(), scripter()))
 
     assert asked(world) == ["a.s draft", "a.s final"]
     assert world.archive.tables.drafts == {}
@@ -300,10 +294,8 @@ def test_empty_project_makes_no_finals_and_is_idle() -> None:
 def test_all_finals_are_made_when_they_need_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.core.pipeline.plans._FINALS_MOST", 4)
     world = world_with()
-    for at in range(30):
-        world.write(f"{at:02}.s", f"after {at + 3:02}.s:main" if at % 5 == 0 else "")
 
-    world.settle()
+    world.apply({f"{at:02}.s": f"after {at + 3:02}.s:main" if at % 5 == 0 else "" for at in range(30)})
 
     assert sorted(asked(world)) == sorted(f"{at:02}.s {quality}" for at in range(30) for quality in ("draft", "final"))
     assert world.archive.tables.drafts == {}

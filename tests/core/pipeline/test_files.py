@@ -53,10 +53,8 @@ def rows_of(world: World, operation: str) -> int:
 
 
 def test_new_copied_file_saves_one_job_row_and_at_most_five_other_rows(world: World) -> None:
-    for number in range(10):
-        world.write(f"{number}.txt", str(number))
 
-    world.settle()
+    world.apply({f"{number}.txt": str(number) for number in range(10)})
 
     assert rows_of(world, "put_job") == 10
     per_folder = rows_of(world, "put_folder") + rows_of(world, "drop_folder") + rows_of(world, "put_state")
@@ -94,7 +92,6 @@ def test_row_of_a_requested_copy_job_has_the_state_waiting(world: World) -> None
     settled(world, a_txt="a")
     world.held = {"a.txt@linux:data"}
     world.ask("reprocess", keys=("a.txt",))
-    world.run()
 
     assert [row[16] for row in world.archive.tables.jobs.values()] == ["waiting"]
 
@@ -322,9 +319,7 @@ def test_changed_copies_are_made_after_a_crash_at_any_point(is_copied_on_reading
     for fuse in range(1, 40):
         world = World(Setup(builders=(copier(),))) if is_copied_on_reading else World()
         files = ("a.txt", "b.txt", "sub/d.txt")
-        for rel in files:
-            world.write(rel, rel)
-        world.settle()
+        world.apply({rel: rel for rel in files})
         for rel in files:
             world.write(rel, f"{rel} changed")
         world.crash_after(fuse)
@@ -418,7 +413,7 @@ def test_change_that_is_reverted_before_its_run_ends_keeps_the_old_product(world
 @pytest.mark.parametrize("text", ["include e.bin", "jobs-from e.bin", "include e.bin\nread e.bin"])
 def test_result_is_checked_if_an_input_was_being_read_when_its_run_began(text: str) -> None:
     world = settled(World(Setup(builders=(scripter(),))), a_s=text, e_bin="one")
-    world.ask("reprocess", keys=("a.s",))
+    world.post_request("reprocess", keys=("a.s",))
     world.run_until(lambda: any(job.key == "main" for job in world.pipeline.jobs.ready))
     world.write("e.bin", "two")
     world.scan()
@@ -721,9 +716,8 @@ def test_case_clash_of_files_that_match_no_builder_is_ignored(world: World) -> N
 def test_case_clash_ends_when_the_builder_of_its_files_is_removed(world: World) -> None:
     settled(world, a_txt="x")
     world.apply({"A.txt": "y"})
-    world.configure(builders=(scripter(),))
 
-    assert world.settle(restart=True).statuses() == {}
+    assert world.reconfigure(builders=(scripter(),)).statuses() == {}
     assert not world.archive.tables.sources
 
 
@@ -732,7 +726,6 @@ def test_reprocessed_files_that_differ_only_in_case_still_fail(world: World) -> 
     world.apply({"A.txt": "y"})
 
     world.ask("reprocess", keys=("a.txt", "A.txt"))
-    world.run()
 
     assert world.statuses() == {"a.txt:analyse": "failed", "A.txt:analyse": "failed"}
     assert world.is_idle()
@@ -743,9 +736,8 @@ def test_case_clash_ends_when_another_file_overrides_the_clashing_files() -> Non
     world.write("a.txt", "x", "shared")
     world.write("A.txt", "y", "shared")
     world.apply({"a.txt": "z"})
-    world.configure(folders=("game", "shared"))
 
-    assert world.settle(restart=True).statuses() == {"a.txt@linux:data": "completed"}
+    assert world.reconfigure(folders=("game", "shared")).statuses() == {"a.txt@linux:data": "completed"}
     assert world.cache == {"linux/a.txt": sha("z")}
 
 
@@ -779,9 +771,7 @@ def test_changed_companion_reruns_its_source(companion: Companion, name: str) ->
 @pytest.mark.parametrize("restarts", [False, True])
 def test_changed_shared_companion_reruns_all_sources_that_share_it(restarts: bool) -> None:
     world = World(Setup(companions=(Companion(glob("*.s"), "", file="all.xml"),)))
-    for name in ("a.s", "sub/b.s", "c.txt"):
-        world.write(name)
-    world.settle()
+    world.apply(dict.fromkeys(("a.s", "sub/b.s", "c.txt"), ""))
 
     for text in ("1", "2", ""):
         world.forget_runs()
@@ -822,7 +812,6 @@ def test_a_product_deleted_while_its_job_runs_is_made_again(world: World) -> Non
     settled(world, a_txt="x")
     world.held.add("a.txt@linux:data")
     world.ask("reprocess", keys=("a.txt",))
-    world.run()
     del world.cache["linux/a.txt"]
     world._post(ProductsLost(world._next(), ("linux/a.txt", "linux/unknown")))
     world.release()
@@ -1013,9 +1002,7 @@ def test_earlier_product_is_kept_until_a_save_in_two_steps_is_complete(world: Wo
 
 
 def test_sources_deleted_together_are_loaded_in_few_queries(world: World) -> None:
-    for number in range(40):
-        world.write(f"sub/{number}.txt", "x")
-    world.settle()
+    world.apply({f"sub/{number}.txt": "x" for number in range(40)})
     world.restart()
     for number in range(40):
         world.delete(f"sub/{number}.txt")

@@ -109,8 +109,7 @@ def test_earlier_uuid_names_its_source_until_another_source_has_this_uuid(world:
 def test_job_dependency_finds_its_source_by_any_of_its_uuids(uuid: bytes) -> None:
     world = settled(World(), {"Z.s": "x", "Z.s.meta": meta("one", "Z.s", "old"), "a.s": f"print uuid={uuid.hex()}:main"})
 
-    world.write("Z.s", "y")
-    assert world.settle(restart=True).ran() == ["Z.s@linux:main", "a.s@linux:main"]
+    assert world.apply({"Z.s": "y"}, restart=True).ran() == ["Z.s@linux:main", "a.s@linux:main"]
 
 
 def test_source_without_meta_file_is_found_by_the_uuid_of_its_path() -> None:
@@ -234,9 +233,8 @@ def test_new_scan_folder_changes_product_names_of_duplicate_paths() -> None:
     for folder in ("game", "shared", "front"):
         world.write("a.txt", folder, folder)
     world.settle()
-    world.configure(folders=("front", "game", "shared"))
 
-    world.settle(restart=True)
+    world.reconfigure(folders=("front", "game", "shared"))
 
     clean = World(world.setup)  # the scan folders get other ids in this world, because it had only one configuration
     clean.disk = world.disk.copy()
@@ -288,8 +286,7 @@ def test_duplicate_paths_are_separate_sources_only_if_configured() -> None:
         world.write("a.txt", folder, folder)
     world.settle()
     for types in ((), (".txt",), ()):
-        world.configure(metadata_types=types)
-        world.settle(restart=True)
+        world.reconfigure(metadata_types=types)
         assert set(world.cache) == {"linux/a.txt"} | ({"linux/(shared)a.txt"} if types else set())
 
 

@@ -102,9 +102,7 @@ def rewritten(world: World) -> World:
     world.settle()
     world.forget_runs()
     world.notices.clear()
-    for rel in FILES[:-1]:
-        world.write(rel, rel + " again")
-    world.settle()
+    world.apply({rel: rel + " again" for rel in FILES[:-1]})
     return world
 
 
@@ -174,9 +172,7 @@ def test_changed_files_get_new_products_after_a_crash_at_any_point(seed: int) ->
         world = World(TWO, rng=random.Random(fuse))
         world.copies_on_reading = True
         world.boot()
-        for rel in FILES:
-            world.write(rel, rel)
-        world.settle()
+        world.apply({rel: rel for rel in FILES})
         for rel in FILES:
             world.write(rel, rel + " again")
         world.crash_after(fuse)
@@ -288,9 +284,7 @@ def test_deleted_and_recreated_file_is_one_source() -> None:
 def test_copies_with_dependents_are_ordinary_jobs(named: str, taken: list[bool]) -> None:
     world = world_of(Setup(builders=(copier(), scripter())))
     settled(world, b_s=named, z_s="include other.s")
-    for rel in FILES:
-        world.write(rel, rel)
-    world.settle()
+    world.apply({rel: rel for rel in FILES})
 
     assert taken
     assert not all(taken)
@@ -304,9 +298,7 @@ def test_copies_with_dependents_are_ordinary_jobs(named: str, taken: list[bool])
 def test_copies_without_dependents_are_planned_in_bulk(taken: list[bool]) -> None:
     world = world_of(Setup(builders=(copier(), scripter())), *FILES).apply({"b.s": "include z.s", "z.s": "include missing.s"})
 
-    for rel in FILES:
-        world.write(f"more/{rel}", rel)
-    world.settle()
+    world.apply({f"more/{rel}": rel for rel in FILES})
 
     assert all(taken)
     assert {f"linux/more/{rel.lower()}" for rel in FILES} <= world.cache.keys()

@@ -94,12 +94,10 @@ def test_cancelled_job_that_is_reprocessed_is_reported_as_pending(world: World) 
     started(followed(world), "a.txt")
     assert latest(world) == [("data", "pending")]
     world.ask("cancel", names=("a.txt@linux:data",))
-    world.run()
     assert steps(world.notices)[-1:] == [("data", "cancelled")]
     assert latest(world) == []
 
     world.ask("reprocess", keys=("a.txt",))
-    world.run()
 
     assert latest(world) == [("data", "pending")]
 
@@ -140,7 +138,6 @@ def test_job_cancelled_before_its_run_begins_is_never_reported_as_running(world:
     key = run_key(started(world, "a.txt"))
 
     world.ask("cancel", names=("a.txt@linux:data",))
-    world.run()
 
     assert steps(world.notices) == [("data", "pending"), ("data", "cancelled")]
     assert world.pipeline.jobs.reports.list_started([key]) == []
@@ -150,9 +147,7 @@ def test_start_of_a_cancelled_run_is_not_reported_for_the_next_run(world: World)
     world.pipeline.jobs.reports.reports_every_step = True
     first = run_key(started(world, "a.txt"))
     world.ask("cancel", names=("a.txt@linux:data",))
-    world.run()
     world.ask("reprocess", keys=("a.txt",))
-    world.run()
     second = run_key(world)
     assert first != second
 

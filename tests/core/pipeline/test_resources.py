@@ -96,7 +96,7 @@ def test_killed_run_holds_its_resource_until_the_run_has_ended() -> None:
     world = world_with(("gpu", 1), ("licence", 1))
     world.held.add("a.bake.s@linux:main")
     world.apply({"a.bake.s": ""})
-    world.ask("cancel", names=("a.bake.s@linux:main",))
+    world.post_request("cancel", names=("a.bake.s@linux:main",))
     world._handle(world.inbox.popleft())
 
     before = world.pipeline.jobs.resource_uses()[0].holders

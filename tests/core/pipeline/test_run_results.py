@@ -88,7 +88,6 @@ def test_result_is_ignored_if_an_analysis_in_its_message_drops_the_job(world: Wo
     settled(world, a_s="job two")
     world.held = {"a.s@linux:two", "a.s:analyse", "a.s@linux:main"}
     world.ask("reprocess", keys=("a.s",))
-    world.run()
     world.write("a.s", "")
     world.process()
     world.release()
@@ -226,17 +225,15 @@ def test_failed_job_is_retried_once_at_every_scan(world: World, restart: bool) -
 def test_reason_of_a_failed_job_names_its_changed_source(world: World) -> None:
     settled(world, a_s="FAIL", z_s="")
 
-    world.write("a.s", "FAIL # otherwise")
-    world.settle()
+    world.apply({"a.s": "FAIL # otherwise"})
 
     assert world.job("a.s@linux:main").reason.startswith("source 'a.s' changed (")
 
 
 def test_reason_of_a_failed_job_names_its_changed_builder(world: World) -> None:
     settled(world, a_s="FAIL", z_s="")
-    world.configure(builders=(scripter(version="2"),))
 
-    world.settle(restart=True)
+    world.reconfigure(builders=(scripter(version="2"),))
 
     assert world.runs["a.s@linux:main"] == 1
     assert world.job("a.s@linux:main").reason == "the builder's version changed from '1' to '2'"
@@ -408,9 +405,8 @@ def test_products_that_are_no_longer_made_are_deleted(world: World) -> None:
 
 def test_only_changed_products_are_moved_and_reported(world: World) -> None:
     settled(world, a_txt="x")
-    world.configure(builders=(copier(version="2"), scripter()))
 
-    world.settle(restart=True)
+    world.reconfigure(builders=(copier(version="2"), scripter()))
 
     (order,) = [order for command in world.commands_of(StartRuns) for order in command.orders]
     assert order.present_digest == sha("x")
@@ -594,9 +590,8 @@ def test_builder_listed_first_keeps_a_product_that_two_builders_make(order: tupl
 
 def test_second_builder_gets_the_product_when_the_first_builder_is_removed() -> None:
     world = World(Setup(builders=(scripter(), scripter("twin")))).apply({"a.s": ""})
-    world.configure(builders=(scripter("twin"),))
 
-    assert world.settle(restart=True).statuses() == {"a.s@linux:main!twin": "completed"}
+    assert world.reconfigure(builders=(scripter("twin"),)).statuses() == {"a.s@linux:main!twin": "completed"}
     assert world.cache == world.clean().cache
 
 
@@ -616,7 +611,6 @@ def test_reprocessed_source_runs_its_jobs_and_no_unchanged_dependents(world: Wor
     settled(world, a_s="job two", b_s="print a.s:main", c_txt="")
 
     world.ask("reprocess", keys=("a.s", "gone.s"))
-    world.run()
 
     assert world.ran() == ["a.s@linux:main", "a.s@linux:two"]
     assert world.job("a.s@linux:main").reason == "requested by a user"
@@ -628,7 +622,6 @@ def test_reprocessed_job_runs_without_the_other_jobs_of_its_source(world: World)
 
     analysed = world.pipeline.jobs.reports.counts["analysed"]
     world.ask("reprocess", names=("a.s@linux:two", "a.s:analyse"))
-    world.run()
 
     assert world.ran() == ["a.s@linux:two"]
     assert world.pipeline.jobs.reports.counts["analysed"] == analysed
@@ -641,7 +634,6 @@ def test_damaged_product_is_replaced_when_its_source_is_reprocessed(world: World
     world.cache["linux/a.txt"] = sha("damaged")
 
     world.ask("reprocess", keys=("a.txt",))
-    world.run()
 
     assert world.cache == {"linux/a.txt": sha("x")}
 
@@ -650,7 +642,7 @@ def test_damaged_product_is_replaced_when_its_source_is_reprocessed(world: World
 def test_cancelled_job_stays_cancelled_until_its_source_changes(world: World, held: str) -> None:
     world.held.add(held)
     world.apply({"a.s": ""})
-    world.ask("cancel", names=(held,))
+    world.post_request("cancel", names=(held,))
     if held.endswith("analyse"):
         # The request must do nothing, because analyses have no job id.
         world.pipeline.requests.cancel([world.pipeline.jobs.memory.sources["a.s"].jobs.popitem()[1].id])
@@ -672,12 +664,11 @@ def test_cancelled_job_runs_when_requested(world: World) -> None:
     world.slots = 0
     world.apply({"a.txt": "x"})
     world.ask("cancel", names=("a.txt@linux:data",))
-    world.run()
     assert [item.status for item in world.notices if isinstance(item, JobChanged)][-1] == "cancelled", (
         "the cancelled status is reported before the next run"
     )
     world.slots = 1
-    world.ask("reprocess", keys=("a.txt",))
+    world.post_request("reprocess", keys=("a.txt",))
 
     world.run()
 
@@ -688,7 +679,6 @@ def test_cancelling_a_settled_job_has_no_effect(world: World) -> None:
     settled(world, a_txt="x")
 
     world.ask("cancel", names=("a.txt@linux:data",))
-    world.run()
 
     assert world.statuses() == {"a.txt@linux:data": "completed"}
 
@@ -698,7 +688,6 @@ def test_job_runs_after_its_dependency_was_cancelled(world: World) -> None:
     world.apply({"a.s": "after b.s:main", "b.s": ""})
 
     world.ask("cancel", names=("b.s@linux:main",))
-    world.run()
 
     assert world.statuses() == {"a.s@linux:main": "completed", "b.s@linux:main": "cancelled"}
 
@@ -743,7 +732,7 @@ def test_escalation_of_unknown_sources_gives_no_commands(world: World) -> None:
 
 def test_copy_order_of_a_requested_run_names_no_existing_product(world: World) -> None:
     settled(world, a_txt="x")
-    world.ask("reprocess", keys=("a.txt",))
+    world.post_request("reprocess", keys=("a.txt",))
 
     world.run()
 

@@ -23,9 +23,7 @@ def world_of(*, platforms: tuple[str, ...] = ("linux",), folders: tuple[str, ...
     """Return an idle world with a script in the top folder, and a script and a text file in each of two folders."""
     builders = (copier(platforms=platforms), scripter(platforms=platforms))
     world = World(Setup(builders=builders, platforms=platforms, folders=folders))
-    for rel in ("a.s", "one/b.s", "one/c.txt", "one/deep/d.s", "two/e.s"):
-        world.write(rel, rel)
-    world.settle()
+    world.apply({rel: rel for rel in ("a.s", "one/b.s", "one/c.txt", "one/deep/d.s", "two/e.s")})
     world.forget_runs()
     return world
 
@@ -206,9 +204,9 @@ def test_source_below_broken_settings_runs_after_their_removal() -> None:
     say(world, "one", "not yaml")
     world.settle()
     world.write("one/b.s", "other")
-    world.ask("reprocess", keys=("one/c.txt",))
+    world.post_request("reprocess", keys=("one/c.txt",))
     world.apply({"one/new.s": ""}, restart=True)
-    world.ask("reprocess", keys=("one/c.txt",))
+    world.post_request("reprocess", keys=("one/c.txt",))
     assert world.settle().ran() == []
     assert world.statuses()["one/c.txt@linux:data"] == "failed"
     world.delete("one/.aptui.yaml")
@@ -223,7 +221,7 @@ def test_lost_product_does_not_rerun_a_failed_job_below_broken_settings(restart:
     world = world_of()
     say(world, "one", "not yaml")
     world.settle()
-    world.ask("reprocess", keys=("one/c.txt",))
+    world.post_request("reprocess", keys=("one/c.txt",))
     world.settle()
     world.lose("linux/one/c.txt")
 
@@ -268,8 +266,7 @@ def test_settings_file_of_the_winning_scan_folder_applies() -> None:
 
     say(world, "one", SETTINGS)
     assert world.settle().ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main", "one/s.s@linux:main"]
-    world.configure(folders=("shared", "game"))
-    world.settle(restart=True)
+    world.reconfigure(folders=("shared", "game"))
     assert "shared" in world.pipeline.jobs.settings.text("one")
     assert same_as_clean(world)
 
@@ -282,8 +279,7 @@ def test_unknown_builder_in_settings_is_valid_after_the_project_adds_it() -> Non
         == "one/.aptui.yaml:2:3: there is no builder 'twin'; the known names are: data, script"
     )
 
-    world.configure(builders=(*world.setup.builders, scripter("twin", "*.never")))
-    world.settle(restart=True)
+    world.reconfigure(builders=(*world.setup.builders, scripter("twin", "*.never")))
 
     assert "failed" not in world.statuses().values()
 
@@ -355,9 +351,8 @@ def test_jobs_of_a_removed_platform_are_dropped_below_broken_settings() -> None:
     say(world, "one", NO_SERVER)
     say(world, "two", {"script": {"platforms": {"server": {"look": 1}}}})
     world.settle()
-    world.configure(builders=(copier(), scripter()), platforms=("linux",))
 
-    world.settle(restart=True)
+    world.reconfigure(builders=(copier(), scripter()), platforms=("linux",))
 
     assert "'server' is neither a platform nor a tag" in world.job("two/e.s:analyse").error
     assert not any(name.startswith("server/") for name in world.cache)
@@ -366,7 +361,7 @@ def test_jobs_of_a_removed_platform_are_dropped_below_broken_settings() -> None:
 def test_analysis_is_repeated_when_settings_change_during_its_run() -> None:
     world = World().apply({".aptui.yaml": '{"script": {"params": {"job": "two"}}}', "a.s": "x"})
     world.delete(".aptui.yaml")
-    world.ask("reprocess", keys=("a.s",))
+    world.post_request("reprocess", keys=("a.s",))
     world.held.add("a.s:analyse")
     world.run()
     world.scan(is_full=True)

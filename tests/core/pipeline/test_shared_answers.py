@@ -68,7 +68,6 @@ def test_requested_analysis_is_done_by_a_worker() -> None:
     world.forget_runs()
 
     world.ask("reprocess", keys=("b.s",))
-    world.run()
 
     assert dict(world.analyses) == {"b.s": 1}
 
@@ -77,7 +76,6 @@ def test_failed_analysis_is_repeated_by_a_worker() -> None:
     world = world_of("a.s", "b.s")
     world.fates["b.s:analyse"] = [Outcome.FAILED]
     world.ask("reprocess", keys=("b.s",))
-    world.run()
     assert world.statuses()["b.s:analyse"] == "failed"
     world.forget_runs()
 
@@ -91,9 +89,8 @@ def test_changed_builder_code_needs_one_new_analysis_by_a_worker() -> None:
     world = world_of("a.s", "b.s")
     world.forget_runs()
     world.slots = 1
-    world.configure(builders=(scripter(ALIKE, platforms=("linux", "server"), code_digest=b"1"),))
 
-    world.settle(restart=True)
+    world.reconfigure(builders=(scripter(ALIKE, platforms=("linux", "server"), code_digest=b"1"),))
 
     assert sum(world.analyses.values()) == 1
     assert world.ran() == [f"{rel}@{name}:main" for rel in ("a.s", "b.s") for name in ("linux", "server")]

@@ -85,7 +85,7 @@ def test_stray_file_in_the_intermediate_folder_is_not_a_source(world: World) -> 
 
 
 def test_reprocessed_stage_runs_all_stages_of_its_chain(world: World) -> None:
-    world.ask("reprocess", keys=("m.s",))
+    world.post_request("reprocess", keys=("m.s",))
 
     world.run()
 
@@ -234,9 +234,8 @@ def test_folder_settings_apply_to_jobs_that_make_intermediates() -> None:
 
 
 def test_chains_of_a_removed_builder_are_removed(world: World) -> None:
-    world.configure(builders=(copier(),))
 
-    assert world.settle(restart=True).cache == {}
+    assert world.reconfigure(builders=(copier(),)).cache == {}
 
 
 @pytest.mark.parametrize("fuse", range(0, 60, 4))

@@ -162,7 +162,7 @@ def test_analysis_may_read_files_that_its_dependencies_declare() -> None:
     world.read_by_analyses["a.s"] = ["b.s", "Part.txt"]
     for _time in range(2):
         world.settle()
-        world.ask("reprocess", keys=("a.s",))
+        world.post_request("reprocess", keys=("a.s",))
         world.settle()
 
     assert not any("without declaring" in record.text for records in world.logs.values() for record in records)
