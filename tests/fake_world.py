@@ -311,8 +311,10 @@ class World:
 
     # ------------------------------------------------------------------------------------------------------ start, stop, settle
 
-    def boot(self) -> None:
-        """Start an engine on the stored state: recover as `engine.cache` does, then make a pipeline."""
+    def boot(self, **attributes: object) -> World:
+        """Set these attributes, then start an engine on the stored state: recover as `engine.cache` does, and make a pipeline."""
+        for name, value in attributes.items():
+            setattr(self, name, value)
         self.staging: dict[str, Digest] = {}
         self.inbox: deque[Event] = deque()
         self.saves: deque[SaveRows] = deque()
@@ -351,6 +353,7 @@ class World:
         self.pipeline.jobs.reports.reports_every_step = self.reports_every_step
         self.pipeline.jobs.copies_on_reading = self.copies_on_reading is not False
         self._scanner = FakeScanner(self.disk, self.project, self.archive)
+        return self
 
     def _described(self, project: Project) -> Project:
         self._planned_code, self._planned_tool = self.code, self.tool
@@ -376,10 +379,9 @@ class World:
                 self.lose(name)
         self.deletes = {}
 
-    def crash(self) -> None:
+    def crash(self) -> World:
         """Lose everything that is not stored, then start again."""
-        self.fuse = None
-        self.boot()
+        return self.boot(fuse=None)
 
     def crash_after(self, steps: int) -> None:
         """Scan and work until a crash after this number of steps, or until no work is left; then start again."""
@@ -835,9 +837,10 @@ class World:
         self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
 
     def deliver_killed(self) -> None:
-        """Let every killed run report its result, although it was killed."""
+        """Let every killed run report its result, although it was killed, and perform actions until none is possible."""
         results = [self._perform_run(order, text) for order, text in self.killed.values()]
         self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
+        self.run()
 
     def _over(self, result: Result) -> Result:
         """Return the result of a run at its end, after the engine has checked the files of its job."""

@@ -235,8 +235,7 @@ def test_removed_scan_folder_removes_its_sources() -> None:
 def test_file_of_the_new_first_scan_folder_wins_after_a_reordering() -> None:
     world = world_of(folders=("game", "shared"))
     world.write("a.txt", "shared", "shared")
-    world.settle()
-    world.forget_runs()
+    world.settle().forget_runs()
 
     assert world.reconfigure(folders=("shared", "game")).ran() == ["a.txt@linux:data"]
     assert world.cache == world.clean().cache

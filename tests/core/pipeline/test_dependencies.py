@@ -162,7 +162,6 @@ def test_running_job_is_killed_when_its_dependency_is_planned_again(world: World
     world.apply({"b.s": "x"})
     world.release()
     world.deliver_killed()
-    world.run()
 
     assert world.cache == world.clean().cache
     assert runs_of(world) == ["a.s", "b.s", "a.s"]
@@ -180,7 +179,6 @@ def test_reprocessed_dependency_runs_before_running_dependents(world: World, wor
     assert bool(world.commands_of(KillRuns)) is is_killed
     world.release()
     world.deliver_killed()
-    world.run()
     assert world.cache == world.clean().cache
 
 
@@ -569,8 +567,7 @@ def test_job_depends_on_a_file_that_it_reads_outside_all_scan_folders(world: Wor
 
 
 def test_dependencies_of_a_critical_job_start_first(world: World) -> None:
-    for name in "abcd":
-        world.write(f"{name}.s", "priority 9")
+    world.edit({f"{name}.s": "priority 9" for name in "abcd"})
     world.edit({"x.s": "critical\nafter y.s:main", "y.s": "priority -9\nafter z.s:main", "z.s": "priority -9"})
 
     analysed_before_anything_runs(world)
@@ -586,8 +583,7 @@ def test_job_waits_until_the_lost_run_of_its_dependency_is_repeated(world: World
 
 
 def test_quick_jobs_of_one_builder_are_sent_in_one_message(world: World) -> None:
-    for n in range(40):
-        world.write(f"{n:02}.s", "")
+    world.edit({f"{n:02}.s": "" for n in range(40)})
     world.slots = 2
 
     world.settle()

@@ -102,8 +102,7 @@ def test_change_of_a_source_kills_the_running_final_of_the_old_draft() -> None:
 def test_draft_starts_before_finals_of_other_jobs() -> None:
     world = world_with()
     world.slots = 1
-    for rel in ("a.s", "b.s", "c.s"):
-        world.write(rel)
+    world.edit(dict.fromkeys(("a.s", "b.s", "c.s"), ""))
     world.scan()
     until(world, 4)
     world.held.add(NAME)

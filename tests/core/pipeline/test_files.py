@@ -83,8 +83,7 @@ def test_changed_file_whose_copy_never_ran_is_found_again_after_a_crash(world: W
 
     world.held = set()
     world.forget_runs()
-    world.crash()
-    assert world.settle().cache == {"linux/a.txt": sha("a2"), "linux/b.txt": sha("b2"), "linux/c.txt": sha("c")}
+    assert world.crash().settle().cache == {"linux/a.txt": sha("a2"), "linux/b.txt": sha("b2"), "linux/c.txt": sha("c")}
     assert world.ran() == ["b.txt@linux:data"]
 
 
@@ -115,8 +114,7 @@ def test_new_file_whose_copy_never_ran_is_found_again_after_a_crash(world: World
 
     world.held = set()
     world.forget_runs()
-    world.crash()
-    assert world.settle().cache == {"linux/a.txt": sha("a"), "linux/b.txt": sha("b"), "linux/c.txt": sha("c")}
+    assert world.crash().settle().cache == {"linux/a.txt": sha("a"), "linux/b.txt": sha("b"), "linux/c.txt": sha("c")}
     assert world.ran() == ["b.txt@linux:data"]
 
 
@@ -126,8 +124,7 @@ def test_new_source_deleted_while_no_engine_runs_is_forgotten(world: World) -> N
     world.held = {"b.txt@linux:data"}
     world.process()
 
-    world.crash()
-    world.apply({"b.txt": None})
+    world.crash().apply({"b.txt": None})
 
     assert sorted(str(row[2]) for row in world.archive.tables.sources.values()) == ["a.txt", "c.txt"]
 
@@ -135,15 +132,11 @@ def test_new_source_deleted_while_no_engine_runs_is_forgotten(world: World) -> N
 @pytest.fixture
 def copying() -> World:
     """A world whose workers copy files as they read them."""
-    world = World()
-    world.copies_on_reading = True
-    world.boot()
-    return world
+    return World().boot(copies_on_reading=True)
 
 
 def test_copied_file_is_read_once_for_several_platforms(copying: World) -> None:
-    copying.setup = Setup(builders=(copier(platforms=("linux", "server")),), platforms=("linux", "server"))
-    copying.boot()
+    copying.boot(setup=Setup(builders=(copier(platforms=("linux", "server")),), platforms=("linux", "server")))
     assert copying.apply({"a.txt": "a"}).cache == {"linux/a.txt": sha("a"), "server/a.txt": sha("a")}
     assert copying.ran() == ["a.txt@linux:data", "a.txt@server:data"]
     assert not copying.commands_of(StartRuns)
@@ -170,8 +163,7 @@ def test_copy_blocked_by_a_check_fails_and_is_discarded(copying: World) -> None:
 
 
 def test_client_that_follows_every_step_gets_each_status_of_a_copied_file(copying: World) -> None:
-    copying.reports_every_step = True
-    copying.boot()
+    copying.boot(reports_every_step=True)
     copying.apply({"a.txt": "a"})
 
     assert [notice.status for notice in copying.notices if isinstance(notice, JobChanged)] == ["pending", "processing", "completed"]
@@ -190,8 +182,7 @@ def test_jobs_copy_files_when_a_client_begins_to_follow_every_step(copying: Worl
 
 
 def test_workers_do_not_copy_a_file_that_has_jobs_of_another_builder(copying: World) -> None:
-    copying.setup = Setup(builders=(copier(pattern="*"), scripter()))
-    copying.boot()
+    copying.boot(setup=Setup(builders=(copier(pattern="*"), scripter())))
     copying.apply({"a.s": ""})
 
     assert [order for command in copying.commands_of(HashFiles) for order in command.copies] == []
@@ -232,8 +223,7 @@ def read_one_by_one(copying: World) -> list[FilesHashed]:
 
 
 def test_copies_of_several_hash_results_are_committed_together(copying: World) -> None:
-    for name in "abc":
-        copying.write(f"{name}.txt", name)
+    copying.edit({f"{name}.txt": name for name in "abc"})
     first, *others = read_one_by_one(copying)
 
     copying._handle(first)
@@ -248,8 +238,7 @@ def test_copies_of_several_hash_results_are_committed_together(copying: World) -
 
 
 def test_source_rows_of_copies_are_saved_before_the_copies_are_committed(copying: World) -> None:
-    for name in "abc":
-        copying.write(f"{name}.txt", name)
+    copying.edit({f"{name}.txt": name for name in "abc"})
     answers = read_one_by_one(copying)
     before = len(copying.commands)
 
@@ -296,12 +285,9 @@ def test_copies_made_while_builders_are_outdated_are_made_again(copying: World) 
 @pytest.mark.parametrize("stays", [True, False])
 def test_new_copies_are_made_after_a_crash_at_any_point(stays: bool) -> None:
     for fuse in range(60):
-        world = World(rng=random.Random(fuse))
-        world.copies_on_reading = None
-        world.boot()
+        world = World(rng=random.Random(fuse)).boot(copies_on_reading=None)
         settled(world, c_txt="c")
-        for rel in ("a.txt", "b.txt", "sub/d.txt"):
-            world.write(rel, rel)
+        world.edit({rel: rel for rel in ("a.txt", "b.txt", "sub/d.txt")})
         world.crash_after(fuse)
         left = ["a.txt", "b.txt", "sub/d.txt"]
         if not stays:
@@ -320,8 +306,7 @@ def test_changed_copies_are_made_after_a_crash_at_any_point(is_copied_on_reading
         world = World(Setup(builders=(copier(),))) if is_copied_on_reading else World()
         files = ("a.txt", "b.txt", "sub/d.txt")
         world.apply({rel: rel for rel in files})
-        for rel in files:
-            world.write(rel, f"{rel} changed")
+        world.edit({rel: f"{rel} changed" for rel in files})
         world.crash_after(fuse)
 
         assert world.settle().cache == {f"linux/{rel}": sha(f"{rel} changed") for rel in files}, fuse
@@ -331,9 +316,7 @@ def test_changed_copies_are_made_after_a_crash_at_any_point(is_copied_on_reading
 
 
 def test_new_copy_job_that_cannot_start_has_a_row_that_clients_can_read(world: World) -> None:
-    world.reports_every_step = True
-    world.slots = 0
-    world.boot()
+    world.boot(reports_every_step=True, slots=0)
     world.write("a.txt", "a")
     world.process()
 
@@ -458,8 +441,7 @@ def test_deleted_folder_removes_only_its_own_sources() -> None:
 
 def test_table_of_files_contains_only_existing_files() -> None:
     world = World(Setup(folders=("game", "shared")))
-    for rel in ("a.bin", "b.bin", "c.txt", "d.txt"):
-        world.write(rel, rel)
+    world.edit({rel: rel for rel in ("a.bin", "b.bin", "c.txt", "d.txt")})
     world.write("c.txt", "low", "shared")
     world.settle()
     world.configure(builders=(scripter(),))
@@ -487,7 +469,6 @@ def test_source_deleted_during_its_run_leaves_no_product(world: World) -> None:
     world.apply({"a.txt": None})
 
     world.deliver_killed()
-    world.run()
 
     assert world.cache == {}
     assert world.statuses() == {}
@@ -512,8 +493,7 @@ def test_folder_with_an_unstable_file_is_scanned_again_after_a_crash(world: Worl
     world.scan()
     world.run_until(lambda: world.again)
 
-    world.crash()
-    assert world.settle().cache == {"linux/a.txt": sha("x")}
+    assert world.crash().settle().cache == {"linux/a.txt": sha("x")}
 
 
 @pytest.mark.parametrize("folder", ["", "sub/"])
@@ -661,8 +641,7 @@ def test_digest_of_a_dependency_is_saved_at_the_next_report_of_its_folder(world:
 def overriding() -> World:
     world = World(Setup(folders=("game", "shared")))
     world.write("a.txt", "low", "shared")
-    world.settle()
-    world.forget_runs()
+    world.settle().forget_runs()
     return world
 
 
@@ -816,7 +795,6 @@ def test_a_product_deleted_while_its_job_runs_is_made_again(world: World) -> Non
     world._post(ProductsLost(world._next(), ("linux/a.txt", "linux/unknown")))
     world.release()
     world.deliver_killed()
-    world.run()
 
     assert world.cache == {"linux/a.txt": sha("x")}
 
@@ -840,9 +818,7 @@ def test_missing_product_is_made_again_after_a_crash_at_any_point(world: World) 
 
 
 def test_client_that_follows_every_step_gets_each_status_of_a_job() -> None:
-    world = World()
-    world.reports_every_step = True
-    world.boot()
+    world = World().boot(reports_every_step=True)
     world.apply({"a.s": ""})
 
     news = [(item.job_key, item.status) for item in world.notices if isinstance(item, JobChanged)]
@@ -889,8 +865,7 @@ def test_single_checked_file_is_not_processed_again_after_a_crash(world: World) 
     world.save_alone("a.txt", "changed")
     world.run()
 
-    world.crash()
-    assert world.settle().ran() == ["a.txt@linux:data"]
+    assert world.crash().settle().ran() == ["a.txt@linux:data"]
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.txt@linux:data": "completed"}
 
 
@@ -958,7 +933,6 @@ def test_late_result_of_a_killed_run_is_discarded_with_its_staged_files(world: W
     world.forget_runs()
 
     world.deliver_killed()
-    world.run()
 
     assert [command.run_keys for command in world.commands_of(DiscardStaging)] == [(key,)]
     assert world.cache == world.clean().cache
@@ -1064,8 +1038,7 @@ def test_dependency_that_matches_no_builder_is_read_once(
     world: World, word: str, hub: str, is_seen_first: bool, next_by: str
 ) -> None:
     world.write(hub, "1")
-    for number in range(10):
-        world.write(f"{number}.s", f"{word} {hub}")
+    world.edit({f"{number}.s": f"{word} {hub}" for number in range(10)})
     world.scan()
     if is_seen_first:  # the scan checks the file before any source depends on the file
         world.run_scan_only()
@@ -1097,8 +1070,7 @@ def test_single_checked_dependency_is_read_again_after_a_crash(world: World) -> 
 
     world.write("hub.bin", "1")
     world.forget_runs()
-    world.crash()
-    assert world.settle().ran() == ["a.s@linux:main"]
+    assert world.crash().settle().ran() == ["a.s@linux:main"]
 
 
 @pytest.mark.parametrize("text", [None, "FAIL"])

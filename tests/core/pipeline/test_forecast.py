@@ -121,8 +121,7 @@ def test_forecast_adds_up_durations_of_jobs_that_share_a_resource() -> None:
     world.duration_ms = 1_000
     names = ("a.s", "b.s", "c.s", "d.s")
     for text in ("info 1", "info 2"):
-        for name in names:
-            world.write(name, text)
+        world.edit(dict.fromkeys(names, text))
         if text == "info 1":
             world.settle()
     with_all_changed(world, **dict.fromkeys((name.replace(".", "_") for name in names), "info 2"))
@@ -139,8 +138,7 @@ def test_source_without_an_analysis_counts_as_one_job_per_platform() -> None:
     world.duration_ms = 1_000
     world.apply({"first.s": ""})
     world.slots = 0
-    for at in range(10):
-        world.write(f"{at}.s")
+    world.edit({f"{at}.s": "" for at in range(10)})
     world.process()
 
     analysing = world.pipeline.pending_work({})

@@ -237,8 +237,7 @@ def test_new_scan_folder_changes_product_names_of_duplicate_paths() -> None:
     world.reconfigure(folders=("front", "game", "shared"))
 
     clean = World(world.setup)  # the scan folders get other ids in this world, because it had only one configuration
-    clean.disk = world.disk.copy()
-    clean.boot()
+    clean.boot(disk=world.disk.copy())
     clean.settle()
     assert world.cache == clean.cache
     assert set(clean.cache) == {"linux/a.txt", "linux/(game)a.txt", "linux/(shared)a.txt"}

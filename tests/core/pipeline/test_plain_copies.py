@@ -40,11 +40,8 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 def world_of(setup: Setup = TWO, *rels: str) -> World:
     """Return a world whose workers copy files as they read them, with these files."""
-    world = World(setup)
-    world.copies_on_reading = True
-    world.boot()
-    for rel in rels:
-        world.write(rel, rel)
+    world = World(setup).boot(copies_on_reading=True)
+    world.edit({rel: rel for rel in rels})
     return world
 
 
@@ -99,8 +96,7 @@ def test_copies_planned_in_bulk_have_the_same_notices_as_single_copies(taken: li
 
 def rewritten(world: World) -> World:
     """Process the files of a world, and then rewrite all files except one; return the world."""
-    world.settle()
-    world.forget_runs()
+    world.settle().forget_runs()
     world.notices.clear()
     world.apply({rel: rel + " again" for rel in FILES[:-1]})
     return world
@@ -169,16 +165,12 @@ def test_copies_of_new_and_known_files_are_planned_in_bulk(taken: list[bool]) ->
 @pytest.mark.parametrize("seed", range(12))
 def test_changed_files_get_new_products_after_a_crash_at_any_point(seed: int) -> None:
     for fuse in range(seed, 90, 12):
-        world = World(TWO, rng=random.Random(fuse))
-        world.copies_on_reading = True
-        world.boot()
+        world = World(TWO, rng=random.Random(fuse)).boot(copies_on_reading=True)
         world.apply({rel: rel for rel in FILES})
-        for rel in FILES:
-            world.write(rel, rel + " again")
+        world.edit({rel: rel + " again" for rel in FILES})
         world.crash_after(fuse)
         if fuse % 2:  # every second crash is followed by a return to the former content
-            for rel in FILES:
-                world.write(rel, rel)
+            world.edit({rel: rel for rel in FILES})
         world.settle()
 
         now = {rel: rel if fuse % 2 else rel + " again" for rel in FILES}
@@ -309,11 +301,8 @@ def test_copies_without_dependents_are_planned_in_bulk(taken: list[bool]) -> Non
 @pytest.mark.parametrize("seed", range(12))
 def test_new_copies_are_made_only_once_after_a_crash_at_any_point(seed: int, taken: list[bool]) -> None:
     for fuse in range(seed, 90, 12):
-        world = World(TWO, rng=random.Random(fuse))
-        world.copies_on_reading = True
-        world.boot()
-        for rel in FILES:
-            world.write(rel, rel)
+        world = World(TWO, rng=random.Random(fuse)).boot(copies_on_reading=True)
+        world.edit({rel: rel for rel in FILES})
         world.crash_after(fuse)
         assert world.settle().cache == {f"{platform}/{rel.lower()}": sha(rel) for platform in TWO.platforms for rel in FILES}, fuse
         world.settle(restart=True)

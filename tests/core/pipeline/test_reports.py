@@ -44,8 +44,7 @@ def test_ended_job_is_reported_only_with_its_final_status(world: World) -> None:
 
 
 def test_polling_client_does_not_prevent_copies_while_files_are_read(world: World) -> None:
-    world.copies_on_reading = True
-    world.boot()
+    world.boot(copies_on_reading=True)
     followed(world).write("a.txt", "x")
 
     world.settle()

@@ -28,8 +28,7 @@ def world_with(*limits: tuple[str, int], rng: random.Random | None = None) -> Wo
 def analysed(world: World, *names: str) -> World:
     """Add these sources to the world and analyse them, so that their jobs are ready and no job runs; return the world."""
     world.slots = 0
-    for name in names:
-        world.write(name)
+    world.edit(dict.fromkeys(names, ""))
     world.scan()
     while True:
         world.run()

@@ -39,7 +39,6 @@ def test_late_result_of_a_killed_run_is_ignored(world: World) -> None:
     assert len(world.commands_of(KillRuns)) == 1
 
     world.deliver_killed()
-    world.run()
     assert world.statuses() == {"a.txt@linux:data": "processing"}
     world.release()
 
@@ -49,8 +48,7 @@ def test_late_result_of_a_killed_run_is_ignored(world: World) -> None:
 
 def test_rows_of_failures_and_successes_in_one_answer_are_saved_in_order(world: World) -> None:
     world.fates["bad/a.txt@linux:data"] = [Outcome.FAILED]
-    for rel in ("bad/a.txt", "good/b.txt"):
-        world.write(rel, rel)
+    world.edit({rel: rel for rel in ("bad/a.txt", "good/b.txt")})
     world.scan()
     world.run_scan_only()
 
@@ -761,8 +759,7 @@ def test_process_order_contains_all_fields_that_a_worker_needs(world: World) -> 
 
 
 def test_many_copies_are_sent_in_one_message(world: World) -> None:
-    for n in range(300):
-        world.write(f"{n:03}.txt", str(n))
+    world.edit({f"{n:03}.txt": str(n) for n in range(300)})
     world.slots = 2
 
     world.settle()

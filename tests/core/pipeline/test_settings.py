@@ -23,8 +23,7 @@ def world_of(*, platforms: tuple[str, ...] = ("linux",), folders: tuple[str, ...
     """Return an idle world with a script in the top folder, and a script and a text file in each of two folders."""
     builders = (copier(platforms=platforms), scripter(platforms=platforms))
     world = World(Setup(builders=builders, platforms=platforms, folders=folders))
-    world.apply({rel: rel for rel in ("a.s", "one/b.s", "one/c.txt", "one/deep/d.s", "two/e.s")})
-    world.forget_runs()
+    world.apply({rel: rel for rel in ("a.s", "one/b.s", "one/c.txt", "one/deep/d.s", "two/e.s")}).forget_runs()
     return world
 
 
@@ -55,8 +54,7 @@ def test_folder_settings_apply_below_and_rerun_only_affected_builders() -> None:
 def test_unchanged_settings_run_no_job() -> None:
     world = world_of()
     say(world, "one", SETTINGS)
-    world.settle()
-    world.forget_runs()
+    world.settle().forget_runs()
 
     world.settle()
     world.settle(restart=True)
@@ -81,8 +79,7 @@ def test_change_of_folder_settings_has_no_effect_below_nearer_settings() -> None
     world = world_of()
     say(world, "one", SETTINGS)
     say(world, "one/deep", {"script": {"params": {"look": 2}}})
-    world.settle()
-    world.forget_runs()
+    world.settle().forget_runs()
 
     say(world, "one", {"script": {"params": {"look": 3}}})
     assert world.settle().ran() == ["one/b.s@linux:main"]
@@ -107,8 +104,7 @@ def test_deleted_settings_restore_the_defaults() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", SETTINGS)
-    world.settle()
-    world.forget_runs()
+    world.settle().forget_runs()
 
     assert world.apply({"one/.aptui.yaml": None}).ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main"]
     assert world.cache == before
@@ -174,8 +170,7 @@ def test_skipped_jobs_run_after_their_settings_are_removed_before_a_crash() -> N
     while SETTINGS_STATE + "one" not in {key for key, text in world.archive.tables.state.items() if not text}:
         world._moves()[0]()  # continue until the row of the removed settings is saved
 
-    world.crash()
-    assert world.settle().cache == before
+    assert world.crash().settle().cache == before
 
 
 def test_sources_below_broken_settings_fail_until_these_are_corrected() -> None:
@@ -250,8 +245,7 @@ def test_running_job_fails_when_its_folder_settings_become_invalid() -> None:
 def test_changed_dependency_reruns_no_job_below_broken_settings() -> None:
     world = world_of().apply({"one/b.s": "after a.s:main"})
     say(world, "one", "not yaml")
-    world.settle()
-    world.forget_runs()
+    world.settle().forget_runs()
 
     assert world.apply({"a.s": "other"}).ran() == ["a.s@linux:main"]
     assert world.statuses()["one/b.s:analyse"] == "failed"
@@ -261,8 +255,7 @@ def test_settings_file_of_the_winning_scan_folder_applies() -> None:
     world = world_of(folders=("game", "shared"))
     world.write("one/s.s", "", "shared")
     say(world, "one", {"script": {"params": {"look": "shared"}}}, "shared")
-    world.settle()
-    world.forget_runs()
+    world.settle().forget_runs()
 
     say(world, "one", SETTINGS)
     assert world.settle().ran() == ["one/b.s@linux:main", "one/deep/d.s@linux:main", "one/s.s@linux:main"]
@@ -337,8 +330,7 @@ def test_a_folder_settings_file_is_never_a_source() -> None:
 def test_unchanged_folders_give_no_commands() -> None:
     world = world_of()
     say(world, "one", SETTINGS)
-    world.settle()
-    world.forget_runs()
+    world.settle().forget_runs()
 
     world._post(FoldersUnchanged(world._next(), ("one", "one/deep")))
     world.run()

@@ -251,8 +251,7 @@ def check_second(word: str, seed: int) -> None:
     """Write a file that is planned as missing during a run; delete it after the next run has read it."""
     world = World(rng=random.Random(seed))
     world.slots = 1
-    for rel in ("a.s", "b.s"):
-        world.write(rel, f"{word} e.txt")
+    world.edit(dict.fromkeys(("a.s", "b.s"), f"{word} e.txt"))
     world.scan()
     step_until(world, lambda: any(not isinstance(order, AnalyseOrder) for order, _text in world.running.values()))
     first, second = ("a.s", "b.s") if running(world, has_read=False) else ("b.s", "a.s")
