@@ -277,8 +277,7 @@ def test_failed_analysis_of_a_source_with_jobs_names_the_changed_input() -> None
 
 
 def test_reason_of_a_run_says_whether_a_declared_file_is_missing() -> None:
-    world = World().apply({"a.s": ""})
-    world.apply({"a.s": "include d.inc"})
+    world = World().apply({"a.s": ""}).apply({"a.s": "include d.inc"})
     declared = world.job(NAME).reason
     world.apply({"a.s": ""})
     dropped = world.job(NAME).reason

@@ -285,8 +285,7 @@ def test_copies_made_while_builders_are_outdated_are_made_again(copying: World) 
 @pytest.mark.parametrize("stays", [True, False])
 def test_new_copies_are_made_after_a_crash_at_any_point(stays: bool) -> None:
     for fuse in range(60):
-        world = World(rng=random.Random(fuse)).boot(copies_on_reading=None)
-        settled(world, c_txt="c")
+        world = settled(World(rng=random.Random(fuse)).boot(copies_on_reading=None), c_txt="c")
         world.edit({rel: rel for rel in ("a.txt", "b.txt", "sub/d.txt")})
         world.crash_after(fuse)
         left = ["a.txt", "b.txt", "sub/d.txt"]
@@ -818,8 +817,7 @@ def test_missing_product_is_made_again_after_a_crash_at_any_point(world: World) 
 
 
 def test_client_that_follows_every_step_gets_each_status_of_a_job() -> None:
-    world = World().boot(reports_every_step=True)
-    world.apply({"a.s": ""})
+    world = World().boot(reports_every_step=True).apply({"a.s": ""})
 
     news = [(item.job_key, item.status) for item in world.notices if isinstance(item, JobChanged)]
     key = f"CreateJobs_{{{scripter().uuid.hex()}}}"

@@ -165,8 +165,7 @@ def test_copies_of_new_and_known_files_are_planned_in_bulk(taken: list[bool]) ->
 @pytest.mark.parametrize("seed", range(12))
 def test_changed_files_get_new_products_after_a_crash_at_any_point(seed: int) -> None:
     for fuse in range(seed, 90, 12):
-        world = World(TWO, rng=random.Random(fuse)).boot(copies_on_reading=True)
-        world.apply({rel: rel for rel in FILES})
+        world = World(TWO, rng=random.Random(fuse)).boot(copies_on_reading=True).apply({rel: rel for rel in FILES})
         world.edit({rel: rel + " again" for rel in FILES})
         world.crash_after(fuse)
         if fuse % 2:  # every second crash is followed by a return to the former content

@@ -101,8 +101,7 @@ def test_product_that_another_job_took_over_stays_when_its_former_job_is_deleted
 
 
 def test_job_loses_both_products_that_another_job_also_makes() -> None:
-    world = World().apply({"a.s": "make x.bin\nmake y.bin"})
-    world.apply({"b.s": "make x.bin\nmake y.bin"})
+    world = World().apply({"a.s": "make x.bin\nmake y.bin"}).apply({"b.s": "make x.bin\nmake y.bin"})
 
     names = sorted(str(row[2]) for row in world.archive.tables.products.values())
     assert names == ["linux/a.out"]
