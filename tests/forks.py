@@ -55,7 +55,7 @@ _PROGRAMS = {
         "aptui.worker.builder_run", "aptui.worker.outputs.products", "traceback",
     ),
     _APTUI: (
-        "aptui.__main__", "aptui.batch.run", "aptui.config.compiler", "aptui.config.load", "aptui.config.yaml.checking",
+        "aptui.__main__", "aptui.batch.run", "aptui.config.compiler", "aptui.config.load", "aptui.config.yaml.config_schema",
         "aptui.daemon.daemon_process",
         "aptui.engine.live.supervisor", "aptui.engine.loop.engine", "aptui.engine.loop.dispatch", "aptui.engine.pool.pool",
         "aptui.engine.registry", "aptui.engine.live.requests", "aptui.link.client", "aptui.link.server",

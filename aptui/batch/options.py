@@ -19,9 +19,9 @@ from msgspec import Struct
 
 from aptui import feature
 from aptui.config import configuration, dirs, load, trust
-from aptui.config.compiled import find_compiled_file, read_compiled
 from aptui.config.configuration import Config
 from aptui.config.dirs import host_platform, own_folder
+from aptui.config.packing import find_compiled_file, read_compiled
 from aptui.core.model import PathKey
 from aptui.core.project import BuilderKind, Project
 from aptui.shared import printing

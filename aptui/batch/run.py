@@ -34,7 +34,7 @@ from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, collect, complete
 from aptui.config import configuration, load, own_files
 from aptui.config.dirs import engine_record, own_folder
-from aptui.config.merge import differing
+from aptui.config.packing import differing
 from aptui.shared import printing, trace
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.files.replacing import refuse_unwritable

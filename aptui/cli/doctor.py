@@ -25,11 +25,11 @@ from aptui.cli.read_access import all_builders, hides_code
 from aptui.cli.read_verbs import engine_process
 from aptui.config import trust
 from aptui.config.configuration import Config
-from aptui.config.dirs import asset_database, data_dir, refuse_other_user
+from aptui.config.dirs import asset_database, data_dir, filesystem, refuse_other_user
 from aptui.core.patterns import matches
 from aptui.core.settings import place_key
 from aptui.engine.watch import limits as watch_limits
-from aptui.link.places import NETWORK, filesystem
+from aptui.link.places import NETWORK
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, install_advice
 from aptui.shared.health import DoctorCheck

@@ -126,9 +126,9 @@ def table(rows: Rows) -> list[str]:
 def schema_keys(part: dict[str, Any] | None = None, path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Yield (key with dots, its part of the schema) for every key of `aptui.yaml`."""
     if part is None:
-        from aptui.config.yaml.config_schema import schema
+        from aptui.config.yaml.config_schema import SCHEMA
 
-        part = schema()
+        part = SCHEMA
     for name, inner in part.get("properties", {}).items():
         yield from _one(f"{path}.{name}" if path else name, inner)
     for inner in (*part.get("oneOf", ()), *part.get("anyOf", ())):

@@ -161,7 +161,7 @@ def schema(arguments: Namespace) -> int:
     if arguments.path and file.is_file():
         printing.say(printing.line(str(file)))
         return 0
-    from aptui.config.yaml.config_schema import schema as made
+    from aptui.config.yaml.config_schema import SCHEMA
 
-    printing.say(file.read_text(encoding="utf-8").rstrip() if file.is_file() else json.dumps(made(), indent=2))
+    printing.say(file.read_text(encoding="utf-8").rstrip() if file.is_file() else json.dumps(SCHEMA, indent=2))
     return 0

@@ -15,10 +15,9 @@ from msgspec.structs import replace
 
 from aptui.config import settings
 from aptui.config.configuration import Config, ResourceLimits, ToolSettings
-from aptui.config.merge import MergedTree, digests_of
-from aptui.config.packing import canonical, identify, tools_digest
+from aptui.config.packing import canonical, digests_of, identify, tools_digest
 from aptui.config.yaml import nodes
-from aptui.config.yaml.nodes import Node
+from aptui.config.yaml.nodes import MergedTree, Node
 from aptui.core.command_template import PLACEHOLDER, TemplateError, examine_template
 from aptui.core.paths import builder_uuid
 from aptui.core.patterns import leave_out

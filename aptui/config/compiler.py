@@ -14,11 +14,10 @@ from aptui.config import settings
 from aptui.config.builders import BuilderCompiler, DeclaredPlatforms
 from aptui.config.configuration import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, one_line
 from aptui.config.dirs import host_platform, own_folder, store_dir
-from aptui.config.merge import MergedTree
 from aptui.config.packing import sign_project
 from aptui.config.trust import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_address, is_own_store
 from aptui.config.yaml import nodes
-from aptui.config.yaml.nodes import SIZE, Node, byte_count, compile_regex, ignore_regex, join_rules, pattern_of, seconds
+from aptui.config.yaml.nodes import SIZE, MergedTree, Node, byte_count, compile_regex, ignore_regex, join_rules, pattern_of, seconds
 from aptui.core import asset_checks
 from aptui.core.asset_checks import OTHER, Check, CheckLevel, Limit
 from aptui.core.patterns import wildcard_regex

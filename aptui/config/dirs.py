@@ -143,6 +143,29 @@ def identity_of(folder: str | os.PathLike[str]) -> str:
     return f"{seen.st_dev}:{seen.st_ino}"
 
 
+def filesystem(path: str | os.PathLike[str], mounts: str = "/proc/self/mountinfo") -> str:
+    """Return the type of the file system that holds `path`, "" if it is unknown (proc_pid_mountinfo(5))."""
+    real = os.path.realpath(path)
+    best, kind = "", ""
+    try:
+        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
+            for text in file:
+                before, _, after = text.partition(" - ")
+                point = _unescape(before.split(" ")[4])
+                is_above = point in ("/", real) or real.startswith(f"{point}/")
+                if is_above and len(point) >= len(best):
+                    best, kind = point, after.split(" ")[0]
+    except (OSError, IndexError):
+        return ""
+    return kind
+
+
+def _unescape(point: str) -> str:
+    for escape, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        point = point.replace(escape, plain)
+    return point
+
+
 def refuse_other_user(cache_dir: str | os.PathLike[str]) -> None:
     """Refuse a cache that another user's engine made, because that user's folder in it is closed to all others.
 

@@ -19,7 +19,7 @@ from msgspec import Struct
 from aptui.config import trust
 from aptui.config.dirs import user_file
 from aptui.config.load import check_with, tree
-from aptui.config.yaml import checking, nodes
+from aptui.config.yaml import config_schema, nodes
 from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import not_written, replace_bytes
@@ -77,7 +77,7 @@ def mistake_in(key: str, value: Value | list[Value]) -> str:
     node = _nodes(value)
     for step in reversed(key.split(".")):
         node = Node({step: node}, key, key)
-    found = checking.check(node, is_partial=True)
+    found = config_schema.check(node, is_partial=True)
     return found[0].what if found else ""
 
 

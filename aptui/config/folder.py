@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from aptui.config.configuration import Config, one_line
 from aptui.config.packing import canonical
-from aptui.config.yaml.checking import check_folder
+from aptui.config.yaml.config_schema import check_folder
 from aptui.config.yaml.nodes import Node, read_yaml
 from aptui.core.paths import from_text, key_of, to_text
 from aptui.core.patterns import ignore_matcher

@@ -5,33 +5,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from functools import lru_cache, partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
-from aptui.config.compiled import find_compiled_file, keep, recall
-from aptui.config.configuration import Config
+from aptui.config.configuration import Config, ConfigErrors
 from aptui.config.dirs import FILE_NAME, core_count, data_dir, format_of, refuse_unreadable, user_file
-from aptui.config.merge import SHIPPED_LAYERS, merge_layers, parse_layers
-from aptui.config.packing import digest_of, environment
+from aptui.config.packing import digest_of, environment, find_compiled_file, keep, recall
 from aptui.shared.errors import MissingProjectError, UserError
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
-
-
-def init(folder: Path, *, copy_patterns: Iterable[str] = ()) -> Path:
-    """Write a commented `aptui.yaml` into `folder` that fits the files in it; see `config.proposal`."""
-    from aptui.config import proposal  # imported here, because only one verb needs the module
-
-    return proposal.write(proposal.propose(folder, tuple(copy_patterns)))[0]
-
-
-# ── loading ───────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def load(
@@ -175,6 +165,107 @@ def with_workers(config: Config, workers: int) -> Config:
     return replace(config, workers=count, project=replace(config.project, workers=count))
 
 
+SHIPPED_LAYERS = 2
+"""Number of layers shipped with aptui; all other layers come after them."""
+_NAMED = (("builders",), ("scan_folders",))
+"""Lists that are merged by the names of their entries."""
+
+
+def merge_layers(trees: Sequence[Node]) -> Node:
+    """Return the merged layers. The first layer after the shipped ones must be the project's."""
+    shipped, own = reduce(_merge, trees[:SHIPPED_LAYERS]), reduce(_merge, trees[SHIPPED_LAYERS:])
+    rules = own.get("shipped_ignore")
+    if rules is not None and rules.value is False:
+        del shipped.value["ignore"]
+    root = _merge(shipped, own)
+    root.where = trees[SHIPPED_LAYERS].where
+    return root
+
+
+def parse_layers(layers: Sequence[tuple[str, bytes]], sets: Sequence[str]) -> list[Node]:
+    """Return layers and options as trees.
+
+    Raises:
+        ConfigErrors: all mistakes that were found.
+    """
+    from aptui.config.yaml import config_schema, nodes
+
+    trees: list[Node] = []
+    mistakes: list[UserError] = []
+    readers = [partial(_read_shipped, data, file) for file, data in layers[:SHIPPED_LAYERS]]
+    readers += [partial(nodes.read_yaml, data, file) for file, data in layers[SHIPPED_LAYERS:]]
+    readers += [partial(_set_layer, text) for text in sets]
+    for at, read in enumerate(readers):
+        try:
+            trees.append(read())
+        except UserError as mistake:
+            mistakes.append(mistake)
+        else:
+            mistakes += config_schema.check(trees[-1], is_partial=at > SHIPPED_LAYERS)
+    if mistakes:
+        raise ConfigErrors(mistakes)
+    return trees
+
+
+def _read_shipped(data: bytes, name: str) -> Node:
+    """Read a layer that is the same for every project. The result is cached, because a process may read many configurations."""
+    from copy import deepcopy
+
+    return deepcopy(_parse_layer(data, name))
+
+
+@lru_cache(maxsize=SHIPPED_LAYERS)
+def _parse_layer(data: bytes, name: str) -> Node:
+    """Parse a shipped layer after removing its comments, which are most of its bytes and slow to read.
+
+    No text in these files continues over several lines, so every line that begins with `#` is a comment.
+    """
+    from aptui.config.yaml import nodes
+
+    return nodes.read_yaml(re.sub(rb"(?m)^ *#.*$", b"", data), name)
+
+
+def _merge(base: Node, top: Node, path: tuple[str, ...] = ()) -> Node:
+    """Merge `top` over `base`: mappings key by key, named lists by names; `ignore` is appended, everything else is replaced."""
+    if isinstance(base.value, dict) and isinstance(top.value, dict):
+        merged = dict(base.value)
+        for key, node in top.value.items():
+            merged[key] = _merge(merged[key], node, (*path, key)) if key in merged else node
+        return replace(top, value=merged)
+    if path == ("ignore",):
+        return replace(top, value=base.value + top.value)
+    return _merge_named(base, top) if path in _NAMED else top
+
+
+def _merge_named(base: Node, top: Node) -> Node:
+    merged = {node.value["name"].value: node for node in base.value}
+    for node in top.value:
+        name = node.value["name"].value
+        merged[name] = _merge(merged[name], node, ("", name)) if name in merged else node
+    return replace(top, value=list(merged.values()))
+
+
+def _set_layer(text: str) -> Node:
+    """Turn `builders.textures.params.format=webp` into a layer that sets only this key."""
+    from aptui.config.yaml.nodes import Node, read_yaml
+
+    key, equals, value = text.partition("=")
+    where = f"--set {key}"
+    if key.startswith("/"):
+        raise UserError("this is a key of O3DE's settings registry, but the project is not an O3DE project", where=where)
+    steps = key.strip().split(".")
+    if not equals or not all(steps):
+        raise UserError("--set needs KEY=VALUE", where=f"--set {text}", hint="for example --set workers=4")
+    node = read_yaml(value.encode("utf-8", "surrogateescape"), where) if value.strip() else Node("", where)
+    for depth in range(len(steps) - 1, -1, -1):
+        if depth == 1 and (steps[0],) in _NAMED:
+            entry = {**node.value, "name": Node(steps[1], where, where)} if isinstance(node.value, dict) else node.value
+            node = Node([Node(entry, where)], where)
+        else:
+            node = Node({steps[depth]: Node(node.value, node.where, where)}, where)
+    return node
+
+
 # These functions find the origin of a value: for each layer, the file and line that set its key.
 
 _LONGEST = 100
@@ -221,9 +312,9 @@ def explain_key(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
 def _default_of(steps: Sequence[str]) -> str | None:
     """Return the default of a key that no layer sets, as JSON or "not set"; None if the key does not exist."""
     from aptui.config.settings import AlertSettings, ClusterSettings, GatewaySettings
-    from aptui.config.yaml.config_schema import schema
+    from aptui.config.yaml.config_schema import SCHEMA
 
-    part = schema()
+    part = SCHEMA
     for step in steps:
         properties = part.get("properties", {})
         if step not in properties:

@@ -1,4 +1,6 @@
-"""Converts records of the configuration to plain JSON, and computes digests of the records and of the programs of commands.
+"""Converts records of the configuration to plain JSON, computes digests, and stores the compiled form for the next start.
+
+The digests are those of records, of environment variables, and of the programs of commands.
 
 Tests: `tests/config/test_load.py`.
 """
@@ -10,7 +12,9 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +22,15 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui import __version__
+from aptui.config import configuration, settings
 from aptui.config.configuration import Config, ToolSettings
-from aptui.config.dirs import data_dir, host_platform
-from aptui.core.project import Builder, Project
+from aptui.config.dirs import data_dir, host_platform, xdg
+from aptui.core import asset_checks, project, retry
+from aptui.core.project import Project
+from aptui.shared.connections import peers
+from aptui.shared.errors import KnownError
 from aptui.shared.files import clocks
+from aptui.shared.files.replacing import replace_bytes
 
 FORM = 19
 """Version of the compiled form; increase it when the form changes."""
@@ -161,11 +170,6 @@ def tools_digest(tools: Iterable[ToolSettings]) -> bytes:
     return hashlib.sha256(canonical(identities).encode()).digest() if identities else b""
 
 
-def with_tools(builder: Builder, tools: Sequence[ToolSettings]) -> Builder:
-    """Return a command builder with the tools that it names."""
-    return replace(builder, code_digest=tools_digest(tools), code_files=tuple((tool.path, tool.digest) for tool in tools))
-
-
 def without_stamps(tools: Iterable[ToolSettings]) -> tuple[ToolSettings, ...]:
     """Return the tools without their times, for a comparison that ignores times."""
     return tuple(replace(tool, stamp=tool.stamp[:1]) for tool in tools)
@@ -185,6 +189,128 @@ def refresh_tools(config: Config) -> Config | None:
     tools = tuple(tool for tool in now if tool is not None)
     if len(tools) < len(now) or tools == config.tools:
         return None if len(tools) < len(now) else config
-    by_name = {name: [tool for tool in tools if tool.builder == name] for name in {tool.builder for tool in tools}}
-    builders = tuple(with_tools(rule, by_name[rule.name]) if rule.name in by_name else rule for rule in config.project.builders)
-    return replace(config, tools=tools, project=sign_project(replace(config.project, builders=builders)))
+    builders = []
+    for rule in config.project.builders:
+        own = [tool for tool in tools if tool.builder == rule.name]
+        files = tuple((tool.path, tool.digest) for tool in own)
+        builders.append(replace(rule, code_digest=tools_digest(own), code_files=files) if own else rule)
+    return replace(config, tools=tools, project=sign_project(replace(config.project, builders=tuple(builders))))
+
+
+# The configuration names environment variables that builders receive, so the values of these variables may affect products.
+#
+# The values at the start of this process are used. Only digests of the values are stored and compared, because a value may be a
+# secret.
+
+
+def digests_of(names: Iterable[str]) -> tuple[tuple[str, str], ...]:
+    """Return (name, digest of its value) of variables, each once, sorted; the digest is "" if the variable is not set."""
+    values = {name: os.environb.get(name.encode()) for name in sorted(set(names))}
+    return tuple((name, "" if value is None else hashlib.sha256(value).hexdigest()[:32]) for name, value in values.items())
+
+
+def refresh_variables(config: Config) -> Config:
+    """Return `config` with the digests of the variables' values in this process."""
+    project = config.project
+    if not any(builder.variables for builder in (project.unlisted_builder, *project.builders)):
+        return config
+    unlisted, *builders = (
+        replace(builder, variables=digests_of(dict(builder.variables))) for builder in (project.unlisted_builder, *project.builders)
+    )
+    now = replace(project, unlisted_builder=unlisted, builders=tuple(builders))
+    return config if now == project else replace(config, project=sign_project(now))
+
+
+def variables_of(config: Config) -> dict[str, str]:
+    """Return {name: digest of its value} of all variables that the configuration names; "" = the variable is not set."""
+    project = config.project
+    return dict(sorted(pair for builder in (project.unlisted_builder, *project.builders) for pair in builder.variables))
+
+
+def differing(config: Config, other: Mapping[str, object]) -> list[str]:
+    """Return the names of variables whose digests differ from those in `other` {name: digest}."""
+    return [name for name, digest in variables_of(config).items() if name in other and other[name] != digest]
+
+
+# The compiled form of a configuration is stored, so that the next start reads no YAML; a damaged file is ignored.
+
+
+def find_compiled_file(*asked: object) -> str:
+    """Return the path of a compiled configuration in the user's cache folder.
+
+    `asked` has the project and the options, which identify the configuration.
+    """
+    return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "config", f"{digest_of([str(each) for each in asked])}.json")
+
+
+_MODULES = (configuration, settings, asset_checks, project, retry, peers)
+"""Modules with the records of a configuration."""
+_KINDS: dict[str, Callable[..., Any]] = {
+    **{name: kind for module in _MODULES for name, kind in vars(module).items() if isinstance(kind, type)},
+    "bytes": bytes.fromhex,
+    "dict": lambda *pairs: dict(pairs),
+    type(Path()).__name__: Path,
+}
+
+
+def dump(value: Any) -> Any:
+    """Return a record as plain JSON data: {name of its class: arguments that make it}. Tuples are lists.
+
+    msgspec can do the same, but reading the annotations of all records would take 4 ms at each start.
+    """
+    if isinstance(value, tuple):
+        return [dump(item) for item in value]
+    if isinstance(value, Struct):
+        return {type(value).__name__: [dump(getattr(value, name)) for name in value.__struct_fields__]}
+    if isinstance(value, Enum):
+        return {type(value).__name__: [value.value]}
+    if isinstance(value, bytes | Path):
+        return {type(value).__name__: [value.hex() if isinstance(value, bytes) else str(value)]}
+    return {"dict": [[*pair] for pair in value.items()]} if isinstance(value, dict) else value
+
+
+def restore(text: str) -> Config:
+    """Return the configuration in `text`, the JSON of the data that `dump` returned."""
+    config: Config = json.loads(text, object_hook=_restore)
+    return config
+
+
+def _restore(data: dict[str, list[Any]]) -> Any:
+    ((name, arguments),) = data.items()
+    return _KINDS[name](*map(frozen, arguments))
+
+
+def recall(file: str, key: str) -> Config | None:
+    """Return the stored configuration if nothing that it depends on changed; a damaged file is ignored."""
+    config = read_compiled(file, key)
+    if config is None or not all(os.path.isdir(folder.path) for folder in config.project.scan_folders):
+        return None
+    return refresh_tools(refresh_variables(config))
+
+
+def read_compiled(file: str, key: str | None = None) -> Config | None:
+    """Return the compiled form in `file` if it was stored with `key` (None = any key), else None; a damaged file is ignored."""
+    try:
+        with open(file, encoding="ascii") as stream:
+            stored_key, digest, text = stream.read().split("\n", 2)
+        if key not in (None, stored_key) or digest != hashlib.sha256(text.encode()).hexdigest():
+            return None
+        return restore(text)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def keep(file: str, key: str, config: Config) -> None:
+    """Store the compiled form of a configuration, so that `recall` can return it."""
+    text = canonical(dump(config))
+    write_compiled(file, f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+
+
+def write_compiled(file: str, text: str) -> None:
+    """Write a file of the user's cache folder atomically.
+
+    Errors are ignored, because without the file the next start only takes longer.
+    """
+    with suppress(OSError, KnownError):
+        os.makedirs(os.path.dirname(file), mode=0o700, exist_ok=True)
+        replace_bytes(Path(file), text.encode("ascii"), is_synced=False)

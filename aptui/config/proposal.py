@@ -3,7 +3,7 @@
 Every shipped builder that has work is used; a builder that lacks a package or a program is written as a comment with the reason.
 Files that only the game engine uses (its project files, its imports, its code) are neither copied nor read.
 
-Tests: `tests/config/test_proposal.py`.
+Tests: `tests/config/test_proposal.py`, `test_game_art.py`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from __future__ import annotations
 import ast
 import json
 import os
+import posixpath
 import re
 import shutil
+import struct
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -24,7 +26,6 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from aptui.config import game_art
 from aptui.config.dirs import FILE_NAME, data_dir
 from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import Node
@@ -99,6 +100,241 @@ BUILDERS = (
 
 _GPU_TEXTURES = ShippedBuilder("textures", "texture", BUILDERS[0].extensions, module="etcpak", package="etcpak astc-encoder-py")
 _GLYPHS = ShippedBuilder("glyphs", "fontatlas", ("ttf", "otf"), module="freetype", package="freetype-py fonttools")
+
+# Names of files and folders show the art of a game: textures, sprites, sounds, fonts, translations.
+#
+# A team that loads files with its own engine, or with Bevy, needs products for GPUs. Textures of materials need no rules, because
+# the builder `texture` knows the ends of their names.
+
+_PICTURES = frozenset(("png", "jpg", "jpeg", "tga", "bmp", "tif", "tiff", "webp"))
+_OTHER_ART = frozenset((
+    "wav", "flac", "ogg", "mp3", "aif", "aiff", "gltf", "glb", "obj", "fbx", "tmx", "tmj", "ldtk", "atlas", "vert", "frag", "comp",
+))  # fmt: skip
+"""Extensions of files that, beside pictures, show that a folder has the art of a game."""
+_MATERIAL = re.compile(
+    r"[_-](n|nrm|nor|normal|orm|arm|mra|ao|roughness|metallic|metalness|albedo|basecolor|diffuse|height)(_?(gl|dx))?(@\dx)?\.\w+$"
+)
+"""Matches the name, in lower case, of a texture of a material."""
+_FACES = (
+    ("px", "nx", "py", "ny", "pz", "nz"),
+    ("right", "left", "up", "down", "front", "back"),
+    ("right", "left", "top", "bottom", "front", "back"),
+)
+"""Ends of the names of the six pictures of a cube map, in the order of the parameter `faces`."""
+_FOLDERS = {
+    "sprites": ("sprites", "sprite", "icons", "ui", "gui", "hud"),
+    "ui": ("ui", "gui", "hud", "menu", "icons", "sprites", "fonts"),
+    "normal": ("normals", "normalmaps"),
+    "effects": ("sfx", "fx", "effects", "soundfx", "sound_effects", "foley", "footsteps"),
+    "voice": ("voice", "voices", "vo", "speech", "dialog", "dialogue"),
+}
+"""{kind of files: common names of their folders}."""
+_LANGUAGE = re.compile(
+    r"(ar|bg|bn|ca|cs|da|de|el|en|es|et|eu|fa|fi|fr|gl|he|hi|hr|hu|id|it|ja|ko|lt|lv|ms|nb|nl|nn|no|pl|pt|ro|ru|sk|sl|sr|sv|th|tr|uk"
+    r"|vi|zh)([_-]\w+)?"
+)
+"""Matches a common language in lower case, such as `de` or `pt_br`; columns of other tables may be named `hp` or `xp`."""
+_SHADER = re.compile(r"\.(vert|frag|comp|geom|tesc|tese)(\.glsl)?$")
+_OPENGL = re.compile(rb"^\s*#\s*version\s+(?:[123]\d\d|4[01]0)\b", re.MULTILINE)
+"""Matches the version of GLSL before 4.20, in which textures cannot have the bindings that SPIR-V needs."""
+_KEY_COLUMNS = ("", "key", "keys", "id", "string", "string_id", "name", "term")
+_LONGEST_SIDE, _FEWEST_SPRITES = 1024, 4
+"""Maximum side (pixels) of a picture that is put on a page, and minimum number of pictures for which a page is proposed."""
+
+
+class Atlas(Struct, frozen=True):
+    """A new `.atlas` file, which puts the `count` pictures of a folder on pages; `folder` is relative to the scan folder."""
+
+    folder: str
+    count: int
+    patterns: tuple[str, ...]
+
+    @property
+    def path(self) -> str:
+        """The path of the file, relative to the scan folder."""
+        return f"{self.folder}/{posixpath.basename(self.folder)}.atlas"
+
+    def text(self) -> str:
+        """Return the content of the file."""
+        return json.dumps({"sprites": self.patterns}) + "\n"
+
+
+class Art(Struct, frozen=True):
+    """The art in a folder, as its names show it; `is_game` is false if the files are not the art of a game.
+
+    Args:
+        folders: {kind as in `_FOLDERS`: patterns of existing folders}.
+        faces: ends of the file names of cube maps, such as `_px.png`, in the order of the builder's parameter.
+        template: value of the parameter `template` of the builder `locale`, "" = none.
+        text_tables: CSV files with a column for each language.
+        characters: patterns of all translations.
+        gl_shaders: shaders in GLSL of OpenGL or OpenGL ES, which SPIR-V does not support.
+    """
+
+    is_game: bool = False
+    folders: dict[str, list[str]] = {}
+    faces: tuple[str, ...] = ()
+    atlases: tuple[Atlas, ...] = ()
+    template: str = ""
+    text_tables: tuple[str, ...] = ()
+    characters: tuple[str, ...] = ()
+    gl_shaders: tuple[str, ...] = ()
+
+    def keys_of(self, builder: str, *, has_textures: bool) -> dict[str, object]:
+        """Return the keys of the entry for a builder, in addition to its name and patterns.
+
+        Args:
+            builder: the name in the key `uses`.
+            has_textures: whether the project makes GPU textures.
+        """
+        if builder == "audio":
+            rules = [("effects", {"format": "adpcm"}), ("voice", {"format": "opus", "channels": "mono"})]
+            found = [{"files": self.folders[kind], "params": params} for kind, params in rules if kind in self.folders]
+            return {"params": {"format": "vorbis"}, **({"rules": found} if found else {})}
+        if builder == "model":
+            params: dict[str, object] = {"tangents": "needed"}
+            params |= {"textures": "ktx2"} if has_textures else {}
+            return {"params": params | ({"lods": [0.5, 0.2]} if shutil.which("gltfpack") else {})}
+        if builder == "shader" and self.gl_shaders:
+            copied = {"output": "source", "reflect": False}
+            return {"params": {"reflect": True}, "rules": [{"files": self.gl_shaders, "params": copied}]}
+        if builder == "shader":
+            return {"params": {"reflect": True}}
+        if builder == "tilemap" and has_textures:
+            return {"params": {"textures": "ktx2"}}
+        if builder == "locale" and self.template:
+            params = {"template": self.template}
+            return {"rules": [{"files": ["*.po"], "params": params}]} if self.text_tables else {"params": params}
+        if builder == "table" and self.text_tables:
+            return {"exclude": self.text_tables}
+        return {}
+
+    @property
+    def packed_count(self) -> int:
+        """Number of pictures that are on pages, and need no texture of their own."""
+        return sum(atlas.count for atlas in self.atlases)
+
+    def exclude_packed(self, more: Sequence[str] = ()) -> dict[str, object]:
+        """Return the key `exclude` for pictures on pages, and for the patterns `more`."""
+        excluded = [*(f"{atlas.folder}/*" for atlas in self.atlases), *more]
+        return {"exclude": excluded} if excluded else {}
+
+    def texture_keys(self) -> dict[str, object]:
+        """Return the keys of the entry for GPU textures."""
+        keys = self.exclude_packed([f"*{face}" for face in self.faces[1:]])
+        rules: list[object] = [
+            {"files": self.folders[usage], "params": {"usage": usage}} for usage in ("normal", "ui") if usage in self.folders
+        ]
+        if self.faces:
+            faces = [f"{{name}}{face}" for face in self.faces]
+            rules.append({"files": [f"*{self.faces[0]}"], "params": {"faces": faces}})
+        keys |= {"params": {"sides": "multiple_of_four"}, "platforms": {"mobile": {"max_size": 1024}}}
+        return keys | ({"rules": rules} if rules else {})
+
+
+def find_art(root: Path, names: Sequence[str]) -> Art:
+    """Return the art that the files `names` below the scan folder `root` show.
+
+    Pictures are the art of a game if some are named as textures of materials, or if sounds, models, maps or shaders exist, too.
+    """
+    lowered = [name.lower() for name in names]
+    kinds = {_extension(name) for name in lowered}
+    pictures = [name for name in lowered if _extension(name) in _PICTURES]
+    if not pictures or not (kinds & _OTHER_ART or any(map(_MATERIAL.search, pictures))):
+        return Art()
+    atlases = () if "atlas" in kinds else tuple(_find_atlases(root, names))
+    packed = tuple(f"{atlas.folder.lower()}/" for atlas in atlases)
+    folders = {}
+    for kind, common in _FOLDERS.items():
+        seen = [name for name in pictures if not name.startswith(packed)] if kind in ("ui", "normal") else lowered
+        if found := [pattern for each in common for pattern in (f"{each}/*", f"*/{each}/*") if _has(pattern, seen)]:
+            folders[kind] = found
+    tables = tuple(name for name in names if _extension(name) in ("csv", "tsv") and _is_text_table(root / name))
+    translations = tuple(f"*.{each}" for each in ("po", "xlf", "xliff") if each in kinds)
+    shaders = tuple(name for name in names if _SHADER.search(name.lower()) and _OPENGL.search(_read(root / name, 4096)))
+    faces, template = _find_faces(names), _find_template(names)
+    return Art(True, folders, faces, atlases, template, tables, (*translations, *tables), shaders)
+
+
+def _extension(name: str) -> str:
+    return name.rpartition(".")[2].lower()
+
+
+def _has(pattern: str, names: Iterable[str]) -> bool:
+    part = pattern.rstrip("*")
+    return any(part[1:] in name for name in names) if part.startswith("*") else any(name.startswith(part) for name in names)
+
+
+def _find_atlases(root: Path, names: Sequence[str]) -> Iterator[Atlas]:
+    """Yield an atlas for each folder of sprites whose pictures are all small PNGs.
+
+    A folder with a GIF gets no atlas: the pages lack the GIF, and the rule for textures leaves out the whole folder.
+    """
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        parts = name.split("/")[:-1]
+        at = next((number for number, part in enumerate(parts, 1) if part.lower() in _FOLDERS["sprites"]), 0)
+        if at:
+            folders.setdefault("/".join(parts[:at]), []).append(name)
+    for folder, files in folders.items():
+        pictures = [name for name in files if _extension(name) in _PICTURES | {"gif"}]
+        extensions = sorted({_extension(name) for name in pictures})
+        if len(pictures) >= _FEWEST_SPRITES and all(_is_sprite(root / name) for name in pictures):
+            tables = [name for name in files if _extension(name) == "json"]
+            sheets = ["./*.json"] if tables and all(_is_sheet(root / name) for name in tables) else []
+            yield Atlas(folder, len(pictures), (*(f"./*.{each}" for each in extensions), *sheets))
+
+
+def _is_sprite(file: Path) -> bool:
+    """Return whether a picture is a PNG with sides that fit on a page."""
+    head = _read(file, 24)
+    if not head.startswith(b"\x89PNG\r\n\x1a\n") or len(head) < 24:
+        return False
+    width, height = struct.unpack(">II", head[16:24])
+    return bool(max(width, height) <= _LONGEST_SIDE)
+
+
+def _is_sheet(file: Path) -> bool:
+    return b"aseprite.org" in _read(file, 1 << 20)
+
+
+def _is_text_table(file: Path) -> bool:
+    """Return whether the first line of a CSV names a key, then only languages."""
+    line = _read(file, 4096).decode("utf-8-sig", "replace").partition("\n")[0].strip().lower()
+    columns = [column.strip(' "') for column in re.split(r"[,;\t]", line)]
+    return columns[0] in _KEY_COLUMNS and len(columns) > 1 and all(map(_LANGUAGE.fullmatch, columns[1:]))
+
+
+def _find_faces(names: Sequence[str]) -> tuple[str, ...]:
+    """Return the ends of the file names of the first cube map, in their own case; () if no six pictures are named so."""
+    known = {name.lower(): name for name in names}
+    for name in known:
+        for faces in _FACES:
+            stem, extension = posixpath.splitext(name)
+            head, separator = stem[: -len(faces[0]) - 1], stem[-len(faces[0]) - 1 : -len(faces[0])]
+            found = [known.get(f"{head}{separator}{face}{extension}", "") for face in faces]
+            if separator in ("_", "-") and all(found):
+                return tuple(each[len(head) :] for each in found)
+    return ()
+
+
+def _find_template(names: Sequence[str]) -> str:
+    """Return the template of the translations: a `.pot` beside all of them, or the only `.pot`."""
+    folders = {posixpath.dirname(name) for name in names if name.lower().endswith(".po")}
+    templates = [posixpath.split(name) for name in names if name.lower().endswith(".pot")]
+    for file, _count in Counter(file for _folder, file in templates).most_common():
+        if folders <= {folder for folder, each in templates if each == file}:
+            return f"./{file}"
+    return posixpath.join(*templates[0]) if len(templates) == 1 and folders else ""
+
+
+def _read(file: Path, size: int = -1) -> bytes:
+    """Return the first bytes of a file (-1 = all), b"" if it cannot be read."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(size)
+    except OSError:
+        return b""
 
 
 class GameEngine(Struct, frozen=True):
@@ -220,7 +456,7 @@ class Proposal(Struct, frozen=True):
     """{extension: number of files that no rule matches}."""
     has_mobile: bool = False
     """Whether the project has a second platform, for the GPUs of phones."""
-    atlases: tuple[game_art.Atlas, ...] = ()
+    atlases: tuple[Atlas, ...] = ()
 
     def text(self) -> str:
         """Return the `aptui.yaml`."""
@@ -229,7 +465,7 @@ class Proposal(Struct, frozen=True):
         rules = "".join(f"{rule.text()}\n" for rule in self.rules)
         is_empty = all(rule.lacks for rule in self.rules)
         builders = f"builders:{' []' if is_empty else ''}\n{rules}"
-        platforms = game_art.PLATFORMS if self.has_mobile else _PLATFORMS
+        platforms = _GPU_PLATFORMS if self.has_mobile else _PLATFORMS
         return _TEXT.format(name=name, root=root, ignore=_ignore_lines(self.ignore), builders=builders, platforms=platforms)
 
 
@@ -237,6 +473,11 @@ _PLATFORMS = """\
 # The platform of this machine is always enabled. Each further platform gets its own products:
 # platforms:
 #   server: {tags: [server]}"""
+_GPU_PLATFORMS = """\
+# The platform of this machine is always enabled; its textures are for GPUs of desktops (BC). Those of `mobile` are for phones
+# (ASTC).
+platforms:
+  mobile: {tags: [mobile]}"""
 _TEXT = """\
 # The configuration of aptui for this folder. 'aptui batch' makes the products, below the cache folder.
 # Every key is described in aptui's config folder, in defaults.yaml and builders.yaml; 'aptui docs' describes the verbs.
@@ -280,7 +521,7 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
         return Proposal(folder, engine, root, (rule,), ignore)
     own = _read_own_patterns(folder / "builders")
     names = [name for name in _files(folder / root, ignore) if not any(fnmatchcase(name.lower(), each) for each in own)]
-    art = game_art.inspect(folder / root, names) if engine.name in _OWN_LOADERS else game_art.Art()
+    art = find_art(folder / root, names) if engine.name in _OWN_LOADERS else Art()
     rules, left = _rules(names, engine, art, has_own=bool(own), foreign=_find_foreign_extensions(folder / root, names))
     return Proposal(folder, engine, root, rules, ignore, left, has_mobile=art.is_game, atlases=art.atlases)
 
@@ -290,7 +531,7 @@ def engine_of(folder: Path) -> GameEngine:
     for engine in ENGINES:
         for mark in engine.marks:
             files = list(folder.glob(mark))
-            if any(not engine.says or engine.says in _text(file) for file in files):
+            if any(not engine.says or engine.says.encode() in _read(file) for file in files):
                 return engine
     return PLAIN
 
@@ -337,7 +578,7 @@ def _tag_cache(folder: Path) -> Path | None:
 def _have_git_ignore(folder: Path) -> Path | None:
     """Add the cache to `.gitignore` unless a line names it already."""
     file = folder / ".gitignore"
-    before = _text(file)
+    before = _read(file).decode("utf-8", "replace")
     if any(line.strip().strip("/") == "Cache" for line in before.splitlines()):
         return None
     gap = "" if not before or before.endswith("\n") else "\n"
@@ -385,7 +626,7 @@ def _patterns_of(statement: ast.stmt) -> Iterator[str]:
 
 
 def _rules(
-    names: Sequence[str], engine: GameEngine, art: game_art.Art, *, has_own: bool, foreign: Collection[str]
+    names: Sequence[str], engine: GameEngine, art: Art, *, has_own: bool, foreign: Collection[str]
 ) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
     """Return a rule for each shipped builder that has work, and a rule that copies other files.
 
@@ -431,12 +672,9 @@ def _find_foreign_extensions(root: Path, names: Iterable[str]) -> set[str]:
 
 def _is_mesh(file: Path) -> bool:
     """Return whether a file may be an STL: text that begins with "solid", or 80 bytes, a count, and 50 bytes for each triangle."""
-    try:
-        with file.open("rb") as opened:
-            head, size = opened.read(84), os.fstat(opened.fileno()).st_size
-    except OSError:
-        return False
-    return head.lstrip().startswith(b"solid") or (len(head) == 84 and size >= 84 + 50 * int.from_bytes(head[80:], "little"))
+    head = _read(file, 84)
+    is_binary = len(head) == 84 and file.stat().st_size >= 84 + 50 * int.from_bytes(head[80:], "little")
+    return is_binary or head.lstrip().startswith(b"solid")
 
 
 def _exclude_doubles(rule: ProposedRule, names: Sequence[str]) -> ProposedRule:
@@ -460,7 +698,7 @@ def _plain_rule(builder: ShippedBuilder, patterns: tuple[str, ...], count: int) 
     return ProposedRule(builder.name, builder.uses, patterns, count, builder.lacks())
 
 
-def _art_rules(builder: ShippedBuilder, patterns: tuple[str, ...], count: int, art: game_art.Art) -> list[ProposedRule]:
+def _art_rules(builder: ShippedBuilder, patterns: tuple[str, ...], count: int, art: Art) -> list[ProposedRule]:
     """Return the rules for the sources of a builder in a folder with the art of a game."""
     plain = _plain_rule(builder, patterns, count)
     gpu = _GPU_TEXTURES.lacks()
@@ -471,7 +709,7 @@ def _art_rules(builder: ShippedBuilder, patterns: tuple[str, ...], count: int, a
         pages = {"uses": "atlas", "patterns": patterns, "params": {"textures": "ktx2"}}
         steps = [pages, {"uses": "texture", "params": {"usage": "ui"}}]
         return [replace(plain, keys={"steps": steps})]
-    keys = art.keys_of(builder.uses, has_textures=not gpu, has_simplifier=shutil.which("gltfpack") is not None)
+    keys = art.keys_of(builder.uses, has_textures=not gpu)
     rules = [replace(plain, keys=keys)]
     outlines = tuple(pattern for pattern in patterns if pattern in ("*.ttf", "*.otf"))
     if builder.uses == "font" and outlines and not gpu:
@@ -550,10 +788,3 @@ def _root_documents(folder: Path) -> list[str]:
 def _ignore_lines(rules: Sequence[str]) -> str:
     one_line = f"ignore: {_flow(rules)}"
     return one_line if len(one_line) <= 100 else "ignore:\n" + "\n".join(f"  - {json.dumps(rule)}" for rule in rules)
-
-
-def _text(file: Path) -> str:
-    try:
-        return file.read_text("utf-8", "replace")
-    except OSError:
-        return ""

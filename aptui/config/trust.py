@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Struct
 
 from aptui.config.configuration import Config
-from aptui.config.dirs import TRUST_VARIABLE, data_dir, format_of, user_file, xdg
+from aptui.config.dirs import TRUST_VARIABLE, data_dir, filesystem, format_of, user_file, xdg
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files import clocks
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
@@ -337,7 +337,7 @@ def is_own_store(store: str) -> bool:
     path = store
     while not os.path.exists(path) and os.path.dirname(path) != path:
         path = os.path.dirname(path)
-    if not _is_private(path) or _is_network(os.path.realpath(path)):
+    if not _is_private(path) or filesystem(path).startswith(_NETWORK):
         return False
     return path != store or all(_is_private(folder) for folder in _folders_in(store))
 
@@ -397,19 +397,3 @@ def risks_of(sharing_store: str, *, is_used: bool, is_sealed: bool) -> list[str]
     if url.scheme == "http" and not is_loopback(url.hostname or ""):
         risks.append("it uses http, not https, so every host on the way can read the results")
     return risks
-
-
-def _is_network(path: str) -> bool:
-    try:
-        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
-            mounts = [line.split(" ") for line in file]
-    except OSError:
-        return False
-    places = {_unescape(words[1]): words[2] for words in mounts if len(words) > 2}
-    while path not in places and path != "/":
-        path = os.path.dirname(path)
-    return places.get(path, "").startswith(_NETWORK)
-
-
-def _unescape(text: str) -> str:
-    return text.replace("\\040", " ").replace("\\011", "\t").replace("\\012", "\n").replace("\\134", "\\")

@@ -28,7 +28,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.config.dirs import engine_record, identity_of
+from aptui.config.dirs import engine_record, filesystem, identity_of, xdg
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.shared.forms import prepare_form
@@ -87,9 +87,7 @@ class EngineRecord(_ProcessRecord, frozen=True):
 
 def state_dir() -> Path:
     """Return the folder of all engines and crash reports of this user; it need not exist."""
-    given = os.environ.get("XDG_STATE_HOME", "")
-    home = given if os.path.isabs(given) else os.path.expanduser("~/.local/state")
-    folder = os.path.join(home, "aptui")
+    folder = xdg("XDG_STATE_HOME", "~/.local/state")
     if not os.path.isabs(folder) or _is_too_long(folder) or filesystem(folder) in NETWORK:
         return Path(TEMPORARY, f"aptui-{os.getuid()}")
     return Path(folder)
@@ -139,29 +137,6 @@ def make_private(folder: Folder) -> None:
 
 def _is_too_long(folder: str) -> bool:
     return len(os.fsencode(folder)) + len("/") + _HASH_DIGITS + len(f"/{_SOCKET}") >= SOCKET_PATH_BYTES
-
-
-def filesystem(path: Folder, mounts: str = "/proc/self/mountinfo") -> str:
-    """Return the type of the file system that holds `path`, "" if it is unknown (proc_pid_mountinfo(5))."""
-    real = os.path.realpath(path)
-    best, kind = "", ""
-    try:
-        with open(mounts, encoding="utf-8", errors="surrogateescape") as file:
-            for text in file:
-                before, _, after = text.partition(" - ")
-                point = _unescape(before.split(" ")[4])
-                is_above = point in ("/", real) or real.startswith(f"{point}/")
-                if is_above and len(point) >= len(best):
-                    best, kind = point, after.split(" ")[0]
-    except (OSError, IndexError):
-        return ""
-    return kind
-
-
-def _unescape(point: str) -> str:
-    for escape, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        point = point.replace(escape, plain)
-    return point
 
 
 # --------------------------------------------------------------------------------------- the process at the other end

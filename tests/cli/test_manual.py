@@ -14,7 +14,7 @@ from aptui.cli import main, manual, verbs
 from aptui.cli import parser as parsers
 from aptui.cli.manual import actions_of
 from aptui.cli.verbs import all_verbs
-from aptui.config.yaml.checking import check, check_folder
+from aptui.config.yaml.config_schema import check, check_folder
 from aptui.config.yaml.nodes import read_yaml
 from aptui.features.gateway import documents
 from aptui.shared.errors import UserError

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from aptui.config import dirs
+from aptui.config import dirs, proposal
 from aptui.config.dirs import data_dir
-from aptui.config.load import init, load
-from aptui.config.yaml.checking import check
-from aptui.config.yaml.config_schema import schema
+from aptui.config.load import load
+from aptui.config.yaml.config_schema import SCHEMA, check
 from aptui.config.yaml.nodes import read_yaml
 from aptui.core.project import BuilderKind
 from aptui.shared.errors import InternalError, UserError
@@ -29,6 +29,10 @@ def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "game").mkdir()
     return tmp_path / "game"
+
+
+def init(folder: Path, copy_patterns: Sequence[str] = ()) -> Path:
+    return proposal.write(proposal.propose(folder, copy_patterns))[0]
 
 
 def test_init_finds_builders_for_existing_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +126,7 @@ def test_broken_installation_is_reported(tmp_path: Path, monkeypatch: pytest.Mon
 def test_published_schema_equals_the_schema_in_use() -> None:
     published = (data_dir() / "config" / "aptui.schema.json").read_text(encoding="utf-8")
 
-    assert published == json.dumps(schema(), indent=2, ensure_ascii=False) + "\n"
+    assert published == json.dumps(SCHEMA, indent=2, ensure_ascii=False) + "\n"
 
 
 def keys_of(part: Any) -> set[str]:
@@ -138,7 +142,7 @@ def shipped_text() -> str:
     return "".join((data_dir() / "config" / name).read_text(encoding="utf-8") for name in ("defaults.yaml", "builders.yaml"))
 
 
-@pytest.mark.parametrize("key", sorted(keys_of(schema())))
+@pytest.mark.parametrize("key", sorted(keys_of(SCHEMA)))
 def test_every_key_is_documented_in_the_shipped_files(key: str) -> None:
     explained = rf"^# +(?:\d\. )?(?:\w+, )*{key}(?:, \w+)*:|{{{key}: …}}"
 

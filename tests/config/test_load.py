@@ -14,7 +14,7 @@ from uuid import UUID
 import pytest
 from msgspec.structs import replace
 
-from aptui.config import compiled, configuration, dirs, merge, packing
+from aptui.config import configuration, dirs, packing
 from aptui.config import load as config_load
 from aptui.config.builders import SHIPPED_BUILDERS
 from aptui.config.configuration import Config
@@ -281,7 +281,7 @@ def test_ignore_rules_match_as_in_gitignore(write: Write, path: str, expected: b
 def test_shipped_file_is_parsed_with_the_same_values_and_places_as_by_yaml(file: Path) -> None:
     data = file.read_bytes()
 
-    assert merge._parse_layer(data, file.name) == read_yaml(data, file.name)
+    assert config_load._parse_layer(data, file.name) == read_yaml(data, file.name)
 
 
 def test_shipped_ignore_rules_can_be_left_out(write: Write) -> None:
@@ -468,7 +468,7 @@ def test_stored_form_with_unknown_fields_is_ignored(write: Write, tmp_path: Path
     (stored,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
     key = stored.read_text(encoding="ascii").split("\n")[0]
     text = json.dumps({**packing.pack(first), "unheard_of": 1})
-    stored.write_text(f"{key}\n{compiled.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
+    stored.write_text(f"{key}\n{packing.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
 
     assert load(folder) == first
 
@@ -502,5 +502,5 @@ def test_removed_scan_folder_is_reported_without_a_change_of_yaml(write: Write) 
 def test_compiled_form_restores_an_equal_configuration(write: Write) -> None:
     loaded = load(write(EXAMPLE), workers=1)
 
-    assert compiled.restore(packing.canonical(compiled.dump(loaded))) == loaded
+    assert packing.restore(packing.canonical(packing.dump(loaded))) == loaded
     assert replace(loaded, name="x") != loaded

@@ -14,9 +14,9 @@ from aptui.cli import main
 from aptui.config.builders import missing_programs, program_of, unknown_placeholder
 from aptui.config.configuration import Config, ConfigErrors
 from aptui.config.load import load
-from aptui.config.merge import differing, variables_of
+from aptui.config.packing import differing, variables_of
 from aptui.config.settings import QUIET_S, Alert, ClusterSettings, check_address, compile_cluster
-from aptui.config.yaml.config_schema import folder_schema
+from aptui.config.yaml.config_schema import FOLDER_SCHEMA
 from aptui.core.asset_checks import Check, Limit
 from aptui.core.project import UndeclaredReads
 from aptui.core.retry import RetryRule
@@ -180,7 +180,7 @@ def test_mistake_is_reported_with_its_place(configure: Configure, added: str | A
 
 
 def test_folder_settings_cannot_set_alerts() -> None:
-    assert "on" not in folder_schema()["properties"]
+    assert "on" not in FOLDER_SCHEMA["properties"]
 
 
 # ------------------------------------------------------------------------------------------------------------------ doctor

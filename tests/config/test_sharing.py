@@ -69,18 +69,8 @@ def test_folder_that_only_this_user_can_write_to_is_an_own_store(load, tmp_path:
 
     assert load(f"mode: server, store: '{tmp_path / 'own'}'").sharing.writes
     assert load(f"mode: server, store: '{tmp_path / 'own/deeper/one'}'").sharing.writes
-    monkeypatch.setattr(trust, "_is_network", lambda _path: True)
+    monkeypatch.setattr(trust, "filesystem", lambda _path: "nfs4")
     assert not trust.is_own_store(str(tmp_path / "own"))
-
-
-def test_network_share_is_recognized_by_its_mount(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = tmp_path / "mounts"
-    mounts.write_text("/dev/sda / ext4 rw 0 0\nnas:/x /mnt/the\\040share nfs4 rw 0 0\n")
-    real = open
-    monkeypatch.setattr("builtins.open", lambda path, *a, **k: real(mounts if path == "/proc/self/mounts" else path, *a, **k))
-
-    assert trust._is_network("/mnt/the share/aptui")
-    assert not trust._is_network("/mnt/theirs")
 
 
 def test_token_is_sent_over_http_to_the_loopback_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Reads YAML within limits as nodes with their places, converts small values, and formats values for messages.
+"""Reads YAML within limits as nodes with their places, collects mistakes, converts small values, and formats values for messages.
 
 The only module that imports ruamel.yaml and pathspec.
 
@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import difflib
 import math
+import os
 import re
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from pathspec.patterns.gitignore import GitIgnorePatternError
@@ -26,6 +28,8 @@ from aptui.core.patterns import wildcard_regex
 from aptui.core.project import SHARE_OF_MEMORY, Pattern, PatternKind
 from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT
+
+T = TypeVar("T")
 
 MAX_BYTES, MAX_DEPTH = 1 << 20, 50
 """Maximum size of a YAML file in bytes, and maximum number of nested lists and mappings."""
@@ -280,6 +284,74 @@ def nearest(word: str, known: Iterable[str]) -> str:
     if near:
         return f"did you mean '{near[0]}'?"
     return f"the known names are: {', '.join(names)}" if names else ""
+
+
+# `MergedTree` gives the compiler the values of the merged layers, with absolute paths, and collects the mistakes in the layers.
+
+
+class MergedTree:
+    """The merged layers; mistakes are collected, so that the user sees all of them at once.
+
+    Args:
+        root: the layers, merged.
+        folder: the project's folder, the base of relative paths.
+    """
+
+    def __init__(self, root: Node, folder: Path) -> None:
+        self.root, self.folder = root, folder
+        self.mistakes: list[UserError] = []
+        self.warnings: list[str] = []
+
+    def plain(self, key: str, default: T) -> T:
+        """Return the value of a top-level key of the merged layers."""
+        node = self.root.get(key)
+        value: T = default if node is None else node.value
+        return value
+
+    def plain_tree(self, key: str) -> dict[str, Any]:
+        """Return the mapping below a top-level key, without places."""
+        node = self.root.get(key)
+        return node.plain() if node is not None else {}
+
+    def members(self, key: str) -> dict[str, Node]:
+        """Return {key: node} of the mapping below a top-level key."""
+        return self.plain(key, {})
+
+    def attempt(self, action: Callable[[Node], T], node: Node) -> T | None:
+        """Return `action(node)`; if it raises UserError, record the mistake and return None."""
+        try:
+            return action(node)
+        except UserError as mistake:
+            self.mistakes.append(mistake)
+            return None
+
+    def attempt_all(self, action: Callable[[Node], T | None], items: Iterable[Node]) -> list[T]:
+        """Return the results of `action` for these nodes, without those whose mistake was recorded."""
+        return [found for found in (self.attempt(action, node) for node in items) if found is not None]
+
+    def wrong(self, what: str, node: Node, hint: str = "") -> None:
+        """Record a mistake."""
+        self.mistakes.append(UserError(what, where=node.where, hint=hint))
+
+    def absolute(self, path: str) -> str:
+        """Return an absolute path; a relative one is below the project."""
+        return os.path.normpath(os.path.join(self.folder, os.path.expanduser(path)))
+
+    def file(self, node: Node | None) -> str:
+        """Return the absolute path of an optional file, "" if it is not set."""
+        return self.absolute(node.value) if node is not None else ""
+
+    def store(self, text: str) -> str:
+        """Return the location of a store: a URL, or an absolute path."""
+        return text if "://" in text else self.absolute(text)
+
+    def path(self, key: str, default: str) -> str:
+        """Return the absolute path that a top-level key sets."""
+        return self.absolute(self.plain(key, default))
+
+    def folders(self, key: str) -> tuple[str, ...]:
+        """Return the absolute paths in a top-level list."""
+        return tuple(self.absolute(node.value) for node in self.root.items(key))
 
 
 # These functions convert small values that passed the schema: durations, sizes, patterns and ignore rules.

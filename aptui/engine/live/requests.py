@@ -16,7 +16,7 @@ from msgspec import Struct, to_builtins
 
 from aptui import __version__, feature
 from aptui.config.dirs import identity_of
-from aptui.config.merge import variables_of
+from aptui.config.packing import variables_of
 from aptui.core.model import PathKey
 from aptui.core.notices import ConnectionsChanged
 from aptui.link import places, port

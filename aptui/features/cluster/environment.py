@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import aptui
 from aptui.config import packing as config_tools
-from aptui.config.merge import digests_of
+from aptui.config.packing import digests_of
 from aptui.core.project import Builder, BuilderKind
 from aptui.engine.registry import ask_child
 from aptui.shared.errors import UserError

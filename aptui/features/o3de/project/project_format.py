@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from aptui.config import compiled, configuration, dirs, merge, packing
+from aptui.config import configuration, dirs, packing
 from aptui.config import load as config_load
 from aptui.config.configuration import Config
 from aptui.config.load import ConfigMessage
@@ -104,14 +104,14 @@ def load(
         ConfigErrors: all errors that were found.
     """
     options, sets = _options(options, sets)
-    file = compiled.find_compiled_file(project_dir, sets, wanted, options)
+    file = packing.find_compiled_file(project_dir, sets, wanted, options)
     surroundings = [*packing.environment(project_dir), dirs.core_count(), os.getcwd(), sets, wanted, to_builtins(options)]
     config = _recall(file, surroundings)
     if config is None:
         recorder = InputRecorder()
         config = _compile(project_dir, sets, wanted, options, recorder)
-        compiled.keep(file, _key(surroundings, recorder.seen), config)
-        compiled.write_compiled(f"{file}.seen", json.dumps(list(recorder.seen)))
+        packing.keep(file, _key(surroundings, recorder.seen), config)
+        packing.write_compiled(f"{file}.seen", json.dumps(list(recorder.seen)))
     if options != Options():
         _remember_engine(project_dir, config)
     return config
@@ -121,7 +121,7 @@ def _remember_engine(project_dir: Path, config: Config) -> None:
     """Store which engine a switch or the called program named, for later commands that find no engine."""
     from aptui.features.o3de.project_facts import facts_of
 
-    facts, file = facts_of(config), compiled.find_compiled_file(ENGINE_MEMORY, project_dir)
+    facts, file = facts_of(config), packing.find_compiled_file(ENGINE_MEMORY, project_dir)
     text = json.dumps(facts.engine if facts is not None else "")
     try:
         with open(file, encoding="ascii") as stream:
@@ -129,7 +129,7 @@ def _remember_engine(project_dir: Path, config: Config) -> None:
     except (OSError, ValueError):
         is_known = False
     if not is_known:
-        compiled.write_compiled(file, text)
+        packing.write_compiled(file, text)
 
 
 def layer_trees(project_dir: Path, sets: Sequence[str] = (), options: Options | None = None) -> list[Node]:
@@ -197,7 +197,7 @@ def _recall(file: str, surroundings: list[object]) -> Config | None:
         seen = probe_again(probes)
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return compiled.recall(file, _key(surroundings, seen))
+    return packing.recall(file, _key(surroundings, seen))
 
 
 def _key(surroundings: list[object], seen: dict[tuple[str, str], str]) -> str:
@@ -230,7 +230,7 @@ def _compile_project(
     from aptui.features.o3de.project_facts import to_text
 
     trees, doubts = _trees(opened.tree, layers, sets)
-    root = with_overrides(merge.merge_layers(trees), opened.facts.builder_overrides)
+    root = with_overrides(config_load.merge_layers(trees), opened.facts.builder_overrides)
     config = Compiler(root, project_dir, wanted).config(recorder.layers())
     return replace(
         config,
@@ -308,7 +308,7 @@ def _layers(project_dir: Path, recorder: InputRecorder) -> list[tuple[str, bytes
 
 def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -> tuple[list[Node], list[str]]:
     """Return all layers including the translated registry, and messages about unused keys of the project's YAML."""
-    parsed = merge.parse_layers(layers, sets)
+    parsed = config_load.parse_layers(layers, sets)
     shipped = len(config_load.find_shipped_files())
     for key in ("ignore", "companions"):  # because the registry of an O3DE project replaces the shipped values of these keys
         for node in parsed[:shipped]:

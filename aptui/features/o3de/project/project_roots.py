@@ -15,8 +15,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from aptui.config.compiled import find_compiled_file
 from aptui.config.configuration import ConfigErrors
+from aptui.config.packing import find_compiled_file
 from aptui.config.yaml.nodes import Node
 from aptui.features.o3de.project_facts import ENGINE_MEMORY, MARKER, Options
 from aptui.features.o3de.registry.input_recorder import InputRecorder

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from aptui.config import load, merge
+from aptui.config import load
 from aptui.config.dirs import FILE_NAME
 from aptui.config.yaml.nodes import Node
 from aptui.features.o3de.project.o3de_settings import OpenedO3deProject, open_project
@@ -85,7 +85,7 @@ def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:
 
 def _list_shipped_companions() -> list[str]:
     """Return the globs for which the shipped configuration has companions."""
-    trees = merge.parse_layers([(str(file), file.read_bytes()) for file in load.find_shipped_files()], ())
+    trees = load.parse_layers([(str(file), file.read_bytes()) for file in load.find_shipped_files()], ())
     return [glob for tree in trees for glob in (tree.get("companions") or Node({}, "")).value]
 
 
