@@ -30,8 +30,8 @@ from aptui.link.client import EngineClient, NoAnswer
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.store import joblog
-from aptui.store.joblog import JobLogLine, lines_of
-from aptui.store.queries.logs import RunLogSoFar, engine_logs, make_run_log
+from aptui.store.joblog import JobLogLine, engine_logs, lines_of
+from aptui.store.queries.logs import RunLogSoFar, make_run_log
 from aptui.store.queries.reader import JobRow, RunRow, open_reader
 
 if TYPE_CHECKING:

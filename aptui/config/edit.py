@@ -11,6 +11,7 @@ import os
 import re
 import stat
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -258,9 +259,9 @@ def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
     if now is None or not now.value:
         return text if now is not None and not wanted else edit_text(text, name, key, wanted)
     for changed in (_change_list(text, name, key, wanted), edit_text(text, name, key, wanted)):
-        found = _list_or_none(changed, name, key)
-        if found is not None and found.plain() == wanted:
-            return changed
+        with suppress(UserError):
+            if _entries(changed, name, key) == wanted:
+                return changed
     raise _not_editable(key, name)
 
 
@@ -323,13 +324,6 @@ def _identity(entry: Any) -> Hashable:
 def _list(text: str, name: str, key: str) -> Node | None:
     node = nodes.read_yaml(text.encode(), name).find(key)
     return node if node is not None and isinstance(node.value, list) else None
-
-
-def _list_or_none(text: str, name: str, key: str) -> Node | None:
-    try:
-        return _list(text, name, key)
-    except UserError:
-        return None
 
 
 def _find_list(text: str, name: str, key: str) -> Node:

@@ -232,7 +232,7 @@ class EngineClient:
         Raises:
             EngineGone: the connection has ended.
         """
-        deadline = _deadline(timeout_s)
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while not is_over():
             if not self._listen(deadline):
                 return False
@@ -259,11 +259,7 @@ class EngineClient:
         Raises:
             EngineGone: the connection has ended, and all notices were returned.
         """
-        deadline = _deadline(timeout_s)
-        while not self._unread_notices:
-            if not self._listen(deadline):
-                return None
-        return self._unread_notices.popleft()
+        return self._unread_notices.popleft() if self.listen_until(lambda: self._unread_notices, timeout_s) else None
 
     def news(self, timeout_s: float | None = None) -> list[NoticeLine]:
         """Return all received notices, [] after the timeout; without a timeout wait until a notice arrives.
@@ -271,10 +267,7 @@ class EngineClient:
         Raises:
             EngineGone: the connection has ended, and all notices were returned.
         """
-        deadline = _deadline(timeout_s)
-        while not self._unread_notices:
-            if not self._listen(deadline):
-                return []
+        self.listen_until(lambda: self._unread_notices, timeout_s)
         news = list(self._unread_notices)
         self._unread_notices.clear()
         return news
@@ -364,10 +357,6 @@ class EngineClient:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _deadline(timeout_s: float | None) -> float | None:
-    return None if timeout_s is None else time.monotonic() + timeout_s
 
 
 def _refusal_of(line: RefusalLine) -> RequestRefused:

@@ -191,20 +191,15 @@ class NewsPulse:
     """Wakes the requests of clients that wait for any event; `beat` is called after each event."""
 
     def __init__(self) -> None:
-        self._waiting: set[asyncio.Future[None]] = set()
+        self._next = asyncio.Event()
 
     def beat(self) -> None:
         """Wake all waiting requests."""
-        waiting, self._waiting = self._waiting, set()
-        for each in waiting:
-            if not each.done():
-                each.set_result(None)
+        self._next.set()
+        self._next = asyncio.Event()
 
     async def wait(self, limit_s: float) -> None:
         """Wait for the next call of `beat`, at most `limit_s` seconds."""
-        beat = asyncio.get_running_loop().create_future()
-        self._waiting.add(beat)
-        try:
-            await asyncio.wait((beat,), timeout=limit_s)
-        finally:
-            self._waiting.discard(beat)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                await self._next.wait()

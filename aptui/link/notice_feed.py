@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import socket
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import groupby, islice
 
 from msgspec.structs import replace
@@ -188,9 +188,9 @@ class NoticeFeed:
         due_lines = [self._waiting.pop(key) for key in keys]
         self._due_s = now if self._waiting else now + (BUSY_BEAT_S if len(due_lines) > _MANY else BEAT_S)
         complete = [line if isinstance(line.notice, JobChanged) else self._complete(line) for line in due_lines]
+        alike = (list(lines) for _kind, lines in groupby(complete, lambda line: (type(line.notice), line.epoch)))
         return [
-            codec.encode_notices([line.notice for line in lines], epoch, [line.seq for line in lines])
-            for (_kind, epoch), lines in _group_alike(complete)
+            codec.encode_notices([line.notice for line in lines], lines[0].epoch, [line.seq for line in lines]) for lines in alike
         ]
 
     def _complete(self, line: NoticeLine) -> NoticeLine:
@@ -212,9 +212,3 @@ class NoticeFeed:
         self._waiting.clear()
         self._products.clear()
         self._sources.clear()
-
-
-def _group_alike(notices: Iterable[NoticeLine]) -> Iterator[tuple[tuple[type[Notice], int], list[NoticeLine]]]:
-    """Group consecutive notices of one kind and one engine."""
-    for key, lines in groupby(notices, lambda line: (type(line.notice), line.epoch)):
-        yield key, list(lines)

@@ -260,6 +260,14 @@ def _open_to_append(path: Path) -> BinaryIO:
     return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666))
 
 
+def engine_logs(log_dir: Path, base: str = "aptui") -> list[Path]:
+    """Return the engine's own logs: first the log that is being written, then the others, the newest first."""
+    rolled = [path for path in log_dir.glob(f"{base}.*.log") if path.name[len(base) + 1 : -4].isdigit()]
+    rolled.sort(key=lambda path: -int(path.name[len(base) + 1 : -4]))
+    current = log_dir / f"{base}.log"
+    return [*([current] if current.is_file() else []), *rolled]
+
+
 class EngineLog:
     """The engine's own log, `<folder>/<base>.log`; a full log is renamed to `<base>.<epoch>.log`, and only the newest logs stay.
 
@@ -306,7 +314,5 @@ class EngineLog:
             epoch_s += 1
         self._path.rename(rolled)
         self._file = _open_to_append(self._path)
-        old = [path for path in self._folder.glob(f"{self._base}.*.log") if path.name[len(self._base) + 1 : -4].isdigit()]
-        old.sort(key=lambda path: int(path.name[len(self._base) + 1 : -4]))
-        for path in old[: 1 - MOST_ENGINE_LOGS]:
+        for path in engine_logs(self._folder, self._base)[MOST_ENGINE_LOGS:]:
             path.unlink(missing_ok=True)

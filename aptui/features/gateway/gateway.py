@@ -39,7 +39,7 @@ from aptui.shared.connections.addresses import is_loopback, url_host
 from aptui.shared.connections.http_sockets import LimitedServer, bind
 from aptui.shared.errors import UserError
 from aptui.shared.floods import ErrorReports
-from aptui.store.queries.reader_pool import Database
+from aptui.store.queries.serving import Database
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
     from aptui.features.gateway.access.guard import ConnectionLimits, Guard
     from aptui.link.engine_link import EngineLink, NewsPulse
-    from aptui.store.queries.reader_pool import Database
+    from aptui.store.queries.serving import Database
 
 
 DrawTexture: TypeAlias = "Callable[[str, str], tuple[str, bytes] | str]"

@@ -6,7 +6,6 @@ import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
 
 from aptui.core import fingerprint, identity, retry, rows
 from aptui.core.model import (
@@ -33,6 +32,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.last_run import LastRun, report_damage
 from aptui.store.db.schema import has_rows
+from aptui.store.db.statements import query_ids
 
 # These queries build the core's records of sources from the rows of sources, jobs, products, links and facts.
 
@@ -147,7 +147,6 @@ def _ask(database: sqlite3.Connection, sql: str, values: Sequence[object]) -> sq
 
 CHUNK = 2_000
 """Maximum number of keys in one query."""
-T = TypeVar("T")
 
 
 class DatabaseArchive(LastRun):
@@ -160,8 +159,8 @@ class DatabaseArchive(LastRun):
         """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges."""
         found: dict[PathKey, Source] = {}
         with self._snapshot():
-            for part in _chunks(keys):
-                stored = read_sources(self._database, part)
+            for at in range(0, len(keys), CHUNK):
+                stored = read_sources(self._database, keys[at : at + CHUNK])
                 found.update({source.key: source for source, _digest in stored})
                 planned = {source.key: digest for source, digest in stored}
                 for key, fact in self.files(list(planned)).items():
@@ -180,7 +179,7 @@ class DatabaseArchive(LastRun):
         """Return {job id: key of its source}."""
         sql = """SELECT j.JobID, o.path_key FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value
             JOIN aptui_sources o ON o.source_id = j.SourcePK"""
-        return dict(self._ask_all(sql, job_ids))
+        return dict(query_ids(self._database, sql, job_ids))
 
     def keys_like(self, pattern: str) -> list[PathKey]:
         """Return the keys of the sources that a pattern (lower case; `*` is any text, also across `/`, `?` one character) matches.
@@ -226,7 +225,7 @@ class DatabaseArchive(LastRun):
         sql = f"""SELECT e.target, o.path_key FROM json_each(?) k JOIN aptui_edges e ON e.target = k.value
             JOIN aptui_sources o ON o.source_id = e.source_id WHERE e.kind <> {int(EdgeKind.WILDCARD)}"""
         found: dict[str, set[PathKey]] = {}
-        for target, key in self._ask_all(sql, list(spelled)):
+        for target, key in query_ids(self._database, sql, list(spelled)):
             for spelling in spelled[target]:
                 found.setdefault(spelling, set()).add(key)
         return found
@@ -263,14 +262,14 @@ class DatabaseArchive(LastRun):
         """Return {product name: (job id, key of its source)} for products recorded under these names."""
         sql = """SELECT k.value, p.JobPK, o.path_key FROM json_each(?) k JOIN Products p ON p.ProductName = k.value COLLATE NOCASE
             JOIN Jobs j ON j.JobID = p.JobPK JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY p.ProductID DESC"""
-        return {name: (job_id, PathKey(key)) for name, job_id, key in self._ask_all(sql, names)}
+        return {name: (job_id, PathKey(key)) for name, job_id, key in query_ids(self._database, sql, names)}
 
     def owners_below(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
         """Return {product name: (job id, key of its source)} for products recorded anywhere below folders of these names."""
         sql = """SELECT p.ProductName, p.JobPK, o.path_key FROM json_each(?) k
             CROSS JOIN Products p ON p.ProductName > k.value || '/' AND p.ProductName < k.value || '0'
             JOIN Jobs j ON j.JobID = p.JobPK JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY p.ProductID DESC"""
-        return {name: (job_id, PathKey(key)) for name, job_id, key in self._ask_all(sql, names)}
+        return {name: (job_id, PathKey(key)) for name, job_id, key in query_ids(self._database, sql, names)}
 
     def conflicts(self) -> dict[str, list[tuple[int, PathKey]]]:
         """Return {product name: [(job id, key of its source)]} of jobs that failed because another job has such a product."""
@@ -306,12 +305,3 @@ class DatabaseArchive(LastRun):
             yield
         finally:
             self._database.execute("COMMIT")
-
-    def _ask_all(self, sql: str, values: Sequence[object]) -> Iterator[Any]:
-        for part in _chunks(values):
-            yield from _ask(self._database, sql, part)
-
-
-def _chunks(values: Sequence[T]) -> Iterator[Sequence[T]]:
-    for at in range(0, len(values), CHUNK):
-        yield values[at : at + CHUNK]

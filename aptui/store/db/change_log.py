@@ -16,6 +16,7 @@ identity, which Python compares.
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from enum import IntEnum
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from msgspec import Struct
 
 from aptui.store.db.schema import CATALOG_STATE, uuid_text, wire_asset_id
-from aptui.store.db.statements import id_list, query_ids
+from aptui.store.db.statements import query_ids
 
 if TYPE_CHECKING:
     import sqlite3
@@ -163,7 +164,7 @@ class CatalogMark:
         if len(ids) > MOST_NAMES:
             self.names = None
         if self.names is not None:
-            self.names.update(name for (name,) in self._database.execute(_NAMES, (id_list(ids),)))
+            self.names.update(name for (name,) in self._database.execute(_NAMES, (json.dumps(ids),)))
             self._limit()
 
     def _note_all(self) -> None:
@@ -325,8 +326,8 @@ class ChangeLog:
         for subject, ids in ((_SOURCES, touched.sources), (_PRODUCTS, touched.products)):
             if ids:
                 self._noted.add(subject)
-                self._database.execute(subject.note, (id_list(ids),))
-                self._database.execute(subject.note_absent, (id_list(ids),))
+                self._database.execute(subject.note, (json.dumps(ids),))
+                self._database.execute(subject.note_absent, (json.dumps(ids),))
 
     def settle(self) -> None:
         """Write the entries of a transaction that is about to end."""
@@ -360,7 +361,7 @@ class ChangeLog:
     def _put_differences(self, subject: _Subject, top: int, renamed: Sequence[tuple[Any, ...]]) -> None:
         """Write entries for the rows of `renamed` that are gone or differ now, and for the new rows."""
         before = {key: fact for _row, key, fact in _unpack_rows(renamed) if key.uuid is not None}
-        found = self._database.execute(subject.read, (id_list([row[0] for row in renamed]),)).fetchall()
+        found = self._database.execute(subject.read, (json.dumps([row[0] for row in renamed]),)).fetchall()
         found += self._database.execute(subject.new, (top,))
         after = {key: fact for _row, key, fact in _unpack_rows(found)}
         gone = ((*key, b"", b"", -1, 1) for key in before if key not in after)

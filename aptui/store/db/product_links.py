@@ -51,12 +51,6 @@ class LinkTarget(NamedTuple):
     source: str
 
 
-class _Place(NamedTuple):
-    kind: int
-    platform: str
-    path: str
-
-
 class _Pattern(NamedTuple):
     kind: int
     platform: str
@@ -309,8 +303,8 @@ class ProductLinkProjection:
 
     def _fill(self, touched: Iterable[LinkTarget]) -> None:
         ids = {(item.guid, item.sub_id, item.platform) for item in touched}
-        places = {_Place(LinkKind.PRODUCT_FILE, item.platform, item.path) for item in touched}
-        places |= {_Place(LinkKind.SOURCE_FILE, item.platform, item.source) for item in touched}
+        places = {(LinkKind.PRODUCT_FILE, item.platform, item.path) for item in touched}
+        places |= {(LinkKind.SOURCE_FILE, item.platform, item.source) for item in touched}
         self._database.executemany("INSERT INTO touched_ids VALUES (?, ?, ?)", sorted(ids))
         self._database.executemany("INSERT INTO touched_places VALUES (?, ?, ?)", sorted(places))
         self._database.executemany("INSERT INTO fresh_owners VALUES (?)", [(product_id,) for product_id in sorted(self._fresh)])

@@ -80,7 +80,7 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
         UserError: the database was written by O3DE, or by a newer version.
         HostError: the file cannot be opened or created.
     """
-    try:
+    with _report_failure(path, "created"):
         path.parent.mkdir(parents=True, exist_ok=True)
         obstacle = _obstacle(path)
         if obstacle is None:
@@ -90,14 +90,19 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
         before_creation()
         _mark_of_damage(path).unlink(missing_ok=True)
         _create(path)
+    return note
+
+
+@contextlib.contextmanager
+def _report_failure(path: Path, action: str) -> Iterator[None]:
+    """Translate errors of SQLite and of the disk in this block; the message says that the database cannot be `action`."""
+    try:
+        yield
     except sqlite3.Error as error:
         raise host_error(path, error) from error
     except OSError as error:
-        raise HostError(
-            f"the asset database '{path}' cannot be created: {error.strerror}",
-            hint="check its permissions and the free space on its disk",
-        ) from error
-    return note
+        what = f"the asset database '{path}' cannot be {action}: {error.strerror}"
+        raise HostError(what, hint="check its permissions and the free space on its disk") from error
 
 
 @contextlib.contextmanager
@@ -232,15 +237,8 @@ def set_aside_foreign(path: Path) -> Path | None:
     Raises:
         HostError: the database cannot be read or renamed.
     """
-    try:
+    with _report_failure(path, "moved aside"):
         return _rename_database(path) if foreign.writer_of(path) is foreign.ForeignWriter.O3DE else None
-    except sqlite3.Error as error:
-        raise host_error(path, error) from error
-    except OSError as error:
-        raise HostError(
-            f"the asset database '{path}' cannot be moved aside: {error.strerror}",
-            hint="check its permissions and the free space on its disk",
-        ) from error
 
 
 def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:

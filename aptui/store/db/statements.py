@@ -5,6 +5,7 @@ Tests: `tests/store/db/test_writer.py`.
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
@@ -277,22 +278,12 @@ def execute(database: sqlite3.Connection, sql: str, rows: Iterable[Parameters]) 
     database.executemany(sql, listed[at:])
 
 
-def id_list(ids: Iterable[object]) -> str:
-    """Return ids as the one parameter of SQL that reads them by `json_each(?)`."""
-    return "[" + ",".join(map(str, ids)) + "]"
-
-
 _CHUNK = 2_000
-"""Maximum number of ids in one query."""
+"""Maximum number of ids (numbers or texts) in one query."""
 
 
 def query_ids(database: sqlite3.Connection, sql: str, ids: Iterable[object]) -> Iterator[Any]:
-    """Yield the rows of a query whose parameter is a list of ids (`id_list`); the query runs once for each chunk of the ids."""
+    """Yield the rows of a query that reads its ids by `json_each(?)`; it runs once for each chunk of the ids."""
     listed = list(ids)
     for at in range(0, len(listed), _CHUNK):
-        yield from database.execute(sql, (id_list(listed[at : at + _CHUNK]),)).fetchall()
-
-
-def reshape(rows: Iterable[Parameters], shape: Callable[[Parameters], Parameters] | None) -> Iterable[Parameters]:
-    """Return the parameters of the statement for each of `rows`."""
-    return rows if shape is None else map(shape, rows)
+        yield from database.execute(sql, (json.dumps(listed[at : at + _CHUNK]),)).fetchall()

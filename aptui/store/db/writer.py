@@ -12,6 +12,7 @@ save every request is refused with the same error, because later rows may build 
 
 from __future__ import annotations
 
+import json
 import os
 import queue
 import sqlite3
@@ -31,7 +32,7 @@ from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db.change_log import CatalogMark, ChangeLog, TouchedRows
 from aptui.store.db.product_links import ProductLinkProjection
 from aptui.store.db.schema import has_rows, host_error
-from aptui.store.db.statements import STATEMENTS, Parameters, execute, query_ids, reshape
+from aptui.store.db.statements import STATEMENTS, Parameters, execute, query_ids
 
 # Products that a job makes again keep their rows, and so the ids by which other rows refer to them.
 #
@@ -274,8 +275,7 @@ class Writer:
             self._queue.put(_Call(_Transaction({}, durable=False, then=self._clearing(run_keys))))
 
     def _clearing(self, run_keys: Sequence[int]) -> Callable[[], object]:
-        keys = f"[{','.join(map(str, run_keys))}]"
-        return lambda: self._database.execute(_CLEAR_SQL, (keys,))
+        return lambda: self._database.execute(_CLEAR_SQL, (json.dumps(run_keys),))
 
     def intents(self) -> list[Intent]:
         """Return the intents that were open when the last engine ended, by run key."""
@@ -310,7 +310,14 @@ class Writer:
 
         Return whether the mark is set.
         """
-        return self._ask(lambda: self._mark_catalogs(changes, text))
+
+        def mark() -> bool:
+            if self._mark.changes != changes:
+                return False
+            self._transact([], durable=False, then=lambda: self._mark.put(text))
+            return True
+
+        return self._ask(mark)
 
     def checkpoint(self) -> None:
         """Move the write-ahead log into the database and empty it, as far as readers allow."""
@@ -485,7 +492,7 @@ class Writer:
             parameters = rows.get(name)
             if parameters:
                 for sql, shape in statements:
-                    execute(self._database, sql, reshape(parameters, shape))
+                    execute(self._database, sql, parameters if shape is None else map(shape, parameters))
 
     def _begin(self, *, durable: bool) -> None:
         self._refuse_if_replaced()
@@ -536,12 +543,6 @@ class Writer:
             stack.pop_all()
         self._identity = (stat.st_dev, stat.st_ino)
         return database
-
-    def _mark_catalogs(self, changes: int, text: str) -> bool:
-        if self._mark.changes != changes:
-            return False
-        self._transact([], durable=False, then=lambda: self._mark.put(text))
-        return True
 
     # ---------------------------------------------------------------------------------------------------- scan folders
 

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from msgspec import Struct
@@ -26,6 +26,7 @@ from aptui.store.jobs.parts import BETWEEN, Beginning, Ending, FirstJobs, JobPar
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes, RecentTexts, TextIndex, TextPool, Texts, number_distinct
 from aptui.store.queries.checks import CheckMark
+from aptui.store.queries.logs import LogLines
 from aptui.store.queries.reader import STATUSES, Reader
 
 if TYPE_CHECKING:
@@ -152,16 +153,6 @@ class Whole(Struct, frozen=True):
     sample: JobTable
 
 
-class RunLogs(Protocol):
-    """Log lines of runs (job id, run key) at the level "error" or "warning" (`store.queries.logs`)."""
-
-    def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
-        """Return the log lines that were already read."""
-
-    def read(self, field: str, jobs: Sequence[tuple[int, int]], check: Callable[[], None]) -> list[str]:
-        """Return the log lines; read the logs that were not read yet."""
-
-
 class JobTable:
     """Columns of jobs. One thread changes them; any thread may read the first `row_count` rows."""
 
@@ -182,7 +173,7 @@ class JobTable:
         for pool in (*self._pools.values(), self._formats):
             pool[""]  # adds "" as code 0, which is the code of rows that have no text yet
         self.checks = CheckColumn()
-        self.log_lines: RunLogs | None = None
+        self.log_lines: LogLines | None = None
         """Reader of logs for filters, None = logs are not read."""
         self._late: dict[int, int] = {}
         for name in ("reason", "error", "cause", "group"):

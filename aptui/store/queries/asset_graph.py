@@ -339,8 +339,10 @@ class AssetGraph:
 
     # ----------------------------------------------------------------------------------------------------------- many steps
 
-    def walk(self, starts: Iterable[Node], depth: int | None = None, *, is_reverse: bool = False) -> dict[Node, Edge | None]:
-        """Walk from `starts` along the edges or against them, to the end or for `depth` steps.
+    def walk(
+        self, starts: Iterable[Node], depth: int | None = None, *, is_reverse: bool = False, ends: frozenset[Node] = frozenset()
+    ) -> dict[Node, Edge | None]:
+        """Walk from `starts` along the edges or against them, to the end, for `depth` steps, or to the first of `ends`.
 
         Returns:
             {node: the edge over which it was reached first, None for the starts}, in the order in which nodes were reached.
@@ -348,34 +350,26 @@ class AssetGraph:
         step = self._towards if is_reverse else self._away
         reached: dict[Node, Edge | None] = dict.fromkeys(starts)
         frontier = list(reached)
-        while frontier and depth != 0:
+        while frontier and depth != 0 and ends.isdisjoint(reached):
             depth = None if depth is None else depth - 1
             ahead: list[Node] = []
             for needs, needed, link in step(frontier):
                 other = needs if is_reverse else needed
                 if other not in reached:
                     reached[other] = Edge(needs, needed, link)
+                    if other in ends:
+                        return reached
                     ahead.append(other)
             frontier = sorted(ahead)
         return reached
 
     def some_path(self, starts: Collection[Node], ends: Collection[Node]) -> list[Edge]:
         """Return a shortest path from one of `starts` to one of `ends`, [] if there is no path or it has no edges."""
-        reached: dict[Node, Edge | None] = dict.fromkeys(starts)
-        frontier, wanted = list(reached), frozenset(ends)
-        if wanted.intersection(reached):
-            return []
-        while frontier:
-            ahead: list[Node] = []
-            for needs, needed, link in self._away(frontier):
-                if needed in reached:
-                    continue
-                reached[needed] = edge = Edge(needs, needed, link)
-                if needed in wanted:
-                    return _trail(reached, edge)
-                ahead.append(needed)
-            frontier = sorted(ahead)
-        return []
+        wanted = frozenset(ends)
+        reached = self.walk(starts, ends=wanted)
+        end = next((node for node in reached if node in wanted), None)
+        last = None if end is None else reached[end]
+        return [] if last is None else _trail(reached, last)
 
     def all_paths(self, starts: Collection[Node], ends: Collection[Node]) -> set[Node]:
         """Return every node on any way from `starts` to `ends`, both included."""

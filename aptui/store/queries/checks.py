@@ -53,20 +53,17 @@ def faults(path: Path) -> list[str]:
 
 def product_bytes(reader: Reader) -> int:
     """Return the total size of all products in bytes."""
-    row = reader.ask("SELECT COALESCE(SUM(size), 0) FROM aptui_products").fetchone()
-    return int(row[0])
+    return int(reader.ask("SELECT COALESCE(SUM(size), 0) FROM aptui_products").fetchone()[0])
 
 
 def last_completed_ms(reader: Reader) -> int:
     """Return when a job last ended, 0 = never."""
-    row = reader.ask("SELECT COALESCE(MAX(completed_ms), 0) FROM aptui_jobs").fetchone()
-    return int(row[0])
+    return int(reader.ask("SELECT COALESCE(MAX(completed_ms), 0) FROM aptui_jobs").fetchone()[0])
 
 
 def folder_count(reader: Reader) -> int:
     """Return the number of scanned folders."""
-    row = reader.ask("SELECT COUNT(DISTINCT folder) FROM aptui_folders").fetchone()
-    return int(row[0])
+    return int(reader.ask("SELECT COUNT(DISTINCT folder) FROM aptui_folders").fetchone()[0])
 
 
 _BITE = 500

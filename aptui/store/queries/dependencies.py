@@ -25,6 +25,7 @@ from aptui.core.paths import LOAD_MASK, PRE_LOAD
 from aptui.core.patterns import literal_prefix, wildcard
 from aptui.store.db.folder_blobs import unpack_files
 from aptui.store.db.product_links import EXCLUSION_SIGN
+from aptui.store.db.schema import uuid_text
 from aptui.store.queries.assets import parse_asset_id
 from aptui.store.queries.reader import Reader
 
@@ -118,9 +119,8 @@ class SourceEdges:
         if parsed is None:
             yield from (root + target for root in self._roots)
         else:
-            text = parsed[0].hex()
-            dashed = "-".join((text[:8], text[8:12], text[12:16], text[16:20], text[20:]))
-            yield from (dashed, f"{{{dashed}}}")
+            braced = uuid_text(parsed[0])  # the column ignores case
+            yield from (braced[1:-1], braced)
 
     # ------------------------------------------------------------------------------------------------------------- targets
 
@@ -264,10 +264,6 @@ def list_same_but_for_case(reader: Reader) -> list[tuple[str, str]]:
     return [(name, source) for name, source in reader.ask(_SAME_BUT_FOR_CASE_SQL)]
 
 
-_CHUNK = 2_000
-"""Maximum number of ids in one query."""
-
-
 class AssetDependency(Struct, frozen=True):
     """A product dependency.
 
@@ -363,10 +359,8 @@ def find_preloaded(reader: Reader, product_ids: Collection[int]) -> dict[int, li
         WHERE d.UnresolvedPath = '' AND d.DependencyFlags & {LOAD_MASK} = {PRE_LOAD} AND j.Platform = d.Platform
             AND +p.SubID = d.DependencySubID"""
     found: dict[int, list[int]] = {}
-    ids = sorted(product_ids)
-    for at in range(0, len(ids), _CHUNK):
-        for owner, target in reader.ask(sql, (json.dumps(ids[at : at + _CHUNK]),)):
-            found.setdefault(owner, []).append(target)
+    for owner, target in reader.ask(sql, (json.dumps(sorted(product_ids)),)):
+        found.setdefault(owner, []).append(target)
     return found
 
 

@@ -81,14 +81,6 @@ def log_folder(cache_dir: Path) -> Path:
     return theirs if theirs.is_dir() and not ours.is_dir() else ours / "logs"
 
 
-def engine_logs(log_dir: Path, base: str = "aptui") -> list[Path]:
-    """Return the engine's own logs: first the log that is being written, then the others, the newest first."""
-    rolled = [path for path in log_dir.glob(f"{base}.*.log") if path.name[len(base) + 1 : -4].isdigit()]
-    rolled.sort(key=lambda path: -int(path.name[len(base) + 1 : -4]))
-    current = log_dir / f"{base}.log"
-    return [*([current] if current.is_file() else []), *rolled]
-
-
 def run_log(reader: Reader, log_dir: Path, job_id: int, back: int = 0) -> StoredRunLog | None:
     """Return the log of a job's last run, or of the run `back` runs before it; None if that run does not exist.
 

@@ -1,13 +1,19 @@
 """Queries of editors and games: the catalog by pages, products as files, assets by id, path and search term.
 
-Tests: `tests/features/gateway/ws/test_frames.py`.
+Tests: `tests/features/gateway/ws/test_frames.py`, `test_client_sessions.py`.
 """
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+import queue
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -15,9 +21,13 @@ from msgspec.structs import replace
 from aptui.core.model import ProductFlag
 from aptui.core.paths import normalize, to_text
 from aptui.core.project import ScanFolder
+from aptui.shared.errors import HostError
+from aptui.store.db.schema import translate_errors
 from aptui.store.queries import dependencies
 from aptui.store.queries.assets import product_ids, source_by_id, source_ids
-from aptui.store.queries.reader import JobRow, Reader, SourceRow
+from aptui.store.queries.reader import JobRow, Reader, SourceRow, open_reader
+
+T = TypeVar("T")
 
 # These queries find products as files: by name, by asset id, in a folder or below a folder. They also find the sources whose jobs
 # may still make a requested file.
@@ -521,3 +531,76 @@ def walk_dependencies(reader: Reader, product_id: int, *, is_all: bool) -> list[
                 if is_all:
                     todo.append(each.product_id)
     return found
+
+
+# An event loop asks the database in threads, with one of a few readers.
+
+_THREADS = 4
+_TRIES, _PAUSE_S = 50, 0.01
+"""Maximum number of queries, and their interval (seconds), until the database has the rows of a notice."""
+
+
+class Database:
+    """The asset database of a cache. Queries run in threads, so that no client waits for the query of another client."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="database")
+        self._idle: queue.LifoQueue[tuple[int, Reader]] = queue.LifoQueue()
+
+    async def ask(self, question: Callable[[Reader], T]) -> T:
+        """Run a query in a thread and return its result; the query sees one snapshot.
+
+        Raises:
+            KnownError: the database does not exist yet or cannot be read.
+        """
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._answer, question)
+
+    def _answer(self, question: Callable[[Reader], T]) -> T:
+        with translate_errors(self.path):
+            inode, reader = self._acquire()
+            try:
+                with reader.snapshot():
+                    answer = question(reader)
+            except BaseException:
+                with contextlib.suppress(Exception):
+                    reader.close()
+                raise
+            self._idle.put((inode, reader))
+            return answer
+
+    def _acquire(self) -> tuple[int, Reader]:
+        """Return (inode of the database file, an idle or new reader of this file)."""
+        try:
+            inode = os.stat(self.path).st_ino
+        except OSError:
+            raise HostError(
+                "nothing was processed yet: there is no asset database", hint="try again when the engine has started"
+            ) from None
+        with contextlib.suppress(queue.Empty):
+            while True:
+                known, reader = self._idle.get_nowait()
+                if known == inode:
+                    return known, reader
+                reader.close()  # this reader has an earlier database file, which was replaced
+        return inode, open_reader(self.path)
+
+    async def read_products(self, digests: Mapping[str, str], moment: tuple[int, int]) -> dict[str, Served]:
+        """Return {name: product} of products with these digests, as new as a moment (epoch, seq) of the engine.
+
+        The engine reports a commit shortly before the database has its rows.
+        """
+        for _try in range(_TRIES):
+            now, rows = await self.ask(lambda reader: (reader.moment(), products_named(reader, digests)))
+            found = {row.name: row for row in rows}
+            if now >= moment or all(name in found and found[name].digest.hex() == digest for name, digest in digests.items()):
+                break
+            await asyncio.sleep(_PAUSE_S)
+        return found
+
+    def close(self) -> None:
+        """Wait for running queries and close the database."""
+        self._threads.shutdown(wait=True, cancel_futures=True)
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._idle.get_nowait()[1].close()

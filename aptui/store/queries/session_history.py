@@ -149,16 +149,14 @@ def runs_of(reader: Reader, session: int) -> list[SessionRun]:
 
 def runs_between(reader: Reader, after: int, until: int) -> Iterator[SessionRun]:
     """Yield the runs of the sessions after `after` up to `until`, session by session."""
-    for row in reader.ask(f"{_RUNS_SQL} AND r.session_id > ? AND r.session_id <= ? ORDER BY r.session_id", (after, until)):
-        yield _run(row)
+    return map(_run, reader.ask(f"{_RUNS_SQL} AND r.session_id > ? AND r.session_id <= ? ORDER BY r.session_id", (after, until)))
 
 
 def runs_until(reader: Reader, until: int) -> Iterator[SessionRun]:
     """Yield the last run of every job up to the end of a session, including runs before the first kept session."""
     sql = f"""{_RUNS_SQL} AND (r.job_id, r.session_id) IN
         (SELECT job_id, MAX(session_id) FROM aptui_session_runs WHERE session_id <= ? GROUP BY job_id)"""
-    for row in reader.ask(sql, (until,)):
-        yield _run(row)
+    return map(_run, reader.ask(sql, (until,)))
 
 
 class OutcomeChange(Struct, frozen=True):

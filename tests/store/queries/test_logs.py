@@ -53,5 +53,5 @@ def test_engine_logs_are_listed_newest_first(tmp_path: Path) -> None:
     for name in ("aptui.log", "aptui.5.log", "aptui.70.log", "aptui.old.log", "other.log"):
         (tmp_path / name).touch()
 
-    assert [path.name for path in logs.engine_logs(tmp_path)] == ["aptui.log", "aptui.70.log", "aptui.5.log"]
-    assert logs.engine_logs(tmp_path / "none") == []
+    assert [path.name for path in joblog.engine_logs(tmp_path)] == ["aptui.log", "aptui.70.log", "aptui.5.log"]
+    assert joblog.engine_logs(tmp_path / "none") == []

@@ -36,7 +36,7 @@ from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import Served, catalog_page
 
 if TYPE_CHECKING:
-    from aptui.store.queries.reader_pool import Database
+    from aptui.store.queries.serving import Database
 
 
 # WebSocket frames (RFC 6455, RFC 7692) that are built once for all receivers. If a thousand clients have the same subscription, a

@@ -27,7 +27,7 @@ from aptui.store.queries.serving import Served, asset_ids
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config
-    from aptui.store.queries.reader_pool import Database
+    from aptui.store.queries.serving import Database
 
 _MOST = 20_000
 """Maximum number of waiting notices; above this number all notices are dropped and every client gets a `resync`."""

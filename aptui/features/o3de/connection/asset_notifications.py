@@ -18,8 +18,7 @@ from aptui.features.o3de.connection.o3de_messages import CHANGE, CHANGES, NO_ASS
 from aptui.link.codec import NoticeLine
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import Reader, SourceRow
-from aptui.store.queries.reader_pool import Database
-from aptui.store.queries.serving import Served, asset_ids, catalog_page
+from aptui.store.queries.serving import Database, Served, asset_ids, catalog_page
 
 if TYPE_CHECKING:
     from aptui.features.o3de.connection.connection_settings import ConnectionSettings

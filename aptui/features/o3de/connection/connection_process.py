@@ -24,7 +24,7 @@ from aptui.features.o3de.connection.o3de_answers import ProjectAnswers
 from aptui.features.o3de.connection.o3de_server import O3deServer
 from aptui.link.engine_link import EngineLink, NewsPulse
 from aptui.shared.forms import prepare_form
-from aptui.store.queries.reader_pool import Database
+from aptui.store.queries.serving import Database
 
 _ENGINE_LIMIT_S = 5.0
 """Maximum wait for the engine before clients are served (seconds).

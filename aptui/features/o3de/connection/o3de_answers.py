@@ -25,10 +25,10 @@ from aptui.shared.errors import HostError, KnownError
 from aptui.store.queries import dependencies, logs
 from aptui.store.queries.assets import source_by_id
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
-from aptui.store.queries.reader_pool import Database
 from aptui.store.queries.serving import (
     MOST,
     AssetLookup,
+    Database,
     FoundAsset,
     ProjectPaths,
     Served,

@@ -13,7 +13,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Input
 
-from aptui.store.queries.logs import engine_logs, log_folder
+from aptui.store.joblog import engine_logs
+from aptui.store.queries.logs import log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.frame import terminal_control
 from aptui.tui.frame.commandline import Command
