@@ -10,19 +10,18 @@ Tests: `tests/store/queries/test_reader.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cache
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 
 from peewee import (
     SQL,
-    AutoField,
     BlobField,
     CompositeKey,
+    Field,
     FloatField,
     ForeignKeyField,
     IntegerField,
     Model,
-    Node,
     SchemaManager,
     SqliteDatabase,
     TextField,
@@ -30,503 +29,172 @@ from peewee import (
 
 from aptui.store.db.foreign import job_stat_sql
 
-
-def text(column: str, *, default: str | None = None, primary_key: bool = False) -> TextField:
-    """Return a text column that is compared without case, as in O3DE; `default` is SQL."""
-    constraints: list[Node] = [] if default is None else [SQL(f"DEFAULT {default}")]
-    return TextField(column_name=column, collation="NOCASE", constraints=constraints, primary_key=primary_key)
-
-
-def number(column: str, default: int | None = None) -> IntegerField:
-    """Return a column of integers."""
-    return IntegerField(column_name=column, constraints=[] if default is None else [SQL(f"DEFAULT {default}")])
+KEY = partial(IntegerField, primary_key=True)
+INTEGER, BLOB, REAL, TEXT = IntegerField, BlobField, FloatField, TextField
+INTEGER_OR_NULL, TEXT_OR_NULL = partial(IntegerField, null=True), partial(TextField, null=True)
+NAME = partial(TextField, collation="NOCASE")
+"""A text that is compared without case, as in O3DE."""
+TEXT_KEY, NAME_KEY = partial(TEXT, primary_key=True), partial(NAME, primary_key=True)
 
 
-def owner(model: type[Model], column: str) -> ForeignKeyField:
+def make_default(column: Callable[..., Field], default: str) -> Callable[..., Field]:
+    """Return a column with a default, in SQL."""
+    return partial(column, constraints=[SQL(f"DEFAULT {default}")])
+
+
+def owner(model: type[Model]) -> Callable[..., Field]:
     """Return a column that names a row of `model`; a row is deleted with the row that it names."""
-    return ForeignKeyField(model, column_name=column, on_delete="CASCADE", index=False, backref="+")
+    return partial(ForeignKeyField, model, on_delete="CASCADE", index=False, backref="+")
 
 
-def make_meta(table: str, *key: str, has_row_id: bool = True) -> type:
-    """Return the `Meta` of a table; with a `key` of several columns, rows have no other id."""
+def make_table(name: str, /, *key: str, has_row_id: bool = True, **columns: Callable[..., Field]) -> type[Model]:
+    """Return the model of a table; rows with a `key` of several columns have no other id."""
     more = {"primary_key": CompositeKey(*key)} if key else {}
-    return type("Meta", (), {"table_name": table, "without_rowid": not has_row_id or bool(key), **more})
-
-
-class O3deTable(Model):
-    """A table of O3DE, version 40."""
-
-
-class OwnTable(Model):
-    """A table of our own, for data that O3DE's tables cannot hold."""
-
-
-class DbInfoTable(O3deTable):
-    """The version of O3DE's tables, in one row."""
-
-    row_id = AutoField(column_name="rowID")
-    version = number("version")
-    Meta = make_meta("dbinfo")
-
-
-class ScanFoldersTable(O3deTable):
-    """Scan folders; `PortableKey` is the name, which stays the same when the project is moved."""
-
-    scan_folder_id = AutoField(column_name="ScanFolderID")
-    scan_folder = text("ScanFolder")
-    display_name = text("DisplayName")
-    portable_key = text("PortableKey")
-    is_root = number("IsRoot")
-    Meta = make_meta("ScanFolders")
-
-
-class SourcesTable(O3deTable):
-    """Files that have jobs."""
-
-    source_id = AutoField(column_name="SourceID")
-    scan_folder = owner(ScanFoldersTable, "ScanFolderPK")
-    source_name = text("SourceName")
-    source_guid = BlobField(column_name="SourceGuid")
-    analysis_fingerprint = text("AnalysisFingerprint", default="''")
-    Meta = make_meta("Sources")
-
-
-class JobsTable(O3deTable):
-    """Jobs; `Fingerprint` is the fingerprint of the last committed run."""
-
-    job_id = AutoField(column_name="JobID")
-    source = owner(SourcesTable, "SourcePK")
-    job_key = text("JobKey")
-    fingerprint = number("Fingerprint")
-    platform = text("Platform")
-    builder_guid = BlobField(column_name="BuilderGuid")
-    status = number("Status")
-    job_run_key = number("JobRunKey")
-    failure_cause_source = IntegerField(column_name="FailureCauseSourcePK", null=True)
-    failure_cause_fingerprint = IntegerField(column_name="FailureCauseFingerprint", null=True)
-    first_fail_log_time = number("FirstFailLogTime")
-    first_fail_log_file = text("FirstFailLogFile")
-    last_fail_log_time = number("LastFailLogTime")
-    last_fail_log_file = text("LastFailLogFile")
-    last_log_time = number("LastLogTime")
-    last_log_file = text("LastLogFile")
-    error_count = number("ErrorCount", 0)
-    warning_count = number("WarningCount", 0)
-    Meta = make_meta("Jobs")
-
-
-class ProductsTable(O3deTable):
-    """Products; asset id = source UUID and `SubID`."""
-
-    product_id = AutoField(column_name="ProductID")
-    job = owner(JobsTable, "JobPK")
-    product_name = text("ProductName")
-    sub_id = number("SubID")
-    asset_type = BlobField(column_name="AssetType")
-    legacy_guid = BlobField(column_name="LegacyGuid")
-    hash = number("Hash")
-    flags = number("Flags", 1)
-    Meta = make_meta("Products")
-
-
-class LegacySubIdsTable(O3deTable):
-    """Former sub ids of a product."""
-
-    legacy_sub_id = AutoField(column_name="LegacySubID")
-    product = owner(ProductsTable, "ProductPK")
-    sub_id = number("SubID")
-    Meta = make_meta("LegacySubIDs")
-
-
-class SourceDependencyTable(O3deTable):
-    """Source dependencies as declared: a path, a pattern or 32 hex digits of a UUID."""
-
-    source_dependency_id = AutoField(column_name="SourceDependencyID")
-    builder_guid = BlobField(column_name="BuilderGuid")
-    source_guid = BlobField(column_name="SourceGuid")
-    depends_on_source = text("DependsOnSource")
-    sub_ids = text("SubIds")
-    type_of_dependency = number("TypeOfDependency", 0)
-    from_asset_id = number("FromAssetId", 0)
-    Meta = make_meta("SourceDependency")
-
-
-class ProductDependenciesTable(O3deTable):
-    """A run-time dependency of a product."""
-
-    product_dependency_id = AutoField(column_name="ProductDependencyID")
-    product = owner(ProductsTable, "ProductPK")
-    dependency_source_guid = BlobField(column_name="DependencySourceGuid")
-    dependency_sub_id = number("DependencySubID")
-    platform = text("Platform")
-    dependency_flags = number("DependencyFlags")
-    unresolved_path = text("UnresolvedPath")
-    unresolved_dependency_type = number("UnresolvedDependencyType", 0)
-    from_asset_id = number("FromAssetId", 0)
-    Meta = make_meta("ProductDependencies")
-
-
-class MissingProductDependenciesTable(O3deTable):
-    """A possible undeclared dependency in a product's bytes."""
-
-    missing_product_dependency_id = AutoField(column_name="MissingProductDependencyId")
-    product = owner(ProductsTable, "ProductPK")
-    scanner_id = TextField(column_name="ScannerId")
-    scanner_version = TextField(column_name="ScannerVersion")
-    source_file_fingerprint = TextField(column_name="SourceFileFingerprint")
-    dependency_source_guid = BlobField(column_name="DependencySourceGuid")
-    dependency_sub_id = number("DependencySubId")
-    missing_dependency_string = TextField(column_name="MissingDependencyString")
-    last_scan_time = TextField(column_name="LastScanTime")
-    scan_time = number("ScanTimeSecondsSinceEpoch")
-    Meta = make_meta("MissingProductDependencies")
-
-
-class FilesTable(O3deTable):
-    """Every file seen; a view here, of sources and `aptui_files`."""
-
-    file_id = AutoField(column_name="FileID")
-    scan_folder = owner(ScanFoldersTable, "ScanFolderPK")
-    file_name = text("FileName")
-    is_folder = number("IsFolder")
-    mod_time = number("ModTime")
-    hash = number("Hash")
-    Meta = make_meta("Files")
-
-
-class StatsTable(O3deTable):
-    """Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.foreign.job_stat_sql`); a view here."""
-
-    stat_name = text("StatName", primary_key=True)
-    stat_value = number("StatValue")
-    last_log_time = number("LastLogTime")
-    Meta = make_meta("Stats")
-
-
-class BuilderInfoTable(O3deTable):
-    """Builders, each with its analysis fingerprint at the last run."""
-
-    builder_id = AutoField(column_name="BuilderID")
-    guid = BlobField(column_name="Guid")
-    analysis_fingerprint = TextField(column_name="AnalysisFingerprint")
-    Meta = make_meta("BuilderInfo")
-
-
-O3DE_TABLES: tuple[type[Model], ...] = tuple(O3deTable.__subclasses__())
-
-
-class StateTable(OwnTable):
-    """Single values: schema, epoch, seq, reserved run keys, scan signature."""
-
-    key = TextField(primary_key=True)
-    value = TextField()
-    Meta = make_meta("aptui_state", has_row_id=False)
-
-
-class OwnSourcesTable(OwnTable):
-    """`path_key` is in lower case also beyond ASCII, unlike NOCASE; `identity` is packed by `core.identity.pack`.
-
-    `mtime_ms` and `hash64` (XXH64) are the values that O3DE's table Files has for the file.
-    """
-
-    source_id = IntegerField(primary_key=True)
-    path_key = TextField()
-    digest = BlobField()
-    identity = TextField()
-    mtime_ms = IntegerField()
-    hash64 = IntegerField()
-    Meta = make_meta("aptui_sources")
-
-
-class OwnFilesTable(OwnTable):
-    """Files that were not sources when they were checked last; a row of `Sources` takes precedence."""
-
-    file_id = IntegerField(primary_key=True)
-    scan_folder_id = IntegerField()
-    name = text("name")
-    is_folder = IntegerField()
-    mtime_ms = IntegerField()
-    hash64 = IntegerField()
-    Meta = make_meta("aptui_files")
-
-
-class OwnStatsTable(OwnTable):
-    """Durations of analyses, by their names in O3DE; durations of jobs are in `aptui_jobs`."""
-
-    name = text("name", primary_key=True)
-    value_ms = IntegerField()
-    time_ms = IntegerField()
-    Meta = make_meta("aptui_stats", has_row_id=False)
-
-
-class LegacyUuidsTable(OwnTable):
-    """Additional UUIDs of a source.
-
-    They are its earlier UUIDs, the UUIDs of its path, and a UUID that it declares but another source has.
-    """
-
-    uuid = BlobField()
-    source_id = IntegerField()
-    created_ms = IntegerField()
-    Meta = make_meta("aptui_legacy", "uuid", "source_id")
-
-
-class OwnJobsTable(OwnTable):
-    """Our columns of a job: state, plan, manifest, reason. `origin` is "" for a result that was made here.
-
-    `failure` is packed (`core.retry`), "" for a job that did not fail.
-    """
-
-    job_id = IntegerField(primary_key=True)
-    state = TextField()
-    planned = IntegerField(null=True)
-    error = TextField()
-    reason = TextField()
-    inputs = BlobField()
-    plan = BlobField()
-    duration_ms = IntegerField()
-    completed_ms = IntegerField()
-    failure_cause = TextField()
-    escalation = IntegerField()
-    origin = TextField()
-    failure = TextField()
-    Meta = make_meta("aptui_jobs")
-
-
-class RetriesTable(OwnTable):
-    """Failures of runs before the run with `run_key` succeeded; ignored unless `run_key` is the job's last run."""
-
-    job_id = IntegerField(primary_key=True)
-    run_key = IntegerField()
-    kinds = TextField()
-    Meta = make_meta("aptui_retries")
-
-
-class DraftsTable(OwnTable):
-    """Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned final."""
-
-    job_id = IntegerField(primary_key=True)
-    final = IntegerField(null=True)
-    Meta = make_meta("aptui_drafts")
-
-
-class AnalysesTable(OwnTable):
-    """Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success."""
-
-    source_id = IntegerField()
-    builder = BlobField()
-    state = TextField()
-    fingerprint = IntegerField(null=True)
-    error = TextField()
-    warnings = IntegerField()
-    errors = IntegerField()
-    duration_ms = IntegerField()
-    completed_ms = IntegerField()
-    log_file = TextField()
-    reason = TextField()
-    plans = BlobField()
-    failure = TextField()
-    Meta = make_meta("aptui_analyses", "source_id", "builder")
-
-
-class EdgesTable(OwnTable):
-    """Targets of all kinds of dependency in lower case: the sources that are planned again when `target` changes."""
-
-    target = TextField()
-    source_id = IntegerField()
-    builder = BlobField()
-    kind = IntegerField()
-    Meta = make_meta("aptui_edges", "target", "source_id", "builder", "kind")
-
-
-class OwnProductsTable(OwnTable):
-    """SHA-256 and size of a product."""
-
-    product_id = IntegerField(primary_key=True)
-    digest = BlobField()
-    size = IntegerField()
-    Meta = make_meta("aptui_products")
-
-
-class FactsTable(OwnTable):
-    """Facts that builders report about products (`core.run_report`); most products have no row. `more` is JSON, "" = nothing."""
-
-    product_id = IntegerField(primary_key=True)
-    width = IntegerField()
-    height = IntegerField()
-    triangles = IntegerField()
-    rate = IntegerField()
-    seconds = FloatField()
-    format = TextField()
-    more = TextField()
-    Meta = make_meta("aptui_facts")
-
-
-class ProductLinksTable(OwnTable):
-    """Declared dependencies of products; `store.db.product_links` makes the rows of ProductDependencies from them.
-
-    `kind` is `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a path
-    with `*` can match, null for a path without `*`; `source_guid` and `sub_id` are those of a dependency by asset id.
-    """
-
-    product_id = IntegerField()
-    at = IntegerField()
-    kind = IntegerField()
-    platform = TextField()
-    path = TextField()
-    prefix = TextField(null=True)
-    is_exclusion = IntegerField()
-    source_guid = BlobField()
-    sub_id = IntegerField()
-    flags = IntegerField()
-    Meta = make_meta("aptui_product_links", "product_id", "at")
-
-
-class MissingScansTable(OwnTable):
-    """Names that were found in a product when it was last scanned for missing dependencies (`features.shipping`)."""
-
-    product_id = IntegerField(primary_key=True)
-    digest = BlobField()
-    terms = TextField()
-    names = BlobField()
-    Meta = make_meta("aptui_missing_scans")
-
-
-class RunsTable(OwnTable):
-    """The last runs of each job.
-
-    `products` is one digest over the run's products, `step` leads back to the state before the run (`core.rows`).
-    """
-
-    job_id = IntegerField()
-    run_key = IntegerField()
-    completed_ms = IntegerField()
-    duration_ms = IntegerField()
-    outcome = IntegerField()
-    reason = TextField()
-    error = TextField()
-    log_file = TextField()
-    fingerprint = IntegerField()
-    version = TextField()
-    products = BlobField()
-    step = TextField()
-    origin = TextField()
-    Meta = make_meta("aptui_runs", "job_id", "run_key")
-
-
-class SessionsTable(OwnTable):
-    """Sessions of work, from a start until the engine is idle.
-
-    Session 0 stands for everything before the first kept session; `run_key` is the highest run key at the end of the session.
-    """
-
-    session_id = IntegerField(primary_key=True)
-    started_ms = IntegerField()
-    ended_ms = IntegerField()
-    kind = TextField()
-    detail = TextField()
-    commit_id = TextField()
-    outcome = TextField()
-    run_key = IntegerField()
-    jobs_run = IntegerField()
-    jobs_failed = IntegerField()
-    jobs_gone = IntegerField()
-    restored = IntegerField()
-    work_ms = IntegerField()
-    saved_ms = IntegerField()
-    fetched_bytes = IntegerField()
-    failing = IntegerField()
-    Meta = make_meta("aptui_sessions")
-
-
-class SessionRunsTable(OwnTable):
-    """The last run of each job in a session.
-
-    `ended_after_ms` counts from the begin of the session, `size` is the total size of the run's products (bytes).
-
-    `is_draft`: the run made drafts (`core.quality`).
-    """
-
-    job_id = IntegerField()
-    session_id = IntegerField()
-    outcome = IntegerField()
-    is_restored = IntegerField()
-    duration_ms = IntegerField()
-    ended_after_ms = IntegerField()
-    size = IntegerField()
-    is_draft = IntegerField()
-    Meta = make_meta("aptui_session_runs", "job_id", "session_id")
-
-
-class GoneJobsTable(OwnTable):
-    """Deleted jobs, for the sessions in which they ran."""
-
-    job_id = IntegerField(primary_key=True)
-    source = TextField()
-    platform = TextField()
-    job_key = TextField()
-    builder = BlobField()
-    gone_ms = IntegerField()
-    Meta = make_meta("aptui_gone_jobs")
-
-
-class ConflictsTable(OwnTable):
-    """Product names that made a job fail, because another job has a product with the same name."""
-
-    name = TextField()
-    job_id = IntegerField()
-    Meta = make_meta("aptui_conflicts", "name", "job_id")
-
-
-class FoldersTable(OwnTable):
-    """A relative folder in one scan folder: its digest, and its files as `store.db.folder_blobs` packs them."""
-
-    folder = TextField()
-    scan_folder_id = IntegerField()
-    digest = BlobField()
-    files = BlobField()
-    Meta = make_meta("aptui_folders", "folder", "scan_folder_id")
-
-
-class IntentsTable(OwnTable):
-    """Renames that a commit is about to make, one row per product; `stale` is a JSON list of names to delete afterwards."""
-
-    run_key = IntegerField()
-    job_id = IntegerField()
-    name = TextField()
-    digest = BlobField()
-    size = IntegerField()
-    stale = TextField()
-    Meta = make_meta("aptui_intents", "run_key", "name")
-
-
-class CacheFoldersTable(OwnTable):
-    """Cache folders with the ctime they had after the last commit.
-
-    The ctime is 0 if the next start has to check the folder, and -1 if the folder existed and is gone.
-    """
-
-    name = TextField(primary_key=True)
-    ctime_ns = IntegerField()
-    Meta = make_meta("aptui_cache_folders", has_row_id=False)
-
-
-class ChangesTable(OwnTable):
-    """The last changes of sources and products, in order (`store.db.change_log`)."""
-
-    seq = IntegerField(primary_key=True)
-    kind = IntegerField()
-    uuid = BlobField()
-    sub_id = IntegerField()
-    name = TextField()
-    asset_type = BlobField()
-    digest = BlobField()
-    size = IntegerField()
-    is_removed = IntegerField()
-    Meta = make_meta("aptui_changes")
-
-
-OWN_TABLES: tuple[type[Model], ...] = tuple(OwnTable.__subclasses__())
+    meta = type("Meta", (), {"table_name": name, "without_rowid": not has_row_id or bool(key), **more})
+    return type(name, (Model,), {"Meta": meta, **{column: make(column_name=column) for column, make in columns.items()}})
+
+
+DB_INFO = make_table("dbinfo", rowID=KEY, version=INTEGER)
+"""The version of O3DE's tables, in one row."""
+SCAN_FOLDERS = make_table("ScanFolders", ScanFolderID=KEY, ScanFolder=NAME, DisplayName=NAME, PortableKey=NAME, IsRoot=INTEGER)
+"""Scan folders; `PortableKey` is the name, which stays the same when the project is moved."""
+SOURCES = make_table(
+    "Sources", SourceID=KEY, ScanFolderPK=owner(SCAN_FOLDERS), SourceName=NAME, SourceGuid=BLOB,
+    AnalysisFingerprint=make_default(NAME, "''"),
+)  # fmt: skip
+"""Files that have jobs."""
+JOBS = make_table(
+    "Jobs", JobID=KEY, SourcePK=owner(SOURCES), JobKey=NAME, Fingerprint=INTEGER, Platform=NAME, BuilderGuid=BLOB, Status=INTEGER,
+    JobRunKey=INTEGER, FailureCauseSourcePK=INTEGER_OR_NULL, FailureCauseFingerprint=INTEGER_OR_NULL, FirstFailLogTime=INTEGER,
+    FirstFailLogFile=NAME, LastFailLogTime=INTEGER, LastFailLogFile=NAME, LastLogTime=INTEGER, LastLogFile=NAME,
+    ErrorCount=make_default(INTEGER, "0"), WarningCount=make_default(INTEGER, "0"),
+)  # fmt: skip
+"""Jobs; `Fingerprint` is the fingerprint of the last committed run."""
+PRODUCTS = make_table(
+    "Products", ProductID=KEY, JobPK=owner(JOBS), ProductName=NAME, SubID=INTEGER, AssetType=BLOB, LegacyGuid=BLOB, Hash=INTEGER,
+    Flags=make_default(INTEGER, "1"),
+)  # fmt: skip
+"""Products; asset id = source UUID and `SubID`."""
+LEGACY_SUB_IDS = make_table("LegacySubIDs", LegacySubID=KEY, ProductPK=owner(PRODUCTS), SubID=INTEGER)
+"""Former sub ids of a product."""
+SOURCE_DEPENDENCY = make_table(
+    "SourceDependency", SourceDependencyID=KEY, BuilderGuid=BLOB, SourceGuid=BLOB, DependsOnSource=NAME, SubIds=NAME,
+    TypeOfDependency=make_default(INTEGER, "0"), FromAssetId=make_default(INTEGER, "0"),
+)  # fmt: skip
+"""Source dependencies as declared: a path, a pattern or 32 hex digits of a UUID."""
+PRODUCT_DEPENDENCIES = make_table(
+    "ProductDependencies", ProductDependencyID=KEY, ProductPK=owner(PRODUCTS), DependencySourceGuid=BLOB, DependencySubID=INTEGER,
+    Platform=NAME, DependencyFlags=INTEGER, UnresolvedPath=NAME, UnresolvedDependencyType=make_default(INTEGER, "0"),
+    FromAssetId=make_default(INTEGER, "0"),
+)  # fmt: skip
+"""A run-time dependency of a product."""
+MISSING_PRODUCT_DEPENDENCIES = make_table(
+    "MissingProductDependencies", MissingProductDependencyId=KEY, ProductPK=owner(PRODUCTS), ScannerId=TEXT, ScannerVersion=TEXT,
+    SourceFileFingerprint=TEXT, DependencySourceGuid=BLOB, DependencySubId=INTEGER, MissingDependencyString=TEXT, LastScanTime=TEXT,
+    ScanTimeSecondsSinceEpoch=INTEGER,
+)  # fmt: skip
+"""A possible undeclared dependency in a product's bytes."""
+FILES = make_table(
+    "Files", FileID=KEY, ScanFolderPK=owner(SCAN_FOLDERS), FileName=NAME, IsFolder=INTEGER, ModTime=INTEGER, Hash=INTEGER,
+)  # fmt: skip
+"""Every file seen; a view here, of sources and `aptui_files`."""
+STATS = make_table("Stats", StatName=NAME_KEY, StatValue=INTEGER, LastLogTime=INTEGER)
+"""Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.foreign.job_stat_sql`); a view here."""
+BUILDER_INFO = make_table("BuilderInfo", BuilderID=KEY, Guid=BLOB, AnalysisFingerprint=TEXT)
+"""Builders, each with its analysis fingerprint at the last run."""
+O3DE_TABLES = (
+    DB_INFO, SCAN_FOLDERS, SOURCES, JOBS, PRODUCTS, LEGACY_SUB_IDS, SOURCE_DEPENDENCY, PRODUCT_DEPENDENCIES,
+    MISSING_PRODUCT_DEPENDENCIES, FILES, STATS, BUILDER_INFO,
+)  # fmt: skip
+"""The tables of O3DE, version 40."""
+
+OWN_TABLES = (
+    # Single values: schema, epoch, seq, reserved run keys, scan signature.
+    make_table("aptui_state", has_row_id=False, key=TEXT_KEY, value=TEXT),
+    # `path_key` is in lower case also beyond ASCII, unlike NOCASE; `identity` is packed by `core.identity.pack`. `mtime_ms`
+    # and `hash64` (XXH64) are the values that O3DE's table Files has for the file.
+    make_table("aptui_sources", source_id=KEY, path_key=TEXT, digest=BLOB, identity=TEXT, mtime_ms=INTEGER, hash64=INTEGER),
+    # Files that were not sources when they were checked last; a row of `Sources` takes precedence.
+    make_table("aptui_files", file_id=KEY, scan_folder_id=INTEGER, name=NAME, is_folder=INTEGER, mtime_ms=INTEGER, hash64=INTEGER),
+    # Durations of analyses, by their names in O3DE; durations of jobs are in `aptui_jobs`.
+    make_table("aptui_stats", has_row_id=False, name=NAME_KEY, value_ms=INTEGER, time_ms=INTEGER),
+    # Additional UUIDs of a source. They are its earlier UUIDs, the UUIDs of its path, and a UUID that it declares but another
+    # source has.
+    make_table("aptui_legacy", "uuid", "source_id", uuid=BLOB, source_id=INTEGER, created_ms=INTEGER),
+    # Our columns of a job: state, plan, manifest, reason. `origin` is "" for a result that was made here. `failure` is packed
+    # (`core.retry`), "" for a job that did not fail.
+    make_table(
+        "aptui_jobs", job_id=KEY, state=TEXT, planned=INTEGER_OR_NULL, error=TEXT, reason=TEXT, inputs=BLOB, plan=BLOB,
+        duration_ms=INTEGER, completed_ms=INTEGER, failure_cause=TEXT, escalation=INTEGER, origin=TEXT, failure=TEXT,
+    ),
+    # Failures of runs before the run with `run_key` succeeded; ignored unless `run_key` is the job's last run.
+    make_table("aptui_retries", job_id=KEY, run_key=INTEGER, kinds=TEXT),
+    # Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned final.
+    make_table("aptui_drafts", job_id=KEY, final=INTEGER_OR_NULL),
+    # Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success.
+    make_table(
+        "aptui_analyses", "source_id", "builder", source_id=INTEGER, builder=BLOB, state=TEXT, fingerprint=INTEGER_OR_NULL,
+        error=TEXT, warnings=INTEGER, errors=INTEGER, duration_ms=INTEGER, completed_ms=INTEGER, log_file=TEXT, reason=TEXT,
+        plans=BLOB, failure=TEXT,
+    ),
+    # Targets of all kinds of dependency in lower case: the sources that are planned again when `target` changes.
+    make_table("aptui_edges", "target", "source_id", "builder", "kind", target=TEXT, source_id=INTEGER, builder=BLOB, kind=INTEGER),
+    # SHA-256 and size of a product.
+    make_table("aptui_products", product_id=KEY, digest=BLOB, size=INTEGER),
+    # Facts that builders report about products (`core.run_report`); most products have no row. `more` is JSON, "" = nothing.
+    make_table(
+        "aptui_facts", product_id=KEY, width=INTEGER, height=INTEGER, triangles=INTEGER, rate=INTEGER, seconds=REAL, format=TEXT,
+        more=TEXT,
+    ),
+    # Declared dependencies of products; `store.db.product_links` makes the rows of ProductDependencies from them. `kind` is
+    # `core.model.LinkKind`; `path` is in lower case and without a platform; `prefix` is the folder below which a path with
+    # `*` can match, null for a path without `*`; `source_guid` and `sub_id` are those of a dependency by asset id.
+    make_table(
+        "aptui_product_links", "product_id", "at", product_id=INTEGER, at=INTEGER, kind=INTEGER, platform=TEXT, path=TEXT,
+        prefix=TEXT_OR_NULL, is_exclusion=INTEGER, source_guid=BLOB, sub_id=INTEGER, flags=INTEGER,
+    ),
+    # Names that were found in a product when it was last scanned for missing dependencies (`features.shipping`).
+    make_table("aptui_missing_scans", product_id=KEY, digest=BLOB, terms=TEXT, names=BLOB),
+    # The last runs of each job. `products` is one digest over the run's products, `step` leads back to the state before the
+    # run (`core.rows`).
+    make_table(
+        "aptui_runs", "job_id", "run_key", job_id=INTEGER, run_key=INTEGER, completed_ms=INTEGER, duration_ms=INTEGER,
+        outcome=INTEGER, reason=TEXT, error=TEXT, log_file=TEXT, fingerprint=INTEGER, version=TEXT, products=BLOB, step=TEXT,
+        origin=TEXT,
+    ),
+    # Sessions of work, from a start until the engine is idle. Session 0 stands for everything before the first kept session;
+    # `run_key` is the highest run key at the end of the session.
+    make_table(
+        "aptui_sessions", session_id=KEY, started_ms=INTEGER, ended_ms=INTEGER, kind=TEXT, detail=TEXT, commit_id=TEXT,
+        outcome=TEXT, run_key=INTEGER, jobs_run=INTEGER, jobs_failed=INTEGER, jobs_gone=INTEGER, restored=INTEGER, work_ms=INTEGER,
+        saved_ms=INTEGER, fetched_bytes=INTEGER, failing=INTEGER,
+    ),
+    # The last run of each job in a session. `ended_after_ms` counts from the beginning of the session, `size` is the total size
+    # of the run's products (bytes). `is_draft`: the run made drafts (`core.quality`).
+    make_table(
+        "aptui_session_runs", "job_id", "session_id", job_id=INTEGER, session_id=INTEGER, outcome=INTEGER, is_restored=INTEGER,
+        duration_ms=INTEGER, ended_after_ms=INTEGER, size=INTEGER, is_draft=INTEGER,
+    ),
+    # Deleted jobs, for the sessions in which they ran.
+    make_table("aptui_gone_jobs", job_id=KEY, source=TEXT, platform=TEXT, job_key=TEXT, builder=BLOB, gone_ms=INTEGER),
+    # Product names that made a job fail, because another job has a product with the same name.
+    make_table("aptui_conflicts", "name", "job_id", name=TEXT, job_id=INTEGER),
+    # A relative folder in one scan folder: its digest, and its files as `store.db.folder_blobs` packs them.
+    make_table("aptui_folders", "folder", "scan_folder_id", folder=TEXT, scan_folder_id=INTEGER, digest=BLOB, files=BLOB),
+    # Renames that a commit is about to make, one row per product; `stale` is a JSON list of names to delete afterwards.
+    make_table(
+        "aptui_intents", "run_key", "name", run_key=INTEGER, job_id=INTEGER, name=TEXT, digest=BLOB, size=INTEGER, stale=TEXT,
+    ),
+    # Cache folders with the ctime they had after the last commit. The ctime is 0 if the next start has to check the folder,
+    # and -1 if the folder existed and is gone.
+    make_table("aptui_cache_folders", has_row_id=False, name=TEXT_KEY, ctime_ns=INTEGER),
+    # The last changes of sources and products, in order (`store.db.change_log`).
+    make_table(
+        "aptui_changes", seq=KEY, kind=INTEGER, uuid=BLOB, sub_id=INTEGER, name=TEXT, asset_type=BLOB, digest=BLOB, size=INTEGER,
+        is_removed=INTEGER,
+    ),
+)  # fmt: skip
+"""Our tables, for data that O3DE's tables cannot hold."""
 
 
 _INDEXES = """
@@ -567,12 +235,12 @@ aptui_folders_digest ON aptui_folders(folder, scan_folder_id, digest)
 # Two files whose names differ only in case are two rows, so this index compares bytes although the column is NOCASE.
 _UNIQUE_INDEX = "CREATE UNIQUE INDEX aptui_files_name ON aptui_files(scan_folder_id, name COLLATE BINARY)"
 _VIEWS = {
-    FilesTable: """SELECT 2 * s.SourceID AS FileID, s.ScanFolderPK AS ScanFolderPK, s.SourceName AS FileName, 0 AS IsFolder,
+    FILES: """SELECT 2 * s.SourceID AS FileID, s.ScanFolderPK AS ScanFolderPK, s.SourceName AS FileName, 0 AS IsFolder,
     o.mtime_ms AS ModTime, o.hash64 AS Hash FROM Sources s JOIN aptui_sources o ON o.source_id = s.SourceID
     UNION ALL SELECT 2 * f.file_id + 1, f.scan_folder_id, f.name, f.is_folder, f.mtime_ms, f.hash64 FROM aptui_files f
     WHERE NOT EXISTS (SELECT 1 FROM Sources s WHERE s.ScanFolderPK = f.scan_folder_id AND s.SourceName = f.name
     AND s.SourceName = f.name COLLATE BINARY)""",
-    StatsTable: f"""SELECT ({job_stat_sql()}) COLLATE NOCASE AS StatName, o.duration_ms AS StatValue, o.completed_ms AS LastLogTime
+    STATS: f"""SELECT ({job_stat_sql()}) COLLATE NOCASE AS StatName, o.duration_ms AS StatValue, o.completed_ms AS LastLogTime
     FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID JOIN Sources s ON s.SourceID = j.SourcePK
     JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
     UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
