@@ -33,6 +33,7 @@ from aptui.core.project import (
     ReferenceRule,
     UndeclaredReads,
 )
+from aptui.core.quality import Quality
 from aptui.core.settings import place_key
 from aptui.shared.errors import UserError
 
@@ -267,8 +268,8 @@ class BuilderCompiler:
             takes_pointers=kind is BuilderKind.COPY and self._tree.plain("lfs_pointers", "fail") == "copy",
             variables=() if kind is BuilderKind.COPY else self._variables(node),
             retry=settings.retry_rule(node.value["retry"].plain() if "retry" in node.value else None),
-            resources=settings.find_resources(node),
-            has_drafts=settings.has_drafts(node),
+            resources=tuple(sorted({item.value for item in node.items("resources")})),
+            has_drafts=any(item.value == Quality.DRAFT for item in node.items("quality")),
             steps=steps,
         )
         return builder if platforms else None

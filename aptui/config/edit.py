@@ -75,7 +75,7 @@ def value_of(text: str) -> Value:
 
 def mistake_in(key: str, value: Value | list[Value]) -> str:
     """Return why the schema refuses a value, "" if the value is valid."""
-    node = _nodes(value)
+    node = Node([Node(each, "") for each in value], "") if isinstance(value, list) else Node(value, "")
     for step in reversed(key.split(".")):
         node = Node({step: node}, key, key)
     found = config_schema.check(node, is_partial=True)
@@ -212,10 +212,6 @@ def inline(value: Any) -> str:
     if _PLAIN.fullmatch(value) and nodes.read_yaml(value.encode(), "").value == value:
         return value
     return json.dumps(value, ensure_ascii=not value.isprintable())
-
-
-def _nodes(value: Value | list[Value]) -> Node:
-    return Node([Node(each, "") for each in value], "") if isinstance(value, list) else Node(value, "")
 
 
 def _read(file: Path) -> bytes | None:

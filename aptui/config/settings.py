@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, convert
 
-from aptui.core.quality import Quality
 from aptui.core.retry import EXIT, FailureKind, RetryRule
 from aptui.shared.connections.peers import Dial
 from aptui.shared.errors import UserError
@@ -31,17 +30,6 @@ def retry_rule(given: Mapping[str, Any] | None) -> RetryRule | None:
         return None
     kinds = given.get("on", _USUAL)
     return RetryRule(given["times"], tuple(f"{EXIT}{kind}" if isinstance(kind, int) else kind for kind in kinds))
-
-
-def find_resources(builder: Node) -> tuple[str, ...]:
-    """Return the names of the resources that each run of a builder uses."""
-    return tuple(sorted({item.value for item in builder.items("resources")}))
-
-
-def has_drafts(builder: Node) -> bool:
-    """Return whether a builder makes a draft product before the final one."""
-    listed = builder.get("quality")
-    return listed is not None and Quality.DRAFT in listed.plain()
 
 
 def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserError]:

@@ -284,7 +284,9 @@ class EngineClient:
         """
         if self._end is not None:
             raise self._end
-        if not self._is_readable(deadline):
+        poll = select.poll()
+        poll.register(self._channel, select.POLLIN)
+        if not poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000):
             return False
         try:
             data = self._channel.recv(_RECEIVE_BYTES)
@@ -299,11 +301,6 @@ class EngineClient:
         if not data:
             self._finish(EngineGone("the connection to the engine has ended"))
         return True
-
-    def _is_readable(self, deadline: float | None) -> bool:
-        poll = select.poll()
-        poll.register(self._channel, select.POLLIN)
-        return bool(poll.poll(None if deadline is None else max(0.0, deadline - time.monotonic()) * 1000))
 
     def _pass_on(self, message: AnswerLine | RefusalLine | NoticeLine | NoticeLines | None) -> None:
         """Store notices for `next_news`, and pass answers and refusals to the callers that await them."""

@@ -241,7 +241,8 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
         return number, EngineHello(hello.protocol, hello.version, hello.kind, hello.pid, hello.name)
     _refuse_unknown(name, record, given, number)
     verb = _decode(line, record, number, f"verb '{name}': ")
-    _refuse_huge(name, verb, number)
+    if excess := beyond(verb, _BOUNDS):
+        raise MalformedLine(f"verb '{name}': {excess.what}", excess.hint, number=number)
     return number, verb
 
 
@@ -273,12 +274,6 @@ def _refuse_unknown(name: str, record: type[Verb], given: dict[str, msgspec.Raw]
     for field in given:
         if field not in known and field not in _ENVELOPE:
             raise MalformedLine(f"verb '{name}': there is no field '{shorten(field)}'", suggest(field, known), number=number)
-
-
-def _refuse_huge(name: str, verb: Verb, number: int) -> None:
-    excess = beyond(verb, _BOUNDS)
-    if excess:
-        raise MalformedLine(f"verb '{name}': {excess.what}", excess.hint, number=number)
 
 
 # ---------------------------------------------------------------------------------------------------------- engine → client

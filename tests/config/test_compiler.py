@@ -19,12 +19,6 @@ from aptui.core.project import BuilderKind
 from aptui.shared.errors import InternalError, UserError
 
 
-@pytest.fixture(autouse=True)
-def _own_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     (tmp_path / "game").mkdir()

@@ -31,8 +31,7 @@ workers: 2 # two
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     folder = tmp_path / "game"
     (folder / "assets").mkdir(parents=True)
     (folder / "aptui.yaml").write_text(PROJECT, encoding="utf-8")

@@ -25,7 +25,6 @@ def complain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Complain:
     Each mistake begins with the line number, without the path.
     """
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
     (tmp_path / "assets").mkdir()
 
     def mistakes(text: str | bytes, **options: object) -> list[str]:

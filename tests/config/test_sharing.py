@@ -15,9 +15,7 @@ from aptui.shared.errors import UserError
 
 
 @pytest.fixture
-def load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "user"))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "kept"))
+def load(tmp_path: Path):
     (tmp_path / "assets").mkdir()
 
     def loaded(shared: str) -> configuration.Config:

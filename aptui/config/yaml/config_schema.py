@@ -579,7 +579,10 @@ def check(root: Node, *, is_partial: bool = False) -> list[UserError]:
     if not isinstance(root.value, dict):
         hint = "'aptui init --dry-run' prints an example"
         return [UserError("the configuration must be a mapping of settings", where=root.where, hint=hint)]
-    found = [error for error in Draft202012Validator(SCHEMA).iter_errors(root.plain()) if not (is_partial and _lacks_path(error))]
+    found = [
+        error for error in Draft202012Validator(SCHEMA).iter_errors(root.plain())
+        if not (is_partial and error.validator == "required" and "path" in error.validator_value and "name" in error.instance)
+    ]  # fmt: skip
     return _in_order(found, root) or list(_find_duplicates(root))
 
 
@@ -596,10 +599,6 @@ def _in_order(errors: list[ValidationError], root: Node) -> list[UserError]:
     return sorted(
         mistakes.values(), key=lambda mistake: [int(part) if part.isdigit() else 0 for part in mistake.where.rsplit(":", 2)[1:]]
     )
-
-
-def _lacks_path(error: ValidationError) -> bool:
-    return error.validator == "required" and "path" in error.validator_value and "name" in error.instance
 
 
 def _find_duplicates(root: Node) -> Iterator[UserError]:

@@ -256,13 +256,18 @@ def _check_schema(path: Path, database: sqlite3.Connection) -> str | None:
     if version < O3DE_VERSION:
         return f"has the old version {version}"
     own = _number(database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone())
-    if own > OWN_VERSION:
-        raise UserError(
-            f"the asset database '{path}' was written by a newer aptui", hint="use that version of aptui, or another cache folder"
-        )
+    refuse_newer(path, own)
     if own < OWN_VERSION:
         return f"has the old schema {own}"
     return describe_altered(database) or None
+
+
+def refuse_newer(path: Path, version: int) -> None:
+    """Raise UserError if `version` of our tables is higher than `OWN_VERSION`."""
+    if version > OWN_VERSION:
+        raise UserError(
+            f"the asset database '{path}' was written by a newer aptui", hint="use that version of aptui, or another cache folder"
+        )
 
 
 def describe_altered(database: sqlite3.Connection) -> str:

@@ -302,13 +302,9 @@ class JobTable:
             groups = [cause or cause_of(error) for error, cause in zip(errors, causes, strict=True)]
             self._columns["group"][places] = self._texts["group"].extend_distinct(groups)
 
-    def set_flaky(self, job_ids: Sequence[int]) -> None:
-        """Mark jobs that succeeded after a failed run."""
-        self._columns["flaky"][self._rows_of(job_ids)] = True
-
-    def set_drafts(self, job_ids: Sequence[int]) -> None:
-        """Mark jobs whose products are drafts."""
-        self._columns["draft"][self._rows_of(job_ids)] = True
+    def mark(self, column: str, job_ids: Sequence[int]) -> None:
+        """Mark jobs in a column of truth values: "flaky" or "draft"."""
+        self._columns[column][self._rows_of(job_ids)] = True
 
     def set_facts(self, facts: Iterable[tuple[int, ContentFacts]]) -> None:
         """Set the facts of the products of jobs, by job id."""
@@ -671,8 +667,8 @@ class _Sources:
 def _finish(table: JobTable, part: Ending, sources: _Sources) -> None:
     table.set_errors(part.errors)
     table.set_facts(part.facts)
-    table.set_flaky(part.flaky)
-    table.set_drafts(part.drafts)
+    table.mark("flaky", part.flaky)
+    table.mark("draft", part.drafts)
     numbers = {table.folder_code(number): number for number in table.folders}
     for analysis in part.analyses:
         _put_analysis(table, analysis, sources, numbers)

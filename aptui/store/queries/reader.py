@@ -22,7 +22,7 @@ from aptui.shared.errors import UserError
 from aptui.store.db import foreign
 from aptui.store.db.folder_blobs import unpack_files
 from aptui.store.db.foreign import job_stat_sql, read_only_uri
-from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, refuse_altered, uuid_text
+from aptui.store.db.schema import O3DE_VERSION, OWN_VERSION, VERSION_KEY, host_error, refuse_altered, refuse_newer, uuid_text
 
 if TYPE_CHECKING:
     from aptui.core.rows import RunStep
@@ -396,7 +396,7 @@ def open_reader(path: Path) -> Reader:
     with ExitStack() as stack:
         try:
             is_ours = foreign.writer_of(path) is foreign.ForeignWriter.APTUI
-            database = stack.enter_context(closing(_connect(path) if is_ours else _connect_copy(path)))
+            database = stack.enter_context(closing(_connect(path, is_ours=is_ours)))
             database.execute("PRAGMA trusted_schema = OFF")
             _check_version(path, database, is_ours=is_ours)
             refuse_altered(path, database, is_ours=is_ours)
@@ -409,7 +409,9 @@ def open_reader(path: Path) -> Reader:
     return Reader(database, path)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
+def _connect(path: Path, *, is_ours: bool) -> sqlite3.Connection:
+    if not is_ours:
+        return sqlite3.connect(foreign.private_copy(path), isolation_level=None, check_same_thread=False, timeout=5)
     database = sqlite3.connect(read_only_uri(path), uri=True, isolation_level=None, check_same_thread=False, timeout=5)
     try:
         database.execute("SELECT 1 FROM sqlite_master").fetchone()
@@ -421,10 +423,6 @@ def _connect(path: Path) -> sqlite3.Connection:
         uri = read_only_uri(path, is_immutable=True)
         database = sqlite3.connect(uri, uri=True, isolation_level=None, check_same_thread=False)
     return database
-
-
-def _connect_copy(path: Path) -> sqlite3.Connection:
-    return sqlite3.connect(foreign.private_copy(path), isolation_level=None, check_same_thread=False, timeout=5)
 
 
 def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -> None:
@@ -441,18 +439,11 @@ def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
     if is_ours:
         own = database.execute("SELECT value FROM aptui_state WHERE key = ?", (VERSION_KEY,)).fetchone()
         if own is not None and own[0] != str(OWN_VERSION):
-            raise _as_made_by_another(path, own[0])
-
-
-def _as_made_by_another(path: Path, version: str) -> UserError:
-    if version.isdecimal() and int(version) > OWN_VERSION:
-        return UserError(
-            f"the asset database '{path}' was written by a newer aptui", hint="use that version of aptui, or another cache folder"
-        )
-    return UserError(
-        f"the asset database '{path}' was written by an older aptui",
-        hint="run 'aptui batch', which moves it aside and rebuilds it from the sources",
-    )
+            refuse_newer(path, int(own[0]) if own[0].isdecimal() else 0)
+            raise UserError(
+                f"the asset database '{path}' was written by an older aptui",
+                hint="run 'aptui batch', which moves it aside and rebuilds it from the sources",
+            )
 
 
 def _adapt(path: Path, database: sqlite3.Connection) -> None:
