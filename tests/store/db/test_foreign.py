@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,7 +14,7 @@ import pytest
 
 from aptui.shared.errors import HostError, UserError
 from aptui.store.db import foreign, schema
-from aptui.store.db.foreign import ForeignWriter, writer_of
+from aptui.store.db.foreign import ForeignWriter, read_only_uri, uri_of, writer_of
 from aptui.store.db.table_models import own_tables_sql
 from aptui.store.jobs.job_table import FAILED, read_job_table
 from aptui.store.queries import assets, dependencies, logs, metrics
@@ -311,3 +313,61 @@ def test_absolute_log_path_of_another_machine_is_resolved_beside_the_database(tm
     assert logs.place_of(tmp_path, "/elsewhere/user/log/JobLogs/a.log") == str(here)
     assert logs.place_of(tmp_path, "D:\\game\\user\\log\\JobLogs\\a.log") == str(here)
     assert logs.place_of(tmp_path, "/elsewhere/a.log") == "/elsewhere/a.log"
+
+
+@pytest.fixture
+def temp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "temp"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    return folder
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    with closing(sqlite3.connect(tmp_path / "a.sqlite")) as database:
+        database.execute("CREATE TABLE t (x)")
+        database.commit()
+    return tmp_path / "a.sqlite"
+
+
+def test_folder_of_a_private_copy_is_locked_and_replaces_folders_of_dead_processes(temp: Path, database: Path) -> None:
+    (temp / "aptui-copy-999999999-a").mkdir()
+    copy = foreign.private_copy(database)
+
+    assert list(temp.iterdir()) == [copy.parent]
+    folder = os.open(copy.parent, os.O_RDONLY)
+    with pytest.raises(BlockingIOError):
+        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    os.close(folder)
+    foreign.forget_copies()
+    assert list(temp.iterdir()) == []
+
+
+def test_missing_folder_for_temporary_files_is_a_host_error(temp: Path, database: Path) -> None:
+    temp.rmdir()
+
+    with pytest.raises(HostError, match="cannot be copied to a temporary folder: No such file or directory"):
+        foreign.private_copy(database)
+
+
+NAMES = ["plain.sqlite", "a b.sqlite", "50%.sqlite", "what?mode=rwc", "#1", "größe", "~x&y=z;'", b"\xff.sqlite"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_uri_of_a_path_equals_the_uri_of_pathlib(name: str | bytes) -> None:
+    path = Path("/folder") / os.fsdecode(name)
+
+    assert uri_of(path) == path.as_uri()
+
+
+@pytest.mark.parametrize("name", NAMES[:-1])
+def test_a_file_of_any_name_is_read_and_cannot_be_written(tmp_path: Path, name: str) -> None:
+    with closing(sqlite3.connect(tmp_path / name)) as database:
+        database.execute("CREATE TABLE t(x)")
+
+    for uri in (read_only_uri(tmp_path / name), read_only_uri(tmp_path / name, is_immutable=True)):
+        with closing(sqlite3.connect(uri, uri=True)) as database:
+            assert database.execute("SELECT name FROM sqlite_master").fetchall() == [("t",)]
+            with pytest.raises(sqlite3.OperationalError):
+                database.execute("CREATE TABLE u(x)")

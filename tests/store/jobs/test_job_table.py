@@ -16,7 +16,8 @@ from aptui.core.rows import pack_plan
 from aptui.core.run_report import ContentFacts
 from aptui.store.jobs import parts, texts
 from aptui.store.jobs.filter import STATUS_CODES, parse
-from aptui.store.jobs.job_table import AnalysisKeys, JobTable, order_rows, read_job_table
+from aptui.store.jobs.job_table import AnalysisKeys, CheckColumn, JobTable, argsort, cause_of, gather, order_rows, read_job_table
+from aptui.store.queries.checks import CheckMark
 from aptui.store.queries.reader import JobRow, open_reader
 from tests.bench import generate
 from tests.store.conftest import Store, job_notice, job_row, product_row, source_row
@@ -284,3 +285,67 @@ def test_jobs_that_arrive_later_have_the_source_of_existing_jobs() -> None:
             enumerate(["b.png", "new.png", "new.png", "a.png"], 1)]  # fmt: skip
 
     assert table.number("source")[rows].tolist() == [1, 2, 2, 0]
+
+
+@pytest.mark.parametrize(
+    "keys", [[], [5], [3, 1, 3, -2, 1], [1 << 62, -(1 << 62), 0], [(1 << 63) - 1, 7, -(1 << 63), 7], [65536, 1, 65537, 0, 65536]]
+)
+def test_sort_order_is_stable_for_keys_of_any_range(keys: list[int]) -> None:
+    expected = sorted(range(len(keys)), key=keys.__getitem__)
+
+    assert argsort(np.array(keys, np.int64)).tolist() == expected
+
+
+@pytest.mark.parametrize(("by_last", "expected"), [(False, [0, 2, 1, 4, 3]), (True, [0, 2, 3, 1, 4])])
+def test_equal_codes_are_gathered_at_the_position_of_their_first_or_last_code(by_last: bool, expected: list[int]) -> None:
+    codes = np.array([5, 2, 5, 9, 2])
+
+    assert gather(codes, by_last=by_last).tolist() == expected
+    assert gather(np.empty(0, np.int32), by_last=by_last).tolist() == []
+
+
+ONE, TWO = CheckMark("warn", 1, "large: bytes is 9"), CheckMark("fail", 2, "name: bad; large: x")
+
+
+def words(column: CheckColumn, count: int) -> list[str]:
+    codes, texts = column.text(count)
+    return [texts[int(code)] for code in codes]
+
+
+def test_check_marks_are_set_by_row_and_unknown_jobs_are_ignored() -> None:
+    column = CheckColumn()
+    assert (bool(column), column.mark(3), words(column, 2)) == (False, None, ["", ""])
+
+    column.set(np.array([2, -1, 0]), [ONE, TWO, TWO])
+
+    assert bool(column)
+    assert words(column, 4) == [TWO.text, "", ONE.text, ""]
+    assert words(column, 1) == [TWO.text]
+    assert [column.mark(row) for row in range(4)] == [TWO, None, ONE, None]
+    assert column.has_findings(np.array([3, 2, 1, 0])).tolist() == [False, True, False, True]
+    column.set(np.empty(0, np.int64), [])
+    assert (bool(column), words(column, 3), column.mark(2)) == (False, ["", "", ""], None)
+
+
+SAME = [
+    ("pack_00/a/item_00000.json:1:10: Expecting value", "b.json:77: Expecting value", "…: Expecting value"),
+    ("cannot read '/x/y z.png': no such file", "cannot read 'q.png': no such file", "cannot read '…': no such file"),
+    ('texture "rock" is missing', 'texture "sand" is missing', 'texture "…" is missing'),
+    ("exit code 3 after 1,204 ms", "exit code 4 after 17 ms", "exit code # after # ms"),
+    ("no asset {2336F175-E6FD-5A11-87B4-04B00088CADD}:1", "no asset {00112233-4455-6677-8899-aabbccddeeff}:2", "no asset #:#"),
+    ("at 0x7ffe12 in /usr/lib/libfoo.so.6", "at 0xdead in C:\\bin\\foo.dll", "at # in …"),
+]
+
+
+@pytest.mark.parametrize(("one", "other", "cause"), SAME)
+def test_paths_and_numbers_of_a_job_are_masked(one: str, other: str, cause: str) -> None:
+    assert (cause_of(one), cause_of(other)) == (cause, cause)
+
+
+def test_different_errors_have_different_causes_and_only_the_first_line_is_used() -> None:
+    assert len({cause_of(text) for text in ("broken pipe\nmore", "no such preset", "levels: fatal", "a.png: too large", "")}) == 5
+    assert cause_of("\n  broken pipe \nmore") == "broken pipe"
+
+
+def test_very_long_line_without_an_end_has_a_cause() -> None:
+    assert cause_of("a/" * 100_000 + "'" * 5000)
