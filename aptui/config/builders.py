@@ -35,7 +35,7 @@ from aptui.core.project import (
 )
 from aptui.core.quality import Quality
 from aptui.core.settings import place_key
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, nearest
 
 # `DeclaredPlatforms` finds the platforms of the configuration, and the platforms to which an id or a tag refers.
 
@@ -87,7 +87,7 @@ class DeclaredPlatforms:
         known = self.tags.keys() | {tag for tags in self.tags.values() for tag in tags}
         if reference.lower() in known:
             return True
-        self._tree.wrong(f"'{reference}' is neither a platform nor a tag", node, nodes.nearest(reference, known))
+        self._tree.wrong(f"'{reference}' is neither a platform nor a tag", node, nearest(reference, known))
         return False
 
     def matching(self, node: Node | None) -> set[str]:
@@ -289,7 +289,7 @@ class BuilderCompiler:
         forms = [form for form in _FORMS if form in node.value]
         if not forms:
             names = [item.value["name"].value for item in self._tree.root.items("builders") if item is not node]
-            near = nodes.nearest(name, names)
+            near = nearest(name, names)
             hint = near if near.startswith("did") else "add one of these keys"
             raise UserError(
                 f"builder '{name}' needs one of the keys 'copy', 'uses', 'command', 'steps'", where=node.where, hint=hint
@@ -533,7 +533,7 @@ class BuilderCompiler:
         if node is None or found is None:
             return ""
         for group in found.groupindex.keys() - set(groups):
-            self._tree.wrong(f"unknown group '{group}'", node, nodes.nearest(group, groups))
+            self._tree.wrong(f"unknown group '{group}'", node, nearest(group, groups))
         if groups == ("file",) and not found.groupindex and found.groups != 1:
             self._tree.wrong(
                 "it is not clear which group of the regular expression is the file", node, "name the group: (?P<file>…)"

@@ -16,14 +16,13 @@ from aptui.config.configuration import Config, ConfigErrors, ResourceLimits, Sha
 from aptui.config.dirs import host_platform, own_folder, store_dir
 from aptui.config.packing import sign_project
 from aptui.config.trust import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_address, is_own_store
-from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import SIZE, MergedTree, Node, byte_count, compile_regex, ignore_regex, join_rules, pattern_of, seconds
 from aptui.core import asset_checks
 from aptui.core.asset_checks import OTHER, Check, CheckLevel, Limit
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Companion, Project, RetryFailed, ScanFolder, UndeclaredReads
 from aptui.core.run_report import FACT_NAME, NUMBER_FACTS
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, nearest
 
 
 class FolderCompiler:
@@ -60,7 +59,7 @@ class FolderCompiler:
         name, path = node.value["name"].value, node.get("path")
         if path is None:
             names = [item.value["name"].value for item in self._tree.root.items("scan_folders") if item is not node]
-            raise UserError(f"'path' is missing in 'scan_folders.{name}'", where=node.where, hint=nodes.nearest(name, names))
+            raise UserError(f"'path' is missing in 'scan_folders.{name}'", where=node.where, hint=nearest(name, names))
         absolute = os.path.normpath(os.path.join(self._tree.folder, os.path.expanduser(path.value)))
         if not os.path.isdir(absolute):
             problem = "is not a folder" if os.path.lexists(absolute) else "does not exist"
@@ -114,7 +113,7 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
     names: dict[str, Node] = shared.get("builders", Node({}, "")).value
     for name, node in names.items():
         if name not in builders and not (tree.folder / "builders").is_dir():
-            tree.wrong(f"there is no builder '{name}'", node, nodes.nearest(name, builders))
+            tree.wrong(f"there is no builder '{name}'", node, nearest(name, builders))
     path = local["path"].value if "path" in local else store_dir()
     mode, store = shared["mode"].value, shared.get("store")
     if mode != "inactive" and store is None:

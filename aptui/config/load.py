@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from aptui.config.configuration import Config, ConfigErrors
 from aptui.config.dirs import FILE_NAME, core_count, data_dir, format_of, refuse_unreadable, user_file
 from aptui.config.packing import digest_of, environment, find_compiled_file, keep, recall
-from aptui.shared.errors import MissingProjectError, UserError
+from aptui.shared.errors import MissingProjectError, UserError, nearest
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
@@ -295,8 +295,6 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = ()) -> list[Confi
 
 def explain_key(trees: Sequence[Node], key: str) -> list[ConfigMessage]:
     """Return the value of a key in each of these layers, in their order. If no layer sets the key, return its default."""
-    from aptui.config.yaml.nodes import nearest
-
     messages = [
         ConfigMessage(node.where, _show_node(node)) for node in (_at(tree, key.split(".")) for tree in trees) if node is not None
     ]

@@ -14,7 +14,7 @@ from msgspec import Struct, convert
 
 from aptui.core.retry import EXIT, FailureKind, RetryRule
 from aptui.shared.connections.peers import Dial
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, nearest
 from aptui.shared.forms import prepare_form
 
 if TYPE_CHECKING:
@@ -34,16 +34,12 @@ def retry_rule(given: Mapping[str, Any] | None) -> RetryRule | None:
 
 def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserError]:
     """Return a mistake, with its place, for each resource that a builder names but the project does not have."""
-    from aptui.config.yaml import nodes
-
     known = set(resources.value) if resources else set()
     found = []
     for builder in builders:
         for item in builder.items("resources"):
             if item.value not in known:
-                hint = (
-                    nodes.nearest(item.value, known) if known else "add the resource and its limit, for example resources: {gpu: 1}"
-                )
+                hint = nearest(item.value, known) if known else "add the resource and its limit, for example resources: {gpu: 1}"
                 found.append(UserError(f"there is no resource '{item.value}'", where=item.where, hint=hint))
     return found
 

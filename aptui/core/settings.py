@@ -21,7 +21,7 @@ from aptui.core.model import PathKey
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, nearest
 from aptui.shared.param_schema import mistakes
 
 FILE_NAME = ".aptui.yaml"
@@ -278,7 +278,7 @@ class SettingsTree:
     def _check(self, file: _Folder, name: str, section: Mapping[str, Mapping[str, Json]]) -> None:
         known = self._builders.keys() | set(self._project.declared_builders)
         if name not in known:
-            raise UserError(f"there is no builder '{name}'", where=file.where(name), hint=_nearest(name, known))
+            raise UserError(f"there is no builder '{name}'", where=file.where(name), hint=nearest(name, known))
         builder = self._builders.get(name)
         platforms = {platform.id for platform in self._project.platforms}
         tags = {tag for platform in self._project.platforms for tag in platform.tags}
@@ -287,7 +287,7 @@ class SettingsTree:
             if reference.lower() not in names:
                 where = file.where(name, "platforms", reference)
                 raise UserError(
-                    f"'{reference}' is neither a platform nor a tag", where=where, hint=_nearest(reference, names - {"*"})
+                    f"'{reference}' is neither a platform nor a tag", where=where, hint=nearest(reference, names - {"*"})
                 )
             if params != SKIP and params and _is_copy(builder):
                 raise UserError(
@@ -390,11 +390,3 @@ def _order(values: Mapping[Slot, Value]) -> str:
 
 def _canonical(value: Json) -> str:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
-def _nearest(word: str, known: Iterable[str]) -> str:
-    from difflib import get_close_matches
-
-    names = sorted(known)
-    near = get_close_matches(word, names, n=1, cutoff=0.6) or [name for name in names if name.lower() == word.lower()]
-    return f"did you mean '{near[0]}'?" if near else f"the known names are: {', '.join(names)}"

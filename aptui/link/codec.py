@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from aptui import feature
 from aptui.link.port import PROTOCOL, VERBS, Answer, EngineHello, Verb, wire_name
+from aptui.shared.errors import nearest
 from aptui.shared.forms import json_decoder
 from aptui.shared.globs import PATTERN_LIMIT
 
@@ -113,13 +114,7 @@ def shorten(text: str) -> str:
 
 def suggest(word: str, words: Iterable[str]) -> str:
     """Return the hint for an unknown name: the most similar known name, or all known names."""
-    from difflib import get_close_matches
-
-    known = sorted(words)
-    near = get_close_matches(word[:_SHOWN_CHARACTERS], known, n=1)
-    if near:
-        return f"did you mean '{near[0]}'?"
-    return f"the known names are: {', '.join(known)}" if known else "it does not have any"
+    return nearest(word[:_SHOWN_CHARACTERS], words) or "it does not have any"
 
 
 def explain(error: Exception) -> str:

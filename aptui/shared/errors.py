@@ -6,6 +6,7 @@ Tests: `tests/shared/test_errors.py`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 
 class KnownError(Exception):
@@ -51,6 +52,17 @@ def _packages(extra: str) -> list[str]:
             nested = re.fullmatch(r"aptui\[([^]]+)\]", package.strip())
             found += [package.strip()] if nested is None else [name for part in nested[1].split(",") for name in _packages(part)]
     return found
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return the hint for an unknown word: the most similar known word, or all known words if none is similar."""
+    from difflib import get_close_matches  # imported here, because it is needed only after a mistake
+
+    names = sorted(known)
+    near = get_close_matches(word, names, n=1, cutoff=0.6) or [name for name in names if name.lower() == word.lower()]
+    if near:
+        return f"did you mean '{near[0]}'?"
+    return f"the known names are: {', '.join(names)}" if names else ""
 
 
 class UserError(KnownError):

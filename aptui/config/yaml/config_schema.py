@@ -12,9 +12,9 @@ from typing import Any
 
 from jsonschema import Draft202012Validator, ValidationError
 
-from aptui.config.yaml.nodes import DURATION, SIZE, Node, describe_value, nearest
+from aptui.config.yaml.nodes import DURATION, SIZE, Node, describe_value
 from aptui.core.run_report import NUMBER_FACTS
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, nearest
 
 Schema = dict[str, Any]
 PLATFORM = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"

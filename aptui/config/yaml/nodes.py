@@ -7,7 +7,6 @@ Tests: `tests/config/test_schema.py`.
 
 from __future__ import annotations
 
-import difflib
 import math
 import os
 import re
@@ -275,15 +274,6 @@ def describe_value(node: Node) -> str:
         return str(node.value).lower()
     text = repr(node.value)
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 4]}…'"
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """Return the hint for an unknown word: the most similar known word, or all known words if none is similar."""
-    names = sorted(known)
-    near = difflib.get_close_matches(word, names, n=1, cutoff=0.6) or [name for name in names if name.lower() == word.lower()]
-    if near:
-        return f"did you mean '{near[0]}'?"
-    return f"the known names are: {', '.join(names)}" if names else ""
 
 
 # `MergedTree` gives the compiler the values of the merged layers, with absolute paths, and collects the mistakes in the layers.

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from textual.app import App
 
 from aptui.config.dirs import data_dir
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, nearest
 from aptui.tui.preferences import yaml_files
 from aptui.tui.terminal.safety import terminal_facts
 
@@ -138,8 +138,6 @@ def _override(keymap: Keymap, own: list[list[str]]) -> None:
     for action_id, keys, where in own:
         action = keymap.actions.get(action_id)
         if action is None:
-            from aptui.config.yaml.nodes import nearest  # imported here to start faster
-
             hint = nearest(action_id, keymap.actions)
             keymap.mistakes.append(UserError(f"unknown action '{action_id}'", where=where, hint=hint))
             continue

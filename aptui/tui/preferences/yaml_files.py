@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from aptui import __version__
 from aptui.config.dirs import user_file
-from aptui.shared.errors import KnownError, UserError
+from aptui.shared.errors import KnownError, UserError, nearest
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
 
 if TYPE_CHECKING:
@@ -61,8 +61,6 @@ def check_key(node: Node, key: str, known: tuple[str, ...] | frozenset[str], wha
         UserError: `key` is unknown; the hint has the nearest known key.
     """
     if key not in known:
-        from aptui.config.yaml.nodes import nearest  # imported here to start faster
-
         raise UserError(
             f"unknown {what} '{key}'", where=node.value[key].key_where or node.value[key].where, hint=nearest(key, known)
         )

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from aptui.core.model import Digest, Job, LinkKind, PathKey, Product, ProductLink, RelPath, Source, SourceUuid
-from aptui.core.paths import is_wildcard, path_link
+from aptui.core.paths import path_link
 from aptui.core.rows import ROW_OPERATIONS, product_rows
 
 from ..conftest import BUILDER, DIGEST, Store, job_row, uuid_of
@@ -396,10 +396,10 @@ def expected(store: Store) -> set[tuple[object, ...]]:
             continue
         excluded = [(other[1], _regex(other[3])) for other in links if other[0] == owner and other[4]]
         matches = [target for target in targets if target[3] == platform and _regex(path).fullmatch(target[4 + (kind == SOURCE)])]
-        if is_wildcard(path) or not matches:
+        if "*" in path or not matches:
             found[owner, path, kind] = (owner, NO_UUID, 0, platform, flags, path, kind, 0)
         for target in matches:
-            is_out = is_wildcard(path) and any(regex.fullmatch(target[4 + (of == SOURCE)]) for of, regex in excluded)
+            is_out = "*" in path and any(regex.fullmatch(target[4 + (of == SOURCE)]) for of, regex in excluded)
             if own[owner] != target[1:3] and not is_out:
                 found.setdefault((owner, *target[1:3]), (owner, *target[1:3], platform, flags, "", 0, 0))
     return set(found.values())

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from aptui.config.configuration import ConfigErrors
 from aptui.config.dirs import core_count, host_platform
-from aptui.config.yaml.nodes import Node, nearest
+from aptui.config.yaml.nodes import Node
 from aptui.core.project import COMMON_PLATFORM
 from aptui.features.o3de.project.project_roots import BOOTSTRAP, SETTINGS, ProjectRoots, locate, read_registry
 from aptui.features.o3de.project.rules import AssetRules, iter_named
@@ -30,7 +30,7 @@ from aptui.features.o3de.project_facts import (
 )
 from aptui.features.o3de.registry.input_recorder import InputRecorder
 from aptui.features.o3de.registry.settings_registry import Registry, plain_text, read_ini, split_texts, truth, whole
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, nearest
 
 # A project's `BuilderConfig.ini` has overrides of builders (`[Builder NAME]`) and of jobs (`[Job KEY]`).
 #

@@ -23,7 +23,7 @@ from aptui.config.configuration import Config
 from aptui.config.load import ConfigMessage
 from aptui.features.o3de.project_facts import ENGINE_MEMORY, MARKER, Options, is_project
 from aptui.features.o3de.registry.input_recorder import InputRecorder, probe_again
-from aptui.shared.errors import UserError
+from aptui.shared.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
@@ -326,7 +326,5 @@ def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -
 
 
 def _near(opened: OpenedO3deProject, key: str) -> str:
-    from aptui.config.yaml.nodes import nearest
-
     above, _, last = key.rpartition("/")
     return nearest(last, opened.registry.members(above))
