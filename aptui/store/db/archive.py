@@ -32,7 +32,7 @@ from aptui.shared.errors import UserError
 from aptui.shared.globs import PATTERN_LIMIT
 from aptui.store.db.last_run import LastRun, report_damage
 from aptui.store.db.schema import has_rows
-from aptui.store.db.statements import query_ids
+from aptui.store.db.statements import group_rows, query_ids
 
 # These queries build the core's records of sources from the rows of sources, jobs, products, links and facts.
 
@@ -123,14 +123,11 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
 def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:
     """Return {product id: its links} and {product id: its legacy sub ids}; both are rare."""
     links: dict[int, list[ProductLink]] = {}
-    legacy: dict[int, list[int]] = {}
+    legacy = group_rows(_ask(database, _LEGACY_SUB_IDS_SQL, job_ids)) if has_rows(database, "LegacySubIDs") else {}
     if has_rows(database, "aptui_product_links"):
         for product_id, kind, path, flags, uuid, sub_id, is_exclusion in _ask(database, _LINKS_SQL, job_ids):
             link = ProductLink(LinkKind(kind), path, flags, uuid, sub_id, bool(is_exclusion))
             links.setdefault(product_id, []).append(link)
-    if has_rows(database, "LegacySubIDs"):
-        for product_id, sub_id in _ask(database, _LEGACY_SUB_IDS_SQL, job_ids):
-            legacy.setdefault(product_id, []).append(sub_id)
     return links, legacy
 
 
@@ -219,9 +216,7 @@ class DatabaseArchive(LastRun):
 
     def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:
         """Return {target: keys of sources with an edge on it}; targets are keys or 32 hex digits, compared in lower case."""
-        spelled: dict[str, list[str]] = {}
-        for target in targets:
-            spelled.setdefault(target.lower(), []).append(target)
+        spelled = group_rows((target.lower(), target) for target in targets)
         sql = f"""SELECT e.target, o.path_key FROM json_each(?) k JOIN aptui_edges e ON e.target = k.value
             JOIN aptui_sources o ON o.source_id = e.source_id WHERE e.kind <> {int(EdgeKind.WILDCARD)}"""
         found: dict[str, set[PathKey]] = {}
@@ -275,10 +270,7 @@ class DatabaseArchive(LastRun):
         """Return {product name: [(job id, key of its source)]} of jobs that failed because another job has such a product."""
         sql = """SELECT c.name, c.job_id, o.path_key FROM aptui_conflicts c JOIN Jobs j ON j.JobID = c.job_id
             JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY c.name, c.job_id"""
-        found: dict[str, list[tuple[int, PathKey]]] = {}
-        for name, job_id, key in self._database.execute(sql):
-            found.setdefault(name, []).append((job_id, PathKey(key)))
-        return found
+        return group_rows((name, (job_id, PathKey(key))) for name, job_id, key in self._database.execute(sql))
 
     def reason_of(self, job_id: int) -> tuple[str, str]:
         """Return (why the job's last committed run was needed, the origin of its result), "" if unknown."""

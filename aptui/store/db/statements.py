@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from operator import itemgetter
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from aptui.core.model import FileFact
 from aptui.core.rows import ROW_OPERATIONS
@@ -83,6 +83,8 @@ PRUNE_SESSION = (
 """Statements of `prune_session`; the session's id is the value of all their parameters."""
 
 
+K = TypeVar("K")
+V = TypeVar("V")
 Parameters = tuple[object, ...]
 Statement = tuple[str, Callable[[Parameters], Parameters] | None]
 """(SQL, function that selects its parameters from the operation's parameters; None = all of them)."""
@@ -287,3 +289,11 @@ def query_ids(database: sqlite3.Connection, sql: str, ids: Iterable[object]) -> 
     listed = list(ids)
     for at in range(0, len(listed), _CHUNK):
         yield from database.execute(sql, (json.dumps(listed[at : at + _CHUNK]),)).fetchall()
+
+
+def group_rows(rows: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    """Return {first value of a row: second values of the rows that begin with it}."""
+    found: dict[K, list[V]] = {}
+    for key, value in rows:
+        found.setdefault(key, []).append(value)
+    return found

@@ -24,7 +24,7 @@ from aptui.shared.errors import InternalError
 from aptui.store.db.schema import uuid_text
 from aptui.store.jobs.parts import BETWEEN, Beginning, Ending, FirstJobs, JobPart, JobPiece, Piece, SourcePiece, read_job_parts
 from aptui.store.jobs.regex import Mask
-from aptui.store.jobs.texts import Codes, RecentTexts, TextIndex, TextPool, Texts, number_distinct
+from aptui.store.jobs.texts import Codes, TextIndex, TextPool, Texts, number_distinct
 from aptui.store.queries.checks import CheckMark
 from aptui.store.queries.logs import LogLines
 from aptui.store.queries.reader import STATUSES, Reader
@@ -113,6 +113,8 @@ _FACTS: dict[str, Any] = {
     **dict.fromkeys(WHOLE_FACTS, np.int64), "seconds": np.float64, "format": np.uint16,
 }  # fmt: skip
 """Columns of facts, which exist only if a job has facts; most projects have few facts or no facts."""
+_MOST_RECENT = 4096
+"""Maximum number of reasons, errors and groups that are remembered, so that equal ones are stored once."""
 _FEW_REASONS = 64
 """Maximum number of reasons in a chunk that are compared with earlier reasons, so that equal reasons have the same code."""
 _POOLS = ("folder", "platform", "key", "builder")
@@ -167,19 +169,15 @@ class JobTable:
         self._count = 0
         self._sorted = 0
         self._columns = {name: np.empty(0, kind) for name, kind in _NUMBERS.items()}
-        self._pools = {name: TextPool() for name in _POOLS}
-        self._texts: dict[str, Texts] = {name: Texts() for name in _TEXTS}
-        self._formats = TextPool()
-        for pool in (*self._pools.values(), self._formats):
-            pool[""]  # adds "" as code 0, which is the code of rows that have no text yet
+        self._pools = {name: TextPool(Texts([""])) for name in _POOLS}
+        self._texts = {name: Texts([] if name == "source" else [""]) for name in _TEXTS}  # "" is the code 0 of rows without a text
+        self._formats = TextPool(Texts([""]))
         self.checks = CheckColumn()
         self.log_lines: LogLines | None = None
         """Reader of logs for filters, None = logs are not read."""
         self._late: dict[int, int] = {}
-        for name in ("reason", "error", "cause", "group"):
-            self._texts[name].append("")  # adds "" as code 0
         self._sources = TextIndex(self._texts["source"])
-        self._recent = {name: RecentTexts(self._texts[name]) for name in ("reason", "error", "group")}
+        self._recent = {name: TextPool(self._texts[name], _MOST_RECENT) for name in ("reason", "error", "group")}
 
     # ------------------------------------------------------------------------------------------------------ reading rows
 
@@ -284,10 +282,10 @@ class JobTable:
         platforms, keys, builders, reasons = zip(*(text.split(BETWEEN) for text in distinct), strict=True)
         names = {builder: self.builder_name(bytes.fromhex(builder)) for builder in set(builders)}
         for name, words in (("platform", platforms), ("key", keys), ("builder", [names[builder] for builder in builders])):
-            part[name][:] = np.fromiter(map(self._pools[name].__getitem__, words), np.int32, len(words))[places]
+            part[name][:] = self._pools[name].codes(words)[places]
         are_few = len(set(reasons)) <= _FEW_REASONS
         codes = self._recent["reason"].codes(reasons) if are_few else self._texts["reason"].extend_distinct(reasons)
-        part["reason"][:] = np.array(codes, np.int32)[places]
+        part["reason"][:] = codes[places]
         self._count += count
         self.alive_count += count
         self._sorted = self._count
@@ -373,7 +371,7 @@ class JobTable:
         columns = self._columns
         platforms, keys, builders, reasons, errors, flaky, facts, *plain = zip(*map(_WRITTEN, items), strict=True)
         for name, texts in (("platform", platforms), ("key", tuple(map(describe_key, keys, builders))), ("builder", builders)):
-            codes = np.fromiter(map(self._pools[name].__getitem__, texts), np.int64, len(texts))
+            codes = self._pools[name].codes(texts)
             columns[name][rows] = np.where(codes, codes, columns[name][rows]) if name == "builder" else codes
         columns["reason"][rows] = self._recent["reason"].codes(reasons)
         columns["error"][rows] = self._recent["error"].codes(errors)

@@ -7,6 +7,7 @@ Tests: `tests/store/jobs/test_filter.py`.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
 _SEPARATOR = "\0"
-_RECENT = 4096
-"""Number of recently added texts that are cached, so that frequent texts are stored once."""
 _LEAST_INDEXED = 4096
 """Number of new texts that a dictionary holds before they are sorted into the index; more if the column is large."""
 _MOST_SORTED_BYTES = 256 << 20
@@ -159,39 +158,27 @@ def rank(texts: Sequence[str]) -> Codes:
 
 
 class TextPool(dict[str, int]):
-    """A column of few distinct texts: `pool[text]` is the code of a text, which is added if it is new; `texts` is the column."""
+    """Codes of the texts of a column: `pool[text]` is the code of a text, which is added if it is new; "" is code 0.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.texts = Texts()
+    Args:
+        texts: the column, whose first text is "".
+        most: maximum number of texts that are remembered, so that frequent texts are stored once; by default all.
+    """
+
+    def __init__(self, texts: Texts, most: int = sys.maxsize) -> None:
+        super().__init__({"": 0})
+        self.texts, self._most = texts, most
 
     def __missing__(self, text: str) -> int:
+        if len(self) >= self._most:
+            self.clear()
+            self[""] = 0
         code = self[text] = self.texts.append(text)
         return code
 
-
-class RecentTexts:
-    """Codes of texts that are added one by one: recent texts are cached, so that frequent ones are stored once; "" is code 0."""
-
-    def __init__(self, texts: Texts) -> None:
-        self._texts = texts
-        self._codes = {"": 0}
-
-    def codes(self, texts: Sequence[str]) -> list[int]:
+    def codes(self, texts: Sequence[str]) -> Codes:
         """Return the codes of texts; new texts are added."""
-        try:
-            return [self._codes[text] for text in texts]  # usually all texts are known, because many jobs have the same reason
-        except KeyError:
-            return [self.code(text) for text in texts]
-
-    def code(self, text: str) -> int:
-        """Return the code of a text."""
-        code = self._codes.get(text)
-        if code is None:
-            if len(self._codes) >= _RECENT:
-                self._codes = {"": 0}
-            code = self._codes[text] = self._texts.append(text)
-        return code
+        return np.fromiter(map(self.__getitem__, texts), np.int32, len(texts))
 
 
 class TextIndex:

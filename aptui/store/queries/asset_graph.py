@@ -20,6 +20,7 @@ from msgspec import Struct
 from aptui.core.model import EdgeKind
 from aptui.core.patterns import wildcard
 from aptui.core.project import COMMON_PLATFORM
+from aptui.store.db.statements import group_rows
 from aptui.store.queries.assets import INTERMEDIATE_FLAG, asset_id_text
 from aptui.store.queries.dependencies import SourceEdges
 from aptui.store.queries.reader import Reader
@@ -270,9 +271,7 @@ class AssetGraph:
             return
         # O3DE's tables have no index for this query, so all rows are read once and kept; each query would also read all rows.
         if self._needing is None:
-            self._needing = {}
-            for product, needed in self._ask(_NEEDED_BY_ALL):
-                self._needing.setdefault(needed, []).append(product)
+            self._needing = group_rows((needed, product) for product, needed in self._ask(_NEEDED_BY_ALL))
         for needed in products:
             for other in self._needing.get(needed, ()):
                 yield Node(other), Node(needed), Link.PRODUCT
@@ -304,10 +303,7 @@ class AssetGraph:
 
     def _declaring(self, targets: Mapping[Node, Collection[str]]) -> Iterator[_Raw]:
         """Yield the edges to nodes. `targets` has for each node the names by which dependencies name it, the path first."""
-        by_target: dict[str, list[Node]] = {}
-        for node, names in targets.items():
-            for name in names:
-                by_target.setdefault(name, []).append(node)
+        by_target = group_rows((name, node) for node, names in targets.items() for name in names)
         for edge in self.edges.read_declared_on(by_target):
             link = _LINKS[edge.kind]
             if link in self._links:

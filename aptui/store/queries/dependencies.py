@@ -26,6 +26,7 @@ from aptui.core.patterns import literal_prefix, wildcard
 from aptui.store.db.folder_blobs import unpack_files
 from aptui.store.db.product_links import EXCLUSION_SIGN
 from aptui.store.db.schema import uuid_text
+from aptui.store.db.statements import group_rows
 from aptui.store.queries.assets import parse_asset_id
 from aptui.store.queries.reader import Reader
 
@@ -146,7 +147,7 @@ class SourceEdges:
             sql = "SELECT k.value, o.source_id FROM json_each(?) k CROSS JOIN aptui_sources o ON o.path_key = k.value ORDER BY 2"
         else:
             sql = "SELECT k.value, s.SourceID FROM json_each(?) k CROSS JOIN Sources s ON s.SourceName = k.value ORDER BY 2"
-        return _group_rows(self._ask(sql, (json.dumps(list(paths)),)))
+        return group_rows(self._ask(sql, (json.dumps(list(paths)),)))
 
     def _by_uuid(self, texts: Sequence[str]) -> dict[str, list[int]]:
         found: dict[str, list[int]] = {}
@@ -157,7 +158,7 @@ class SourceEdges:
                 uuids = [bytes.fromhex(text) for text in wanted[at : at + _IN_ONE]]
                 marks = ", ".join("?" * len(uuids))
                 rows += [(uuid.hex(), number) for uuid, number in self._ask(f"{sql} WHERE {column} IN ({marks}) ORDER BY 2", uuids)]
-            found.update(_group_rows(rows))
+            found.update(group_rows(rows))
         return found
 
     def matching(self, pattern: str) -> list[int]:
@@ -196,13 +197,6 @@ class SourceEdges:
             names = found.setdefault(number, [path])
             names += [uuid.hex() for uuid in uuids if uuid is not None and uuid.hex() not in names]
         return found
-
-
-def _group_rows(rows: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
-    for target, number in rows:
-        found.setdefault(target, []).append(number)
-    return found
 
 
 # These queries return the dependencies between sources, with file names as on disk. `features.shipping.findings` compares the
@@ -358,10 +352,7 @@ def find_preloaded(reader: Reader, product_ids: Collection[int]) -> dict[int, li
         CROSS JOIN Products p ON p.JobPK = j.JobID
         WHERE d.UnresolvedPath = '' AND d.DependencyFlags & {LOAD_MASK} = {PRE_LOAD} AND j.Platform = d.Platform
             AND +p.SubID = d.DependencySubID"""
-    found: dict[int, list[int]] = {}
-    for owner, target in reader.ask(sql, (json.dumps(sorted(product_ids)),)):
-        found.setdefault(owner, []).append(target)
-    return found
+    return group_rows(reader.ask(sql, (json.dumps(sorted(product_ids)),)))
 
 
 def names_of(reader: Reader, product_ids: Collection[int]) -> dict[int, str]:

@@ -23,6 +23,7 @@ from aptui.core.paths import normalize, to_text
 from aptui.core.project import ScanFolder
 from aptui.shared.errors import HostError
 from aptui.store.db.schema import translate_errors
+from aptui.store.db.statements import group_rows
 from aptui.store.queries import dependencies
 from aptui.store.queries.assets import product_ids, source_by_id, source_ids
 from aptui.store.queries.reader import JobRow, Reader, SourceRow, open_reader
@@ -231,13 +232,11 @@ def products_by_id(reader: Reader, ids: Collection[int]) -> list[Served]:
 
 def _add_declared(reader: Reader, rows: Sequence[tuple[int, bytes, int, str, bytes, int, bytes, int, int]]) -> list[Served]:
     """Return the products of rows with `_COLUMNS`, with their needed products and former sub ids."""
+    if not rows:
+        return []
     ids = json.dumps([row[0] for row in rows])
-    needs: dict[int, list[tuple[bytes, int, int]]] = {}
-    for product_id, uuid, sub_id, flags in reader.ask(_NEEDS_SQL, (ids,)) if rows else ():
-        needs.setdefault(product_id, []).append((uuid, sub_id, flags))
-    legacy: dict[int, list[int]] = {}
-    for product_id, sub_id in reader.ask(_LEGACY_SQL, (ids,)) if rows else ():
-        legacy.setdefault(product_id, []).append(sub_id)
+    needs = group_rows((product_id, tuple(need)) for product_id, *need in reader.ask(_NEEDS_SQL, (ids,)))
+    legacy = group_rows(reader.ask(_LEGACY_SQL, (ids,)))
     return [Served(*row, tuple(needs.get(row[0], ())), tuple(legacy.get(row[0], ()))) for row in rows]
 
 

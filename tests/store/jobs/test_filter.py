@@ -385,10 +385,10 @@ def test_large_text_column_ranks_like_a_small_one(monkeypatch: pytest.MonkeyPatc
 
 
 def test_text_pool_stores_equal_texts_once() -> None:
-    pool = TextPool()
+    pool = TextPool(Texts([""]))
 
-    assert [pool[text] for text in ("a", "b", "a")] == [0, 1, 0]
-    assert pool.texts[1] == "b"
+    assert [pool[text] for text in ("a", "b", "", "a")] == [1, 2, 0, 1]
+    assert pool.texts[2] == "b"
 
 
 def test_search_stops_when_check_raises() -> None:
