@@ -329,10 +329,8 @@ class ProductLinkProjection:
             self._database.execute(_FOUND_BY_PLACE, {"kind": int(kind)})
         for target in map(LinkTarget._make, self._database.execute("SELECT * FROM link_targets").fetchall()):
             for pattern in self._patterns_for(target, known):
-                where = {"prefix": pattern.prefix, "kind": pattern.kind, "platform": pattern.platform, "pattern": pattern.path}
-                guid, sub_id, path, source = _parse_target(target)
-                found = {"guid": guid, "sub_id": sub_id, "path": path, "source": source}
-                self._database.execute(_FOUND_BY_PATTERN, where | found)
+                where = {"prefix": pattern.prefix, "kind": pattern.kind, "pattern": pattern.path}
+                self._database.execute(_FOUND_BY_PATTERN, where | _with_source_path(target)._asdict())
 
     def _patterns_for(self, target: LinkTarget, known: _Known) -> Iterator[_Pattern]:
         for kind in (LinkKind.SOURCE_FILE, LinkKind.PRODUCT_FILE):
@@ -358,8 +356,7 @@ class ProductLinkProjection:
         for pattern, wanting in owners.items():
             for target in self._below(pattern):
                 if is_like(pattern.path, _text_of(target, LinkKind(pattern.kind))):
-                    guid, sub_id, path, source = _parse_target(target)
-                    rows = ((*owner, guid, sub_id, target.platform, path, source, 1) for owner in wanting)
+                    rows = ((*owner, *_with_source_path(target), 1) for owner in wanting)
                     self._database.executemany("INSERT INTO found_links VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
     def _below(self, pattern: _Pattern) -> list[LinkTarget]:
@@ -418,8 +415,9 @@ def _text_of(target: LinkTarget, kind: LinkKind) -> str:
     return target.source.partition(DUPLICATE_MARK)[0] if kind is LinkKind.SOURCE_FILE else target.path
 
 
-def _parse_target(target: LinkTarget) -> tuple[bytes, int, str, str]:
-    return target.guid, target.sub_id, target.path, _text_of(target, LinkKind.SOURCE_FILE)
+def _with_source_path(target: LinkTarget) -> LinkTarget:
+    """Return the target with the path of its source in place of the source's key."""
+    return target._replace(source=_text_of(target, LinkKind.SOURCE_FILE))
 
 
 def _prefixes(path: str) -> Iterator[str]:
