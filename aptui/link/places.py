@@ -28,7 +28,9 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from aptui import __version__
 from aptui.config.dirs import engine_record, filesystem, identity_of, xdg
+from aptui.link.port import PROTOCOL
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.shared.forms import prepare_form
@@ -196,7 +198,7 @@ def process_start(pid: int) -> int:
     return 0 if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
-def describe_this_process(project: Folder, cache: Folder, *, version: str, protocol: int, started_ms: int) -> EngineRecord:
+def describe_this_process(project: Folder, cache: Folder, started_ms: int) -> EngineRecord:
     """Return the record of the engine that this process runs over `cache`, for `announce`."""
     pid = os.getpid()
     return EngineRecord(
@@ -204,8 +206,8 @@ def describe_this_process(project: Folder, cache: Folder, *, version: str, proto
         pid_started=process_start(pid),
         project=os.fspath(project),
         cache=os.fspath(cache),
-        version=version,
-        protocol=protocol,
+        version=__version__,
+        protocol=PROTOCOL,
         started_ms=started_ms,
         socket=socket_path(cache),
         cache_id=identity_of(cache),

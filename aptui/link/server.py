@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
+from aptui import __version__
 from aptui.core.notices import JobChanged, JobProgress, Notice
 from aptui.link import codec, places
 from aptui.link.notice_feed import REPLACED, UNSETTLED, NoticeFeed, Outbox
@@ -140,7 +141,6 @@ class LinkServer:
         path: path of the socket; its folder is created if it is missing, and must belong to this user.
         selector: selector of the loop; the data of its keys is a function that is called with the mask of events.
         answerer: handles the requests, and is notified of clients that left.
-        version: version of this engine, for clients of another version.
         limits: limits of the clients.
         clock: returns the seconds of a monotonic clock.
         credentials: returns the process at the other end of a connection.
@@ -152,13 +152,12 @@ class LinkServer:
         selector: selectors.BaseSelector,
         answerer: Answerer,
         *,
-        version: str,
         limits: LinkLimits | None = None,
         clock: Callable[[], float] = time.monotonic,
         credentials: Callable[[socket.socket], places.Credentials] = places.peer_credentials,
     ) -> None:
         self.path = path
-        self._selector, self._answerer, self._version = selector, answerer, version
+        self._selector, self._answerer = selector, answerer
         self._limits = limits or LinkLimits()
         self._clock, self._credentials = clock, credentials
         self._listener: socket.socket | None = None
@@ -437,8 +436,7 @@ class LinkServer:
             return
         if client.hello.protocol != PROTOCOL and not isinstance(verb, (EngineHello, *_BEFORE_HELLO)):
             what = (
-                f"the engine (aptui {self._version}) uses protocol {PROTOCOL}, and this client uses protocol "
-                f"{client.hello.protocol}"
+                f"the engine (aptui {__version__}) uses protocol {PROTOCOL}, and this client uses protocol {client.hello.protocol}"
             )
             request.refuse(what, "restart the engine", BusyError.exit_code)
             return

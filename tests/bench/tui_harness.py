@@ -170,7 +170,7 @@ def serve(cache: Path, rate: int) -> None:
     signal.signal(signal.SIGUSR1, lambda *_: sends.append(time.monotonic()))
     signal.signal(signal.SIGTERM, lambda *_: ends.append(True))
     with selectors.DefaultSelector() as selector:
-        server = handler.server = LinkServer(places.socket_path(cache), selector, handler, version=__version__)
+        server = handler.server = LinkServer(places.socket_path(cache), selector, handler)
         server.listen()
         while not ends:
             for key, mask in selector.select(_TICK_S):

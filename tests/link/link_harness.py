@@ -89,9 +89,7 @@ class Harness:
         self.handler = Handler()
         self.selector = selectors.DefaultSelector()
         options.setdefault("clock", self.clock)
-        self.server = self.handler.server = LinkServer(
-            self.path, self.selector, self.handler, version="1.2.3", limits=limits, **options
-        )
+        self.server = self.handler.server = LinkServer(self.path, self.selector, self.handler, limits=limits, **options)
         self.server.listen()
         self._open = []
 

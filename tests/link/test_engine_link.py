@@ -12,8 +12,7 @@ from live_project import own_live_project
 from msgspec.structs import replace
 from waiting import TIMEOUT_S
 
-from aptui import __version__
-from aptui.link import places, port
+from aptui.link import places
 from aptui.link.engine_link import EngineLink
 from aptui.link.server import LinkServer
 
@@ -26,7 +25,7 @@ def test_link_finds_an_engine_that_starts_later_at_another_address(tmp_path: Pat
     async def meet(socket: str) -> bool:
         is_met = asyncio.Event()
         link = EngineLink(project.cache, lambda _news: None, lambda is_here: is_met.set() if is_here else None)
-        mine = places.describe_this_process(project.root, project.cache, version=__version__, protocol=port.PROTOCOL, started_ms=1)
+        mine = places.describe_this_process(project.root, project.cache, started_ms=1)
         places.announce(project.cache, replace(mine, socket=socket))
         link.start()
         try:
@@ -36,7 +35,7 @@ def test_link_finds_an_engine_that_starts_later_at_another_address(tmp_path: Pat
             await asyncio.to_thread(link.close)
 
     with project.running() as live, tempfile.TemporaryDirectory(prefix="s") as other:
-        live.server = LinkServer(f"{other}/socket", live.selector, project.handler, version=__version__)
+        live.server = LinkServer(f"{other}/socket", live.selector, project.handler)
         live.server.listen()
         thread = threading.Thread(target=live.run)
         thread.start()

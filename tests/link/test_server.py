@@ -11,6 +11,7 @@ import tracemalloc
 import pytest
 from link_harness import NOTICES, Bare, Harness, example, job, opened
 
+from aptui import __version__
 from aptui.core.notices import ConnectionsChanged, EngineMessage, HealthChanged, Progress
 from aptui.link.places import Credentials
 from aptui.link.port import PROTOCOL, ReadStatus, RescanSources, Settle
@@ -233,7 +234,7 @@ def test_client_of_another_protocol_may_only_ping_read_status_and_stop(harness: 
     assert all("answer" in received[verb] for verb in ("ping", "status", "stop_engine"))
     assert received["subscribe"]["refusal"] == received["cancel"]["refusal"]
     assert received["cancel"]["refusal"] == {
-        "what": f"the engine (aptui 1.2.3) uses protocol {PROTOCOL}, and this client uses protocol {PROTOCOL + 1}",
+        "what": f"the engine (aptui {__version__}) uses protocol {PROTOCOL}, and this client uses protocol {PROTOCOL + 1}",
         "hint": "restart the engine",
         "code": 4,
     }
@@ -278,7 +279,7 @@ def test_client_that_disconnects_itself_gets_its_pending_lines(harness: Harness)
 
 
 def test_socket_of_a_dead_engine_is_replaced_but_not_of_a_running_engine(harness: Harness) -> None:
-    rival = LinkServer(harness.path, harness.selector, harness.handler, version="1")
+    rival = LinkServer(harness.path, harness.selector, harness.handler)
     with pytest.raises(BusyError, match="a process answers"):
         rival.listen()
     assert harness.guest()

@@ -602,15 +602,12 @@ def reachable(live: EngineSupervisor) -> Iterator[None]:
         BusyError: another process listens on the socket. HostError: the socket or the record cannot be written.
     """
     cache_dir = live.config.cache_dir
-    server = LinkServer(places.socket_path(cache_dir), live.selector, RequestHandler(live), version=__version__)
+    server = LinkServer(places.socket_path(cache_dir), live.selector, RequestHandler(live))
     server.listen()
     live.server = server
 
     def announce() -> None:
-        record = places.describe_this_process(
-            live.config.project_dir, cache_dir, version=__version__, protocol=port.PROTOCOL, started_ms=live.started_ms
-        )
-        places.announce(cache_dir, record)
+        places.announce(cache_dir, places.describe_this_process(live.config.project_dir, cache_dir, live.started_ms))
 
     announce()
     live.openings.append(announce)

@@ -160,7 +160,7 @@ def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
         cache.take()
         stack.callback(cache.close)
         selector = stack.enter_context(selectors.DefaultSelector())
-        server = LinkServer(str(folder / "run" / "socket"), selector, Quiet(), version="1")
+        server = LinkServer(str(folder / "run" / "socket"), selector, Quiet())
         server.listen()
         stack.callback(server.close)
         MUTANTS[mutant](folder, stack)

@@ -105,7 +105,7 @@ class Handler:
 def _serve(path: str, limits: LinkLimits) -> None:
     handler = Handler()
     with selectors.DefaultSelector() as selector:
-        server = handler.server = LinkServer(path, selector, handler, version="0", limits=limits)
+        server = handler.server = LinkServer(path, selector, handler, limits=limits)
         server.listen()
         while True:
             for key, mask in selector.select(0.0 if handler.pending else 1.0):

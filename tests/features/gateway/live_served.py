@@ -17,7 +17,6 @@ import pytest
 from live_project import LiveProject
 from waiting import TIMEOUT_S, until
 
-from aptui import __version__
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.client import Client
 from aptui.features.gateway.wire_codec import Scope
@@ -134,7 +133,7 @@ def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = 
         for name, text in (files or {}).items():
             project.write(f"assets/{name}", text)
         with project.running() as live:
-            live.server = LinkServer(places.socket_path(project.cache), live.selector, project.handler, version=__version__)
+            live.server = LinkServer(places.socket_path(project.cache), live.selector, project.handler)
             live.server.listen()
             thread = threading.Thread(target=live.run)
             thread.start()

@@ -17,7 +17,6 @@ from live_project import LiveProject
 from small_engine import SmallEngine
 from waiting import until
 
-from aptui import __version__
 from aptui.config.settings import GatewaySettings
 from aptui.core.notices import EngineMessage, ShowRequested
 from aptui.features.gateway.engine_requests import ShowSource
@@ -77,7 +76,7 @@ def garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
         project.write("assets/first.txt", "first")
         project.write("assets/sub/Second.txt", "second")
         with project.running() as live:
-            live.server = LinkServer(places.socket_path(project.cache), live.selector, project.handler, version=__version__)
+            live.server = LinkServer(places.socket_path(project.cache), live.selector, project.handler)
             live.server.listen()
             supervisor = ConnectionSupervisor(live)
             thread = threading.Thread(target=live.run)
