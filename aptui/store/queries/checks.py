@@ -1,8 +1,6 @@
 """Checks on the database: rules of `aptui.yaml`, and missing, damaged or orphaned products.
 
 Checks by commands, and the findings of `aptui lint`, are in `features.shipping`.
-
-Tests: `tests/features/shipping/test_check_verb.py`.
 """
 
 from __future__ import annotations
