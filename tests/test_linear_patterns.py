@@ -30,7 +30,7 @@ PROVEN = {
     "aptui.config.yaml.nodes": "the project's own configuration, when it is read",
     "aptui.features.graph.affected": "the project's own configuration, asked by its user",
     "aptui.cli.explain_verb": "the project's own configuration, asked by its user",
-    "aptui.features.o3de.bundling.asset_lists": "a pattern of whoever calls the bundler, on their own lists",
+    "aptui.features.o3de.bundling.bundle_files": "a pattern of whoever calls the bundler, on their own lists",
     "aptui.features.o3de.scripts.python_builder": "patterns of the project's own builders",
     "aptui.shared.param_schema": "a rule of a builder about its parameters",
 }

@@ -109,10 +109,8 @@ def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
 
 def setup_of(setup: ClusterSetup, blob_store: Store) -> tuple[ClusterSetup, Blob]:
     """Store a setup with the code of the project's own builders; return the digest and size of the stored blob."""
-    listed = sorted({path for builder in setup.builders if (path := _own_code(builder))})
-    code = tuple(
-        _send_code(path, blob_store) for folder in sorted({os.path.dirname(path) for path in listed}) for path in _code(folder)
-    )
+    folders = sorted({os.path.dirname(path) for builder in setup.builders if (path := _own_code(builder))})
+    code = tuple(_send_code(path, folder, blob_store) for folder in folders for path in sorted(Path(folder).rglob("*.py")))
     whole = replace(setup, code=code)
     return whole, put_bytes(blob_store, encode(whole))
 
@@ -121,15 +119,8 @@ def _own_code(builder: Builder) -> str:
     return builder.origin.removeprefix("file:").rpartition(":")[0] if builder.origin.startswith("file:") else ""
 
 
-def _code(folder: str) -> list[tuple[str, str]]:
-    """Return (path, path below `folder`) of the Python files in a `builders/` folder."""
-    return [(str(path), str(path.relative_to(folder))) for path in sorted(Path(folder).rglob("*.py"))]
-
-
-def _send_code(file: tuple[str, str], blob_store: Store) -> CodeFile:
-    path, rel = file
-    with open(path, "rb") as opened:
-        return CodeFile(to_text(os.fsencode(rel)), put_bytes(blob_store, opened.read()))
+def _send_code(path: Path, folder: str, blob_store: Store) -> CodeFile:
+    return CodeFile(to_text(os.fsencode(path.relative_to(folder))), put_bytes(blob_store, path.read_bytes()))
 
 
 # ---------------------------------------------------------------------------------------------------- transfers of files

@@ -12,6 +12,6 @@ FEATURE = Feature(
         "convert": "aptui.features.o3de.project.yaml_file:write_equal",
         "format": "aptui.features.o3de.project.project_format",
         "project facts": "aptui.features.o3de.project_facts:facts_of",
-        "reference": "aptui.features.o3de.programs.program_switches:reference_pages",
+        "reference": "aptui.features.o3de.programs:reference_pages",
     },
 )

@@ -2,7 +2,7 @@
 
 `<cache>/<platform>/assetcatalog.xml` is made from aptui's catalog (`catalog`). Catalogs are written as a whole, and therefore when
 the engine is idle: at the end of a run, or after a period without changes. `.aptui/assetcatalogs.json` stores the stamps of their
-inputs, so that a start checks with two `stat` calls per platform whether they are up to date. `asset_registry` defines the file
+inputs, so that a start checks with two `stat` calls per platform whether they are up to date. `binary_stream` defines the file
 format. 100,000 products take four seconds of Python. So beside a running engine this module runs as a separate process (`python
 -m`), and does not delay the engine.
 """
@@ -27,7 +27,7 @@ from aptui.config.dirs import asset_database, own_folder
 from aptui.core.project import INTERMEDIATES
 from aptui.engine.cache import catalog
 from aptui.engine.pool.spawning import python_environment
-from aptui.features.o3de.asset_registry import RegistryAsset, write_stream
+from aptui.features.o3de.binary_stream import RegistryAsset, write_stream
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.replacing import replace_bytes, replacing
 from aptui.store.db import schema

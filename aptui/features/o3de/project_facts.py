@@ -15,27 +15,6 @@ from aptui.config.packing import canonical, pack
 from aptui.shared.forms import prepare_form
 
 
-class O3deSharedPattern(Struct, frozen=True):
-    """A pattern of sources whose results of one builder are shared; `kind` is glob or pattern (regular expression).
-
-    `asset_type` has no effect: O3DE also writes the type into its settings.json, but compares only path and builder.
-    """
-
-    builder: str
-    kind: str
-    text: str
-    asset_type: str = ""
-    is_checked: bool = True
-
-
-class O3deSharedCache(Struct, frozen=True):
-    """O3DE's settings of the shared cache; `mode` is inactive, server or client."""
-
-    mode: str = "inactive"
-    address: str = ""
-    patterns: tuple[O3deSharedPattern, ...] = ()
-
-
 class StatsForm(Struct, frozen=True):
     """Which statistics are printed at the end, and the number of rows."""
 
@@ -79,7 +58,6 @@ class ProjectFacts(Struct, frozen=True):
 
     engine: str = ""
     gems: tuple[tuple[str, str], ...] = ()
-    shared_cache: O3deSharedCache = O3deSharedCache()
     stats: StatsForm = StatsForm()
     user: UserSettings = UserSettings()
     bootstrap: dict[str, str] = field(default_factory=dict)

@@ -14,13 +14,12 @@ and closes the connection if the version, the branch token or the project differ
 server's own process. The branch token is the CRC-32 of the engine's path, in lower case and with `_` for each separator. For a
 project without an engine, the server returns the client's token.
 
-**Processes.** A separate process (`connection_process`) serves the clients, so that no client can slow the engine down.
-`connection_supervisor` keeps it running beside an engine that stays up. The engine's process holds the listening socket, so new
-clients wait in the socket's queue while the server restarts. `o3de_server` handles the sockets: frames, limits, negotiation,
-sessions. `asset_notifications` sends a bulk message with all products of the client's platforms, and then a message for each notice
-of the engine, in the order of the notices. `o3de_answers` answers questions from the asset database, by the same queries as the
-gateway, and passes orders to the engine. `virtual_files` serves only files below the cache, the project's user folder and its log
-folder.
+**Processes.** A separate process (`connection_process`) serves the clients, so that no client can slow the engine down. After the
+negotiation it sends a bulk message with all products of the client's platforms, and then a message for each notice of the engine,
+in the order of the notices. `connection_supervisor` keeps the process running beside an engine that stays up. The engine's process
+holds the listening socket, so new clients wait in the socket's queue while the server restarts. `o3de_server` handles the sockets:
+frames, limits, negotiation, sessions. `o3de_answers` answers questions from the asset database, by the same queries as the gateway,
+and passes orders to the engine. `virtual_files` serves only files below the cache, the project's user folder and its log folder.
 
 **Limits.** Other machines, and programs of other users of this machine, need an entry in the allowed list. Only
 programs of the engine's user on this machine can move and delete sources, one at a time. A client is disconnected if it has not

@@ -59,29 +59,19 @@ _DIRECT = 0
 Values = dict[str, Any]
 
 
-class ProjectAnswers:
-    """The objects that the answers to all clients share: settings, database, engine and paths.
+class ClientAnswers:
+    """Answers the requests of one client. Platforms of the client that the project does not have are ignored.
 
     Args:
         pulse: wakes the waiting requests after each batch of notices.
     """
 
-    def __init__(self, settings: ConnectionSettings, database: Database, engine: EngineLink, pulse: NewsPulse) -> None:
-        self.settings, self.database, self.engine, self.pulse = settings, database, engine, pulse
-        self.paths = ProjectPaths.of(Path(settings.cache_dir), settings.scan_folders, settings.platforms)
-
-    def for_client(self, session: O3deSession) -> ClientAnswers:
-        """Return the object that answers the requests of one client."""
-        return ClientAnswers(self, session)
-
-
-class ClientAnswers:
-    """Answers the requests of one client. Platforms of the client that the project does not have are ignored."""
-
-    def __init__(self, project: ProjectAnswers, session: O3deSession) -> None:
-        settings = project.settings
-        self._settings, self._database, self._engine, self._paths = settings, project.database, project.engine, project.paths
-        self._pulse, self._platforms = project.pulse, tuple(each for each in session.platforms if each in settings.platforms)
+    def __init__(
+        self, settings: ConnectionSettings, database: Database, engine: EngineLink, pulse: NewsPulse, session: O3deSession
+    ) -> None:
+        self._settings, self._database, self._engine, self._pulse = settings, database, engine, pulse
+        self._paths = ProjectPaths.of(Path(settings.cache_dir), settings.scan_folders, settings.platforms)
+        self._platforms = tuple(each for each in session.platforms if each in settings.platforms)
         self._platform = self._platforms[0] if len(self._platforms) == 1 else ""
         self._is_local = session.is_local
         first = self._platforms[0] if self._platforms else ""
@@ -95,8 +85,13 @@ class ClientAnswers:
         """Return the function that answers a request, and whether requests of this kind are answered in the order of arrival."""
         if name in virtual_files.NAMES:
             return self._answer_file, True
+        if method := _READERS.get(name):
+            return partial(self._answer, partial(self._read, getattr(self, method))), False
         method = _HANDLERS.get(name)
         return None if method is None else (partial(self._answer, getattr(self, method)), False)
+
+    async def _read(self, method: Callable[[Reader, O3deMessage], Values], request: O3deMessage) -> Values:
+        return await self._database.ask(lambda reader: method(reader, request))
 
     async def _answer_file(self, request: O3deMessage) -> Values:
         return await asyncio.to_thread(self._files.answer, request)
@@ -183,24 +178,20 @@ class ClientAnswers:
 
     # --------------------------------------------------------------------------------------------------------------- paths
 
-    async def _relative_product_path(self, request: O3deMessage) -> Values:
+    def _relative_product_path(self, reader: Reader, request: O3deMessage) -> Values:
         path = request["SourceOrProductPath"]
-
-        def find(reader: Reader) -> str | None:
-            source = self._paths.find_source(reader, path)
-            if source is None:
-                return None
-            named = [each.name for each in self._paths.find_products(reader, path)]
-            made = [
-                each.name
-                for job in reader.jobs_of(source.source_id)
-                if job.job_id and (not self._platforms or job.platform in self._platforms)
-                for each in reader.products_of(job.job_id)
-            ]
-            return next(iter([*named, *made]), f"/{source.source}").partition("/")[2]
-
-        found = await self._database.ask(find)
-        return {"RelativeProductPath": path if found is None else found, "Resolved": found is not None}
+        source = self._paths.find_source(reader, path)
+        if source is None:
+            return {"RelativeProductPath": path}
+        named = [each.name for each in self._paths.find_products(reader, path)]
+        made = (
+            each.name
+            for job in reader.jobs_of(source.source_id)
+            if job.job_id and (not self._platforms or job.platform in self._platforms)
+            for each in reader.products_of(job.job_id)
+        )
+        found = next(iter(named), None) or next(made, f"/{source.source}")
+        return {"RelativeProductPath": found.partition("/")[2], "Resolved": True}
 
     async def _relative_source_path(self, request: O3deMessage) -> Values:
         path = request["SourcePath"]
@@ -213,9 +204,9 @@ class ClientAnswers:
         folder, relative = found
         return {"RelativeSourcePath": relative, "RootFolder": folder.path, "Resolved": True}
 
-    async def _full_source_path(self, request: O3deMessage) -> Values:
+    def _full_source_path(self, reader: Reader, request: O3deMessage) -> Values:
         path = request["RelativeProductPath"]
-        source = await self._database.ask(lambda reader: self._paths.find_source(reader, path))
+        source = self._paths.find_source(reader, path)
         return {"FullSourcePath": path} if source is None else {"FullSourcePath": _full(source), "Resolved": True}
 
     async def _show_on_screen(self, request: O3deMessage) -> Values:
@@ -249,28 +240,21 @@ class ClientAnswers:
         info = ((source.uuid, sub_id), source.source, size, request["AssetType"])
         return {"Found": True, "WatchFolder": source.root, "AssetInfo": info}
 
-    async def _source_products(self, request: O3deMessage) -> Values:
+    def _source_products(self, reader: Reader, request: O3deMessage) -> Values:
         uuid, _sub_id = request["AssetId"]
         if uuid == NO_UUID:
             return {}
-
-        def find(reader: Reader) -> tuple[SourceRow | None, list[Served]]:
-            return source_with_id(reader, uuid), products_with_id(reader, uuid, None)
-
-        source, products = await self._database.ask(find)
+        products = products_with_id(reader, uuid, None)
         mine = [each for each in products if each.name.partition("/")[0] in self._platforms]
-        return {"Found": source is not None, "ProductsAssetInfo": list(map(_info, mine))}
+        return {"Found": source_with_id(reader, uuid) is not None, "ProductsAssetInfo": list(map(_info, mine))}
 
-    async def _asset_info(self, request: O3deMessage) -> Values:
+    def _asset_info(self, reader: Reader, request: O3deMessage) -> Values:
         asset, platform = request["AssetId"], request["PlatformName"].lower() or self._platform
         uuid, sub_id = asset
-
-        def find(reader: Reader) -> list[Served]:
-            if uuid != NO_UUID:
-                return products_with_id(reader, uuid, sub_id, platform)
-            return self._paths.find_products(reader, request["AssetPath"], platform) if request["AssetPath"] else []
-
-        products = await self._database.ask(find)
+        if uuid != NO_UUID:
+            products = products_with_id(reader, uuid, sub_id, platform)
+        else:
+            products = self._paths.find_products(reader, request["AssetPath"], platform) if request["AssetPath"] else []
         if not products:
             return {}
         if asset == NO_ASSET:  # as in O3DE, the answer to a request by path has only the id
@@ -278,30 +262,21 @@ class ClientAnswers:
         root = f"{self._settings.cache_dir}/{products[0].name.partition('/')[0]}"
         return {"Found": True, "AssetInfo": _info(products[0]), "RootFolder": root}
 
-    async def _dependencies(self, request: O3deMessage) -> Values:
+    def _dependencies(self, reader: Reader, request: O3deMessage) -> Values:
         uuid, sub_id = request["AssetId"]
         if uuid == NO_UUID:
             return {"ErrorString": "Invalid Asset Id"}
-        is_all = request["DependencyType"] != _DIRECT
-
-        def find(reader: Reader) -> list[dependencies.AssetDependency] | None:
-            products = products_with_id(reader, uuid, sub_id, self._platform)
-            return walk_dependencies(reader, products[0].product_id, is_all=is_all) if products else None
-
-        found = await self._database.ask(find)
-        if found is None:
+        products = products_with_id(reader, uuid, sub_id, self._platform)
+        if not products:
             return {"ErrorString": "the asset does not exist"}
+        found = walk_dependencies(reader, products[0].product_id, is_all=request["DependencyType"] != _DIRECT)
         needs = {((each.source_uuid, each.sub_id & 0xFFFF_FFFF), each.flags & (1 << 64) - 1): None for each in found}
         return {"Found": True, "Dependencies": list(needs)}
 
-    async def _count_unresolved(self, request: O3deMessage) -> Values:
+    def _count_unresolved(self, reader: Reader, request: O3deMessage) -> Values:
         uuid, sub_id = request["AssetId"]
-
-        def count(reader: Reader) -> tuple[int, int]:
-            products = products_with_id(reader, uuid, sub_id, self._platform)
-            return dependencies.unmet_counts(reader, products[0].product_id) if products else (0, 0)
-
-        by_id, by_path = await self._database.ask(count)
+        products = products_with_id(reader, uuid, sub_id, self._platform)
+        by_id, by_path = dependencies.unmet_counts(reader, products[0].product_id) if products else (0, 0)
         return {"UnresolvedAssetIdReferences": by_id, "UnresolvedPathReferences": by_path}
 
     # ---------------------------------------------------------------------------------------------------------------- jobs
@@ -387,14 +362,8 @@ _HANDLERS = {
     "RequestAssetProcessorStatus": "_processor_status",
     "AssetProcessorPlatformStatusRequest": "_platform_status",
     "AssetProcessorPendingPlatformAssetsRequest": "_pending_assets",
-    "GetUnresolvedDependencyCountsRequest": "_count_unresolved",
-    "GetRelativeProductPathFromFullSourceOrProductPathRequest": "_relative_product_path",
     "GenerateRelativeSourcePathRequest": "_relative_source_path",
-    "GetFullSourcePathFromRelativeProductPathRequest": "_full_source_path",
     "SourceAssetInfoRequest": "_source_info",
-    "SourceAssetProductsInfoRequest": "_source_products",
-    "AssetInfoRequest": "_asset_info",
-    "AssetDependencyInfoRequest": "_dependencies",
     "ShowAssetInAssetProcessorRequest": "_show_on_screen",
     "GetScanFoldersRequest": "_scan_folders",
     "GetAssetSafeFoldersRequest": "_safe_folders",
@@ -405,6 +374,15 @@ _HANDLERS = {
     "AssetChangeReportRequest": "_report_change",
 }
 """{request: method that answers it}."""
+_READERS = {
+    "GetUnresolvedDependencyCountsRequest": "_count_unresolved",
+    "GetRelativeProductPathFromFullSourceOrProductPathRequest": "_relative_product_path",
+    "GetFullSourcePathFromRelativeProductPathRequest": "_full_source_path",
+    "SourceAssetProductsInfoRequest": "_source_products",
+    "AssetInfoRequest": "_asset_info",
+    "AssetDependencyInfoRequest": "_dependencies",
+}
+"""{request: method that answers it from the asset database alone}."""
 
 
 def _full(source: SourceRow) -> str:

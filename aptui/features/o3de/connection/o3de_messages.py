@@ -166,11 +166,12 @@ _JOB_FIELDS = (
     ("lastFailLogTime", _S64_KIND), ("lastFailLogFile", _TEXT_KIND), ("lastLogTime", _S64_KIND), ("lastLogFile", _TEXT_KIND),
     ("jobID", _S64_KIND), ("watchFolder", _TEXT_KIND), ("errorCount", _S64_KIND), ("warningCount", _S64_KIND),
 )  # fmt: skip
-_ASSET_SET = set_of(ASSET_ID)
-_ASSET_SET_KIND = FieldKind(_ASSET_SET, lambda name, _none: element_head(_ASSET_SET, name, 0, 0) + END, lambda _found: (), ())
-"""Sets and maps of assets, which are always empty in aptui's messages."""
-_PRELOAD = map_of(ASSET_ID, _ASSET_SET)
-_PRELOAD_KIND = FieldKind(_PRELOAD, lambda name, _none: element_head(_PRELOAD, name, 0, 0) + END, lambda _found: (), ())
+
+
+def _empty_kind(type_id: bytes) -> FieldKind:
+    """Return the kind of a set or map of assets, which is always empty in aptui's messages."""
+    return FieldKind(type_id, lambda name, _none: element_head(type_id, name, 0, 0) + END, lambda _found: (), ())
+
 
 _CHANGE_FIELDS = (
     ("StringData", _OS_KIND), ("NotificationType", _U32_KIND), ("size", _U64_KIND), ("assetId", _ASSET_KIND),
@@ -183,20 +184,19 @@ _KINDS = {
     "infos": _list_kind(_INFO_KIND), "needs": _NEEDS_KIND, "texts": _list_kind(_TEXT_KIND),
     "names": _list_kind(_OS_KIND, _OS_ALLOCATOR), "facts": _map_kind(_U32_KIND, _OS_KIND),
     "jobs": _list_kind(_class_kind("276C9DE3-0C81-4721-91FE-F7C961D28DA8", 4, _JOB_FIELDS)),
-    "no_load": _ASSET_SET_KIND, "preload": _PRELOAD_KIND,
+    "no_load": _empty_kind(set_of(ASSET_ID)), "preload": _empty_kind(map_of(ASSET_ID, set_of(ASSET_ID))),
     "changes": _list_kind(_class_kind(_CHANGE_ID, _CHANGE_VERSION, _CHANGE_FIELDS, has_base=True)),
 }  # fmt: skip
 
 
 class Shape(Struct, frozen=True):
-    """A class of messages. `has_value`: the class has no fields and is written as an empty value."""
+    """A class of messages. A class without base class and fields is written as an empty value."""
 
     name: str
     type_id: bytes
     version: int
     fields: tuple[tuple[str, FieldKind], ...]
-    has_base: bool
-    has_value: bool
+    has_base: bool = True
 
 
 class O3deMessage(Struct):
@@ -211,9 +211,11 @@ class O3deMessage(Struct):
         return self.values[name]
 
 
-def _shape(name: str, type_id: str, version: int, fields: str = "", *, has_base: bool = True, has_value: bool = False) -> Shape:
-    pairs = tuple((each, _KINDS[kind]) for each, _, kind in (word.partition(":") for word in fields.split()))
-    return Shape(name, uuid_bytes(type_id), version, pairs, has_base, has_value)
+def _shape(name: str, spec: str, *, has_base: bool = True) -> Shape:
+    """Return the class of messages that a text describes: its type id, its version and its fields, such as `Path:os`."""
+    type_id, version, *fields = spec.split()
+    pairs = tuple((each, _KINDS[kind]) for each, _, kind in (field.partition(":") for field in fields))
+    return Shape(name, uuid_bytes(type_id), int(version), pairs, has_base)
 
 
 def _write_base(needs_barrier: bool) -> bytes:
@@ -225,7 +227,7 @@ def encode(message: O3deMessage) -> bytes:
     shape = message.shape
     return b"".join((
         PREFIX,
-        start_element(shape.type_id, "", b"" if shape.has_value else None, shape.version),
+        start_element(shape.type_id, "", None if shape.has_base or shape.fields else b"", shape.version),
         _write_base(message.needs_barrier) if shape.has_base else b"",
         *(kind.write(name, message.values.get(name, kind.default)) for name, kind in shape.fields),
         END, END,
@@ -268,171 +270,141 @@ class O3deExchange(Struct, frozen=True):
         return crc_of(self.wire_name)
 
 
-NEGOTIATION = O3deExchange(
-    "AssetSystem::Negotiation",
-    (_NEGOTIATION := _shape("NegotiationMessage", "BA6336E4-4DF5-49EF-A184-FE8F5BC73731", 1,
-                            "ApiVersion:int Identifier:os NegotiationInfo:facts", has_base=False)),
-    _NEGOTIATION,
-)  # fmt: skip
-_RESULT = "ResultCode:u32"
-
-
-def _ask(wire_name: str, request: Shape, response: Shape | None, extent: str = "answered") -> O3deExchange:
-    return O3deExchange(wire_name, request, response, extent)
-
-
-def _file(
-    name: str, request: tuple[str, str], response: tuple[str, str] | None, extent: str = "answered", wire_name: str = ""
+def _exchange(
+    wire_name: str, request: str, response: str | None = None, extent: str = "answered", *, name: str = "", has_base: bool = True
 ) -> O3deExchange:
-    """Return a request for `virtual_files`, made from the (type id, fields) of the request and of its answer."""
-    answer = None if response is None else _shape(f"{name}Response", response[0], 1, response[1])
-    return O3deExchange(f"AssetSystem::{wire_name or name}", _shape(f"{name}Request", request[0], 1, request[1]), answer, extent)
+    """Return a request whose messages are described by texts (`_shape`).
+
+    Args:
+        name: the class of the request, if it is not the last word of `wire_name`, with the suffix "Request".
+    """
+    word = wire_name.rpartition(":")[2]
+    name = name or (word if "Request" in word else f"{word}Request")
+    answer = None if response is None else _shape(name.replace("Request", "Response"), response)
+    return O3deExchange(wire_name, _shape(name, request, has_base=has_base), answer, extent)
 
 
+_HELLO = _shape(
+    "NegotiationMessage",
+    "BA6336E4-4DF5-49EF-A184-FE8F5BC73731 1 ApiVersion:int Identifier:os NegotiationInfo:facts",
+    has_base=False,
+)
+NEGOTIATION = O3deExchange("AssetSystem::Negotiation", _HELLO, _HELLO)
 EXCHANGES = (
     NEGOTIATION,
-    _ask("AssetSystem::RequestPing",
-         _shape("RequestPing", "E06F6663-A168-439A-83E1-6F2215BAC0B6", 1),
-         _shape("ResponsePing", "54E0B5ED-F0DB-4DA1-81C7-A4F96AA7F6BA", 1)),
-    _ask("AssetSystem::RequestAssetStatus",
-         _shape("RequestAssetStatus", "0CBE6A7C-9D19-4D41-B29C-A52476BB337A", 3,
-                "SearchTerm:os IsStatusRequest:bool AssetId:asset SearchType:int"),
-         _shape("ResponseAssetStatus", "151CB7D2-8A11-4072-A173-5EDF2A11C9E2", 1, "AssetStatus:int")),
-    _ask("AssetSystem::RequestEscalateAsset",
-         _shape("RequestEscalateAsset", "E95C5422-5F00-478B-A984-C041DE70484F", 1, "m_assetUuid:uuid m_searchTerm:os"), None),
-    _ask("AssetSystem::RequestAssetProcessorStatus",
-         _shape("RequestAssetProcessorStatus", "DEC6CF93-0A16-4D83-AA6D-97FB86340525", 1, "Platform:os"),
-         _shape("ResponseAssetProcessorStatus", "978350FB-3BD2-4F5C-ABEF-5AB78981C23A", 1,
-                "NumberOfPendingCopyJobs:int IsAssetProcessorReady:bool")),
-    _ask("AssetSystem::AssetProcessorPlatformStatusRequest",
-         _shape("AssetProcessorPlatformStatusRequest", "529A8549-DD78-4E66-9BEA-D633846115C6", 1, "Platform:os"),
-         _shape("AssetProcessorPlatformStatusResponse", "3F804A16-3C5A-41A5-9051-7714E3CFAC9A", 1, "IsPlatformEnabled:bool")),
-    _ask("AssetSystem::AssetProcessorPendingPlatformAssetsRequest",
-         _shape("AssetProcessorPendingPlatformAssetsRequest", "5B16F6F2-0F94-4BAE-8238-1E8F3E66D507", 1, "Platform:os"),
-         _shape("AssetProcessorPendingPlatformAssetsResponse", "E63825D6-4704-471D-8594-B96656FA4477", 1,
-                "NumberOfPendingJobs:int")),
-    _ask("AssetSystem::GetUnresolvedDependencyCountsRequest",
-         _shape("GetUnresolvedDependencyCountsRequest", "DE432E6F-72D8-48A7-857C-51D1D41EB880", 1, "AssetId:asset"),
-         _shape("GetUnresolvedDependencyCountsResponse", "6FC67F5D-4941-41B9-92C5-7778CB853F94", 1,
-                "UnresolvedAssetIdReferences:u32 UnresolvedPathReferences:u32")),
-    _ask("AssetSystem::GetRelativeProductPathFromFullSourceOrProductPath",
-         _shape("GetRelativeProductPathFromFullSourceOrProductPathRequest", "2ED7888B-959C-451C-90B6-8EF7B0B4E385", 1,
-                "SourceOrProductPath:os"),
-         _shape("GetRelativeProductPathFromFullSourceOrProductPathResponse", "4BAD0A94-EE97-42A7-ACEC-0698012114A8", 1,
-                "RelativeProductPath:os Resolved:bool")),
-    _ask("AssetSystem::GenerateRelativeSourcePathRequest",
-         _shape("GenerateRelativeSourcePathRequest", "B3865033-F5A3-4749-8147-7B1AB04D5F6D", 1, "SourcePath:os"),
-         _shape("GenerateRelativeSourcePathResponse", "938D33DB-C8F6-4FA4-BC81-2F139A9BE1D7", 1,
-                "RelativeSourcePath:os RootFolder:os Resolved:bool")),
-    _ask("AssetSystem::GetFullSourcePathFromRelativeProductPath",
-         _shape("GetFullSourcePathFromRelativeProductPathRequest", "F48E2159-4711-4D0E-838F-91B472AE10FF", 1,
-                "RelativeProductPath:os"),
-         _shape("GetFullSourcePathFromRelativeProductPathResponse", "AA80F608-A8A7-49D2-A125-BCB9378526F0", 2,
-                "FullSourcePath:os Resolved:bool")),
-    _ask("AssetProcessor::SourceAssetInfoRequest",
-         _shape("SourceAssetInfoRequest", "E92CD74F-11E0-4AD8-A786-61D3B9715E35", 2, "AssetId:asset AssetType:uuid AssetPath:os"),
-         _shape("SourceAssetInfoResponse", "2E748A05-9ACC-4459-9E98-76B71E8A7BB7", 1, "Found:bool WatchFolder:os AssetInfo:info")),
-    _ask("AssetProcessor::SourceAssetProductsInfoRequest",
-         _shape("SourceAssetProductsInfoRequest", "14D0994C-7096-44D9-A239-2A7B51DDC95A", 1, "AssetId:asset"),
-         _shape("SourceAssetProductsInfoResponse", "DF0B7C57-534E-480E-8889-C4872C87C1C3", 1,
-                "Found:bool ProductsAssetInfo:infos")),
-    _ask("AssetProcessor::AssetInfoRequest",
-         _shape("AssetInfoRequest", "AB1468DB-99B5-4666-A619-4D3F746805A5", 3,
-                "AssetId:asset AssetPath:os AssetType:uuid PlatformName:os"),
-         _shape("AssetInfoResponse", "B217A11F-430A-40EA-AF4A-4644F5879695", 2, "Found:bool AssetInfo:info RootFolder:os")),
-    _ask("AssetProcessor::AssetDependencyInfoRequest",
-         _shape("AssetDependencyInfoRequest", "2365EEA3-D8A6-41E4-9C9F-2113D5617230", 0, "AssetId:asset DependencyType:u8"),
-         _shape("AssetDependencyInfoResponse", "B6F9FD89-3F62-43FF-A457-2767CE904C81", 0,
-                "Found:bool ErrorString:text Dependencies:needs NoLoadSet:no_load PreloadAssetList:preload"),
-         "answered in part: by load behaviour all dependencies are listed, and the sets for preloading are empty"),
-    _ask("AssetProcessor::GetScanFoldersRequest",
-         _shape("GetScanFoldersRequest", "A3D7FD31-C260-4D6C-B970-D565B43F1316", 1, has_base=False, has_value=True),
-         _shape("GetScanFoldersResponse", "13100365-009E-4C82-A682-A8E3646EB0E0", 1, "ScanFolders:texts")),
-    _ask("AssetProcessor::GetAssetSafeFoldersRequest",
-         _shape("GetAssetSafeFoldersRequest", "9A7951B1-257C-45F0-B334-A52A42A5A871", 1, has_base=False, has_value=True),
-         _shape("GetAssetSafeFoldersResponse", "36C1AA51-8940-4909-A01B-19454B6312E5", 1, "AssetSafeFolders:texts")),
-    _ask("AssetProcessor::AssetJobsInfoRequest",
-         _shape("AssetJobsInfoRequest", "E5DEF45C-C4CF-47ED-843F-97B3C4A3D5B3", 4,
-                "SearchTerm:os EscalateJobs:bool IsSearchTermJobKey:bool AssetId:asset"),
-         _shape("AssetJobsInfoResponse", "743AFB3B-F24C-4546-BEEC-2769442B52DB", 1, "JobList:jobs Success:bool"),
-         "answered in part: times and files of failed logs are not filled in"),
-    _ask("AssetProcessor::AssetJobLogRequest",
-         _shape("AssetJobLogRequest", "8E69F76E-F25D-486E-BC3F-26BB3FF5A3A3", 1, "JobRunKey:u64"),
-         _shape("AssetJobLogResponse", "4CBB55AB-24E3-4A7A-ACB7-54069289AF2C", 1, "JobLog:text Success:bool")),
-    _ask("AssetProcessor::AssetFingerprintClearRequest",
-         _shape("AssetFingerprintClearRequest", "2B7B5477-D3F8-43FF-8595-89D023690FCB", 1, "SearchTerm:os"),
-         _shape("AssetFingerprintClearResponse", "FA7960F5-3F02-46C8-B85B-CB23A1D529B1", 1, "Success:bool")),
-    _ask("AssetProcessorManager::SaveCatalogRequest",
-         _shape("SaveAssetCatalogRequest", "12B0C076-97A8-4FAE-9F56-22A890766272", 0, has_base=False, has_value=True),
-         _shape("SaveAssetCatalogResponse", "F1B4F440-1251-4516-9FAE-2BB067D58191", 1, "CatalogSaved:bool")),
-    _ask("AssetSystem::AssetChangeReport",
-         _shape("AssetChangeReportRequest", "EF108E73-08F7-4CBC-A808-61A2EC544A6E", 1,
-                "FromPath:os ToPath:os ChangeType:u32 IsFolder:bool"),
-         _shape("AssetChangeReportResponse", "C18891A7-794D-4270-93AE-7D0C2ECABB5C", 2, "Report:texts Success:bool"),
-         "answered: previews, moves (references are updated) and deletions of one source or folder"),
-    _ask("AssetSystem::ShowAssetInAssetProcessor",
-         _shape("ShowAssetInAssetProcessorRequest", "04A068A0-58D7-4404-ABAD-AED72287FFE8", 1, "AssetPath:os", has_base=False),
-         None, "answered: the screens that are open show the asset"),
-    _ask("AssetSystem::ShowWindow",
-         _shape("ShowAssetProcessorRequest", "509CA545-1213-4064-9B58-6FFE3DDD27D3", 0, has_base=False, has_value=True), None,
-         "refused: the engine has a screen, not a window; run 'aptui' in a terminal"),
-    _ask("AssetSystem::UpdateSourceControlStatusRequest",
-         _shape("UpdateSourceControlStatusRequest", "B313400A-3E5D-496F-BD91-09B9C10EBDF0", 1, "SourceControlEnabled:bool",
-                has_base=False), None, "refused: 'enablescm' of the asset processor decides"),
-    _ask("AssetProcessor::RegisterSourceAssetRequest",
-         _shape("RegisterSourceAssetRequest", "189C6045-E1D4-4D78-B0E7-2BB7BD05FDE1", 1, "AssetType:uuid AssetFileFilter:os"), None,
-         "accepted: every file of a scan folder is a source already"),
-    _ask("AssetProcessor::UnregisterSourceAssetRequest",
-         _shape("UnregisterSourceAssetRequest", "CE3CF055-CF91-4851-9E2C-CB24B2B172D3", 1, "AssetType:uuid"), None,
-         "accepted: the same"),
-    _file("FileOpen", ("C230ADF3-970D-4A4D-A128-112C9E2DC164", "FilePath:os Mode:u32"),
-          ("50EC3F69-C6F6-4835-964B-155112B37EDC", f"FileHandle:u32 {_RESULT}")),
-    _file("FileClose", ("D294976E-7664-436F-ACA4-7BCABAA2F5EC", "FileHandle:u32"), None),
-    _file("FileRead", ("9FC866C7-A9C0-41CB-BC41-A333240D3C7E", "FileHandle:u32 BytesToRead:u64 FailOnFewerRead:bool"),
-          ("FFD02544-A10A-42B2-9899-54D7F6C426ED", f"{_RESULT} Data:bytes")),
-    _file("FileWrite", ("4CB9EBC7-ACB9-45DC-9D58-2E8BDF975E12", "FileHandle:u32 Data:bytes"),
-          ("6EBE6BF5-3B7E-4C49-9B17-14025F5B80CA", f"{_RESULT} BytesWritten:u64")),
-    _file("FileTell", ("EF11067E-5C35-4A3F-8BB2-FEC57C037E3F", "FileHandle:u32"),
-          ("18870776-D1FF-40DA-B78D-3A3BB40F20F8", f"{_RESULT} Offset:u64")),
-    _file("FileSeek", ("B6E9C144-8033-416D-8E90-0260BE32E164", "FileHandle:u32 Mode:u32 Offset:s64"),
-          ("D6D1AD08-1051-4E0D-8F08-41C2460747F3", _RESULT)),
-    _file("FileFlush", ("0313BA96-2844-4007-9EB8-B98831CA68C7", "FileHandle:u32"),
-          ("8085022A-58DB-4CB4-A81C-B32B4B6DBB0A", _RESULT)),
-    _file("FileIsReadOnly", ("408CBD3D-582B-4C78-968D-00BDA9B7CBF3", "FilePath:os"),
-          ("E0FC20EC-2563-47DE-9D6B-ADCEB14ED70E", "IsReadOnly:bool"), wire_name="IsReadOnly"),
-    _file("PathIsDirectory", ("0F35F08C-4F93-4EA5-8C98-7FB923160A39", "Path:os"),
-          ("24BCC53E-1364-4C1E-BB19-7346CB3A2E7D", "IsDirectory:bool"), wire_name="IsDirectory"),
-    _file("FileSize", ("08F67CF7-A91A-498E-A010-7E3FCDE959FC", "FilePath:os"),
-          ("8FA2402C-5ED4-4B5B-BF64-71D3888A4F0D", f"{_RESULT} Size:u64")),
-    _file("FileModTime", ("AFE37457-7EBE-4432-A6CA-78EEDF82F760", "FilePath:os"),
-          ("4F347EBF-74C5-4963-807B-11CB7268AD08", "ModTime:u64")),
-    _file("FileExists", ("82751F22-4441-42E7-8187-4D84B97BD2AD", "FilePath:os"),
-          ("D5B51BB4-4683-476E-BC2F-6906D17EE028", "Exists:bool")),
-    _file("PathCreate", ("C7DF8777-2497-4473-8F33-AFD5A4015497", "Path:os"),
-          ("8FA23D48-93E4-453A-BBC3-58C831265B42", _RESULT)),
-    _file("PathDestroy", ("628A4C23-1F32-4A35-91F0-C7DFB76FAA9C", "Path:os"),
-          ("850AEAB7-E3AD-4BD4-A08E-78A4E3A62D73", _RESULT)),
-    _file("FileRemove", ("3EB05CEF-D98A-47EC-A688-A485EFB11DC6", "FilePath:os"),
-          ("1B81110E-7004-462A-98EB-12C3D73477BB", _RESULT)),
-    _file("FileCopy", ("2107C8FD-8150-44A1-B984-AA70D9FD36E2", "SourcePath:os DestPath:os"),
-          ("968DBCE3-2916-47F4-8AB2-A2E12179FB49", _RESULT)),
-    _file("FileRename", ("188FD344-DDE2-4C25-BBE0-360F2022B276", "SourcePath:os DestPath:os"),
-          ("F553AC26-7C05-4C1B-861D-6C8D934E151D", _RESULT)),
-    _file("FindFiles", ("66355EF6-B91F-4E2E-B50A-F59F6E46712D", "Path:os Filter:os"),
-          ("422C7AD1-CEA7-4E1C-B098-687B2A68116F", f"{_RESULT} Files:names")),
-    _file("FileTree", ("6838CC3C-2CF1-443C-BFBF-A530003B6A71", ""),
-          ("0F7854DA-63FA-4D59-B298-53D84150DFF9", f"{_RESULT} Files:names Folders:names")),
+    _exchange("AssetSystem::RequestPing", "E06F6663-A168-439A-83E1-6F2215BAC0B6 1", "54E0B5ED-F0DB-4DA1-81C7-A4F96AA7F6BA 1"),
+    _exchange("AssetSystem::RequestAssetStatus",
+              "0CBE6A7C-9D19-4D41-B29C-A52476BB337A 3 SearchTerm:os IsStatusRequest:bool AssetId:asset SearchType:int",
+              "151CB7D2-8A11-4072-A173-5EDF2A11C9E2 1 AssetStatus:int"),
+    _exchange("AssetSystem::RequestEscalateAsset", "E95C5422-5F00-478B-A984-C041DE70484F 1 m_assetUuid:uuid m_searchTerm:os"),
+    _exchange("AssetSystem::RequestAssetProcessorStatus", "DEC6CF93-0A16-4D83-AA6D-97FB86340525 1 Platform:os",
+              "978350FB-3BD2-4F5C-ABEF-5AB78981C23A 1 NumberOfPendingCopyJobs:int IsAssetProcessorReady:bool"),
+    _exchange("AssetSystem::AssetProcessorPlatformStatusRequest", "529A8549-DD78-4E66-9BEA-D633846115C6 1 Platform:os",
+              "3F804A16-3C5A-41A5-9051-7714E3CFAC9A 1 IsPlatformEnabled:bool"),
+    _exchange("AssetSystem::AssetProcessorPendingPlatformAssetsRequest", "5B16F6F2-0F94-4BAE-8238-1E8F3E66D507 1 Platform:os",
+              "E63825D6-4704-471D-8594-B96656FA4477 1 NumberOfPendingJobs:int"),
+    _exchange("AssetSystem::GetUnresolvedDependencyCountsRequest", "DE432E6F-72D8-48A7-857C-51D1D41EB880 1 AssetId:asset",
+              "6FC67F5D-4941-41B9-92C5-7778CB853F94 1 UnresolvedAssetIdReferences:u32 UnresolvedPathReferences:u32"),
+    _exchange("AssetSystem::GetRelativeProductPathFromFullSourceOrProductPath",
+              "2ED7888B-959C-451C-90B6-8EF7B0B4E385 1 SourceOrProductPath:os",
+              "4BAD0A94-EE97-42A7-ACEC-0698012114A8 1 RelativeProductPath:os Resolved:bool"),
+    _exchange("AssetSystem::GenerateRelativeSourcePathRequest", "B3865033-F5A3-4749-8147-7B1AB04D5F6D 1 SourcePath:os",
+              "938D33DB-C8F6-4FA4-BC81-2F139A9BE1D7 1 RelativeSourcePath:os RootFolder:os Resolved:bool"),
+    _exchange("AssetSystem::GetFullSourcePathFromRelativeProductPath",
+              "F48E2159-4711-4D0E-838F-91B472AE10FF 1 RelativeProductPath:os",
+              "AA80F608-A8A7-49D2-A125-BCB9378526F0 2 FullSourcePath:os Resolved:bool"),
+    _exchange("AssetProcessor::SourceAssetInfoRequest",
+              "E92CD74F-11E0-4AD8-A786-61D3B9715E35 2 AssetId:asset AssetType:uuid AssetPath:os",
+              "2E748A05-9ACC-4459-9E98-76B71E8A7BB7 1 Found:bool WatchFolder:os AssetInfo:info"),
+    _exchange("AssetProcessor::SourceAssetProductsInfoRequest", "14D0994C-7096-44D9-A239-2A7B51DDC95A 1 AssetId:asset",
+              "DF0B7C57-534E-480E-8889-C4872C87C1C3 1 Found:bool ProductsAssetInfo:infos"),
+    _exchange("AssetProcessor::AssetInfoRequest",
+              "AB1468DB-99B5-4666-A619-4D3F746805A5 3 AssetId:asset AssetPath:os AssetType:uuid PlatformName:os",
+              "B217A11F-430A-40EA-AF4A-4644F5879695 2 Found:bool AssetInfo:info RootFolder:os"),
+    _exchange("AssetProcessor::AssetDependencyInfoRequest",
+              "2365EEA3-D8A6-41E4-9C9F-2113D5617230 0 AssetId:asset DependencyType:u8",
+              "B6F9FD89-3F62-43FF-A457-2767CE904C81 0 Found:bool ErrorString:text Dependencies:needs NoLoadSet:no_load "
+              "PreloadAssetList:preload",
+              "answered in part: by load behaviour all dependencies are listed, and the sets for preloading are empty"),
+    _exchange("AssetProcessor::GetScanFoldersRequest", "A3D7FD31-C260-4D6C-B970-D565B43F1316 1",
+              "13100365-009E-4C82-A682-A8E3646EB0E0 1 ScanFolders:texts", has_base=False),
+    _exchange("AssetProcessor::GetAssetSafeFoldersRequest", "9A7951B1-257C-45F0-B334-A52A42A5A871 1",
+              "36C1AA51-8940-4909-A01B-19454B6312E5 1 AssetSafeFolders:texts", has_base=False),
+    _exchange("AssetProcessor::AssetJobsInfoRequest",
+              "E5DEF45C-C4CF-47ED-843F-97B3C4A3D5B3 4 SearchTerm:os EscalateJobs:bool IsSearchTermJobKey:bool AssetId:asset",
+              "743AFB3B-F24C-4546-BEEC-2769442B52DB 1 JobList:jobs Success:bool",
+              "answered in part: times and files of failed logs are not filled in"),
+    _exchange("AssetProcessor::AssetJobLogRequest", "8E69F76E-F25D-486E-BC3F-26BB3FF5A3A3 1 JobRunKey:u64",
+              "4CBB55AB-24E3-4A7A-ACB7-54069289AF2C 1 JobLog:text Success:bool"),
+    _exchange("AssetProcessor::AssetFingerprintClearRequest", "2B7B5477-D3F8-43FF-8595-89D023690FCB 1 SearchTerm:os",
+              "FA7960F5-3F02-46C8-B85B-CB23A1D529B1 1 Success:bool"),
+    _exchange("AssetProcessorManager::SaveCatalogRequest", "12B0C076-97A8-4FAE-9F56-22A890766272 0",
+              "F1B4F440-1251-4516-9FAE-2BB067D58191 1 CatalogSaved:bool", name="SaveAssetCatalogRequest", has_base=False),
+    _exchange("AssetSystem::AssetChangeReport",
+              "EF108E73-08F7-4CBC-A808-61A2EC544A6E 1 FromPath:os ToPath:os ChangeType:u32 IsFolder:bool",
+              "C18891A7-794D-4270-93AE-7D0C2ECABB5C 2 Report:texts Success:bool",
+              "answered: previews, moves (references are updated) and deletions of one source or folder"),
+    _exchange("AssetSystem::ShowAssetInAssetProcessor", "04A068A0-58D7-4404-ABAD-AED72287FFE8 1 AssetPath:os", None,
+              "answered: the screens that are open show the asset", has_base=False),
+    _exchange("AssetSystem::ShowWindow", "509CA545-1213-4064-9B58-6FFE3DDD27D3 0", None,
+              "refused: the engine has a screen, not a window; run 'aptui' in a terminal", name="ShowAssetProcessorRequest",
+              has_base=False),
+    _exchange("AssetSystem::UpdateSourceControlStatusRequest", "B313400A-3E5D-496F-BD91-09B9C10EBDF0 1 SourceControlEnabled:bool",
+              None, "refused: 'enablescm' of the asset processor decides", has_base=False),
+    _exchange("AssetProcessor::RegisterSourceAssetRequest",
+              "189C6045-E1D4-4D78-B0E7-2BB7BD05FDE1 1 AssetType:uuid AssetFileFilter:os", None,
+              "accepted: every file of a scan folder is a source already"),
+    _exchange("AssetProcessor::UnregisterSourceAssetRequest", "CE3CF055-CF91-4851-9E2C-CB24B2B172D3 1 AssetType:uuid", None,
+              "accepted: the same"),
+    _exchange("AssetSystem::FileOpen", "C230ADF3-970D-4A4D-A128-112C9E2DC164 1 FilePath:os Mode:u32",
+              "50EC3F69-C6F6-4835-964B-155112B37EDC 1 FileHandle:u32 ResultCode:u32"),
+    _exchange("AssetSystem::FileClose", "D294976E-7664-436F-ACA4-7BCABAA2F5EC 1 FileHandle:u32"),
+    _exchange("AssetSystem::FileRead",
+              "9FC866C7-A9C0-41CB-BC41-A333240D3C7E 1 FileHandle:u32 BytesToRead:u64 FailOnFewerRead:bool",
+              "FFD02544-A10A-42B2-9899-54D7F6C426ED 1 ResultCode:u32 Data:bytes"),
+    _exchange("AssetSystem::FileWrite", "4CB9EBC7-ACB9-45DC-9D58-2E8BDF975E12 1 FileHandle:u32 Data:bytes",
+              "6EBE6BF5-3B7E-4C49-9B17-14025F5B80CA 1 ResultCode:u32 BytesWritten:u64"),
+    _exchange("AssetSystem::FileTell", "EF11067E-5C35-4A3F-8BB2-FEC57C037E3F 1 FileHandle:u32",
+              "18870776-D1FF-40DA-B78D-3A3BB40F20F8 1 ResultCode:u32 Offset:u64"),
+    _exchange("AssetSystem::FileSeek", "B6E9C144-8033-416D-8E90-0260BE32E164 1 FileHandle:u32 Mode:u32 Offset:s64",
+              "D6D1AD08-1051-4E0D-8F08-41C2460747F3 1 ResultCode:u32"),
+    _exchange("AssetSystem::FileFlush", "0313BA96-2844-4007-9EB8-B98831CA68C7 1 FileHandle:u32",
+              "8085022A-58DB-4CB4-A81C-B32B4B6DBB0A 1 ResultCode:u32"),
+    _exchange("AssetSystem::IsReadOnly", "408CBD3D-582B-4C78-968D-00BDA9B7CBF3 1 FilePath:os",
+              "E0FC20EC-2563-47DE-9D6B-ADCEB14ED70E 1 IsReadOnly:bool", name="FileIsReadOnlyRequest"),
+    _exchange("AssetSystem::IsDirectory", "0F35F08C-4F93-4EA5-8C98-7FB923160A39 1 Path:os",
+              "24BCC53E-1364-4C1E-BB19-7346CB3A2E7D 1 IsDirectory:bool", name="PathIsDirectoryRequest"),
+    _exchange("AssetSystem::FileSize", "08F67CF7-A91A-498E-A010-7E3FCDE959FC 1 FilePath:os",
+              "8FA2402C-5ED4-4B5B-BF64-71D3888A4F0D 1 ResultCode:u32 Size:u64"),
+    _exchange("AssetSystem::FileModTime", "AFE37457-7EBE-4432-A6CA-78EEDF82F760 1 FilePath:os",
+              "4F347EBF-74C5-4963-807B-11CB7268AD08 1 ModTime:u64"),
+    _exchange("AssetSystem::FileExists", "82751F22-4441-42E7-8187-4D84B97BD2AD 1 FilePath:os",
+              "D5B51BB4-4683-476E-BC2F-6906D17EE028 1 Exists:bool"),
+    _exchange("AssetSystem::PathCreate", "C7DF8777-2497-4473-8F33-AFD5A4015497 1 Path:os",
+              "8FA23D48-93E4-453A-BBC3-58C831265B42 1 ResultCode:u32"),
+    _exchange("AssetSystem::PathDestroy", "628A4C23-1F32-4A35-91F0-C7DFB76FAA9C 1 Path:os",
+              "850AEAB7-E3AD-4BD4-A08E-78A4E3A62D73 1 ResultCode:u32"),
+    _exchange("AssetSystem::FileRemove", "3EB05CEF-D98A-47EC-A688-A485EFB11DC6 1 FilePath:os",
+              "1B81110E-7004-462A-98EB-12C3D73477BB 1 ResultCode:u32"),
+    _exchange("AssetSystem::FileCopy", "2107C8FD-8150-44A1-B984-AA70D9FD36E2 1 SourcePath:os DestPath:os",
+              "968DBCE3-2916-47F4-8AB2-A2E12179FB49 1 ResultCode:u32"),
+    _exchange("AssetSystem::FileRename", "188FD344-DDE2-4C25-BBE0-360F2022B276 1 SourcePath:os DestPath:os",
+              "F553AC26-7C05-4C1B-861D-6C8D934E151D 1 ResultCode:u32"),
+    _exchange("AssetSystem::FindFiles", "66355EF6-B91F-4E2E-B50A-F59F6E46712D 1 Path:os Filter:os",
+              "422C7AD1-CEA7-4E1C-B098-687B2A68116F 1 ResultCode:u32 Files:names"),
+    _exchange("AssetSystem::FileTree", "6838CC3C-2CF1-443C-BFBF-A530003B6A71 1",
+              "0F7854DA-63FA-4D59-B298-53D84150DFF9 1 ResultCode:u32 Files:names Folders:names"),
 )  # fmt: skip
 """All known requests. Other requests get an empty answer; O3DE's client treats that as a failure, and stays connected."""
 BY_TYPE = {each.type_number: each for each in EXCHANGES}
-BY_NAME = {each.request.name: each for each in EXCHANGES}
 
-CHANGE = _shape("AssetNotificationMessage", _CHANGE_ID, _CHANGE_VERSION)
-CHANGE = Shape(CHANGE.name, CHANGE.type_id, CHANGE.version, _CHANGE_FIELDS, has_base=True, has_value=False)
-CHANGES = _shape("BulkAssetNotificationMessage", "D0BDFFA1-2E5A-4F37-A38D-26521ECAF812", 1, "Type:u32 Messages:changes")
-SOURCE = _shape("SourceFileNotificationMessage", "61126952-242A-4299-B1D6-4D0E24DB1B06", 2,
-                "RelativeSourcePath:os ScanFolder:os NotificationType:u32 SourceUUID:uuid")  # fmt: skip
-SHOW = _shape("AssetBrowserShowRequest", "D44903DD-45D8-4CBA-8A9D-C9D5E7FFB0A6", 1, "FilePath:os")
+CHANGE = Shape("AssetNotificationMessage", uuid_bytes(_CHANGE_ID), _CHANGE_VERSION, _CHANGE_FIELDS)
+CHANGES = _shape("BulkAssetNotificationMessage", "D0BDFFA1-2E5A-4F37-A38D-26521ECAF812 1 Type:u32 Messages:changes")
+SOURCE = _shape(
+    "SourceFileNotificationMessage",
+    "61126952-242A-4299-B1D6-4D0E24DB1B06 2 RelativeSourcePath:os ScanFolder:os NotificationType:u32 SourceUUID:uuid",
+)
+SHOW = _shape("AssetBrowserShowRequest", "D44903DD-45D8-4CBA-8A9D-C9D5E7FFB0A6 1 FilePath:os")
 NOTIFICATIONS = {
     CHANGE.name: "AssetProcessorManager::AssetNotification",
     CHANGES.name: "AssetProcessorManager::BulkAssetNotification",

@@ -2,3 +2,74 @@
 
 This package does not import `daemon`, and `daemon` does not import it.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from aptui.cli.manual import ReferencePage
+
+_INTRODUCTION = """\
+The switches that O3DE documents for its programs. A switch *works*, is *accepted* and ignored, or is *refused*. Each ignored
+switch is reported in one line on standard output, with the reason. Names are O3DE's in any case, with `--`, `-` or,
+for the asset processor, `/` before them.
+
+The last section is about the Editor, launchers and devices: they connect to a running engine through O3DE's own asset processor
+protocol, at `remote_port`. An engine that stays up (`aptui`, `aptui serve`, `aptui start`) serves them in an O3DE project, and in
+other projects if `serve: {o3de: true}` says so; `--set serve.o3de=false` switches it off. The protocol has no password: programs of
+the engine's user connect, other users and other machines need an entry in `/Amazon/AzCore/Bootstrap/allowed_list` or
+`serve.allowed`, and cannot move or delete sources. Virtual files lie below `@products@` (read only), `@user@`, `@usercache@` and
+`@log@`; other paths fail.
+
+This is *experimental*: no Editor, launcher or device has connected yet. A program that was built from the sources of O3DE's own
+AzCore, AzFramework and the Editor's asset classes (branch development, commit 354a2acc of 8 August 2025) has connected. Its
+`AssetSystemComponent` negotiated, was refused for another project and another branch token, waited for jobs, made jobs more
+urgent, and connected again after restarts. Its `AssetCatalog` loaded `assetcatalog.xml`, and followed changed, new and removed
+products. Its `RemoteFileIO` read, wrote and moved files. Its Editor classes asked for paths, assets and jobs, and received
+changes of sources and the request to show an asset in the Asset Browser. Messages that its classes pack are equal to this
+engine's, byte for byte. Not tried: the Asset Browser itself, which also reads O3DE's own asset database, and this engine's has
+tables of its own.
+`aptui/features/o3de/connection/__init__.py` describes frames and negotiation.
+"""
+
+
+def reference_pages() -> dict[str, ReferencePage]:
+    """Return the page of `aptui docs o3de`: the extension point `reference`."""
+    from aptui.cli.manual import ReferencePage  # imported here, because only `aptui docs` needs it
+
+    return {"o3de": ReferencePage("O3DE.md", "Switches of O3DE's programs", _INTRODUCTION, _page_sections)}
+
+
+def _page_sections() -> dict[str, list[tuple[str, str]]]:
+    from aptui.features.o3de.programs import asset_builder, bundler_switches, program_switches
+
+    processor = [
+        (f"--{each.name}", _write_accepted(each.name, each.why_ignored) if each.why_ignored else f"works: {each.help}")
+        for each in program_switches.SWITCHES
+    ]
+    processor += [(f"--{old}", f"works: the same as {new}") for old, new in program_switches.ALIASES.items()]
+    builder = [(f"-{name}", f"works: {text}") for name, text in asset_builder.SWITCHES.items()]
+    builder += [(f"-{name}", _write_accepted(name, why, "-")) for name, why in asset_builder.IGNORED.items()]
+    refusal = f"{asset_builder.WHY_REFUSED}; {asset_builder.INSTEAD}"
+    builder += [(f"-task={task}", f'refused: "-task={task} {refusal}"') for task in asset_builder.CHILDREN]
+    sections = {"AssetProcessorBatch, AssetProcessor": processor, "AssetBuilder": builder}
+    for command, table in {"any command": bundler_switches.PROJECT, **bundler_switches.COMMANDS}.items():
+        rows = [(f"--{name}", f"works: {text}") for name, (_takes, text) in table.items()]
+        sections[f"AssetBundlerBatch: {command}"] = rows
+    sections["AssetBundlerBatch: any command"] += [
+        (f"--{name}", _write_accepted(name, why)) for name, why in bundler_switches.IGNORED.items()
+    ]
+    sections["AssetBundlerBatch: bundles"].append(("--bundleVersion=3", 'refused: "bundles of version 3 are not written"'))
+    sections["Messages of the Editor, launchers and devices (experimental)"] = _message_rows()
+    return {name: rows for name, rows in sections.items() if rows}
+
+
+def _message_rows() -> list[tuple[str, str]]:
+    from aptui.features.o3de.connection.o3de_messages import EXCHANGES, SENT, UNSERVED
+
+    return [(each.request.name, each.extent) for each in EXCHANGES] + [*SENT.items()] + [*UNSERVED.items()]
+
+
+def _write_accepted(name: str, why: str, lead: str = "--") -> str:
+    return f'accepted: "{lead}{name} is accepted and ignored: {why}."'

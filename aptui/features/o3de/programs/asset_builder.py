@@ -6,6 +6,7 @@ In O3DE, an asset processor also starts this program as its child. aptui has its
 from __future__ import annotations
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +18,7 @@ from msgspec.structs import replace
 
 from aptui.batch.alone import Workers
 from aptui.config import folder
-from aptui.config.configuration import Config, ConfigErrors
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.core.model import JobDependency, JobPlan, RelPath, Source, SourceUuid
 from aptui.core.notices import LogLevel, LogRecord
@@ -27,13 +28,126 @@ from aptui.core.planner import Planner
 from aptui.core.project import Builder, Project, ScanFolder
 from aptui.core.settings import SettingsTree
 from aptui.features.o3de.programs import program_switches, run_request
-from aptui.features.o3de.programs.builder_switches import BuilderSwitches, help_lines, parse
 from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole
-from aptui.features.o3de.project_facts import is_project
+from aptui.features.o3de.project_facts import MARKER, is_project, unquote
 from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store import joblog
 from aptui.store.queries.reader import Reader, open_reader
+
+SWITCHES = {
+    "debug": "analyse and process this source (an absolute path), and print all output of its builders",
+    "debug_create": "analyse this source only",
+    "debug_process": "analyse and process this source, as -debug",
+    "task": "debug, debug_create or debug_process, with -input",
+    "input": "the source of -task",
+    "project-path": "the project's folder; the nearest one above the source by default",
+    "gamename": "older: the name of the project's folder beside or above the source",
+    "engine-path": "the engine's folder",
+    "project-cache-path": "the folder of products and the asset database",
+    "regset": "set a value of the settings registry: /json/pointer=value",
+    "regremove": "remove a key of the settings registry",
+    "help": "print this list",
+}
+IGNORED = {
+    "port": "this program does the work itself, without an asset processor",
+    "id": "ids are only for children of an asset processor",
+    "project-name": "the name is read from the project's own file",
+    "module": "builders are taken from the configuration",
+    "output": "products are stored in a folder that is printed at the end",
+    "register": "builders are taken from the configuration",
+}
+CHILDREN = ("resident", "register", "create", "process")
+WHY_REFUSED = "is for children of O3DE's asset processor; this engine has its own workers"
+INSTEAD = "-debug=<absolute path> runs the builders of one source"
+_DEBUGS = ("debug", "debug_create", "debug_process")
+_FORWARDED = ("engine-path", "project-cache-path", "regset", "regremove")
+_WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DOTALL)
+
+
+class BuilderSwitches(Struct, frozen=True):
+    """The parsed command line. `source` is absolute. `project` is "" if the project must be searched for.
+
+    `processes` is False for an analysis only.
+    """
+
+    source: str = ""
+    project: str = ""
+    processes: bool = True
+    forwarded: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    wants_help: bool = False
+
+
+def parse(arguments: Sequence[str]) -> BuilderSwitches:
+    """Parse the `arguments` (without the program's name).
+
+    Raises:
+        UserError: the source is missing, or a switch is only for a child of O3DE's asset processor.
+    """
+    given, notes = _parse_given(arguments)
+    if "help" in given or "h" in given or not arguments:
+        return BuilderSwitches(wants_help=True)
+    task = given.get("task", [""])[-1].lower()
+    if task in CHILDREN:
+        raise UserError(f"-task={task} {WHY_REFUSED}", hint=INSTEAD)
+    if task and task not in _DEBUGS:
+        raise UserError(f"'{task}' is not a task", hint=f"the tasks are {', '.join(_DEBUGS)}")
+    mode = task or next((name for name in _DEBUGS if name in given), "")
+    if not mode:
+        raise UserError("the source is missing", hint="write -debug=<absolute path>")
+    source = given.get("input" if task else mode, [""])[-1]
+    if not os.path.isabs(source):
+        raise UserError(
+            f"-{'input' if task else mode} expects an absolute path, not '{source}'", hint=f"write '{os.path.abspath(source)}'"
+        )
+    source = os.path.normpath(source)
+    project = given.get("project-path", [""])[-1]
+    forwarded = tuple(f"--{name}={value}" for name in _FORWARDED for value in given.get(name, ()))
+    if not project and "gamename" in given:
+        project = _find_project_name(given["gamename"][-1], source)
+    return BuilderSwitches(source, os.path.abspath(project) if project else "", mode != "debug_create", forwarded, notes)
+
+
+def help_lines() -> list[str]:
+    """Return the list of switches that `--help` prints."""
+    others = [f"\t-{name} : accepted, and ignored: {why}" for name, why in IGNORED.items()]
+    others += [f"\t-task={task} : refused: it {WHY_REFUSED}" for task in CHILDREN]
+    return ["AssetBuilder -debug=<absolute path>", *(f"\t-{name} : {text}" for name, text in SWITCHES.items()), *others]
+
+
+def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[str, ...]]:
+    given: dict[str, list[str]] = {}
+    notes = []
+    waiting = ""
+    for word in map(unquote, arguments):
+        match = _WORD.fullmatch(word)
+        if match is None:
+            if not waiting:
+                raise UserError(f"'{word}' is not the value of a switch", hint="run 'AssetBuilder --help' to list the switches")
+            given[waiting].append(word)
+            waiting = ""
+            continue
+        name = match["name"].lower()
+        given.setdefault(name, [])
+        if match["value"] is not None:
+            given[name].append(unquote(match["value"]))
+        waiting = name if match["value"] is None else ""
+        if name in IGNORED:
+            notes.append(f"-{match['name']} is accepted and ignored: {IGNORED[name]}.")
+        elif name not in SWITCHES and name != "h":
+            notes.append(f"-{match['name']} is not a switch of the asset builder, and is ignored.")
+    return {name: values or [""] for name, values in given.items()}, tuple(notes)
+
+
+def _find_project_name(name: str, source: str) -> str:
+    """Return the nearest project folder named `name`, above the source or beside a folder above it; "" = search as usual."""
+    for above in Path(source).parents:
+        for path in ([above] if above.name == name else []) + [above / name]:
+            if (path / MARKER).is_file():
+                return str(path)
+    return ""
+
 
 # `AssetBuilder` needs the UUID of its source, the settings of the source's folders, and the state of the jobs that the source
 # depends on. It reads the asset database if the database exists, and never writes to the database.
@@ -113,11 +227,6 @@ def _status(dependency: JobDependency, config: Config, database: Reader) -> str:
     return next((job.status for job in jobs if (job.job_key.lower(), job.platform) == wanted), _NO_JOB)
 
 
-def number_folders(config: Config) -> tuple[ScanFolder, ...]:
-    """Return the scan folders with ids, numbered from 1."""
-    return tuple(replace(each, id=at) for at, each in enumerate(config.project.scan_folders, 1))
-
-
 WINDOW = "AssetBuilder"
 FAILED = 1
 _PREFIXES = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
@@ -137,8 +246,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         config = _find_config(given, console)
         return _Session(config, given, console).run()
     except KnownError as error:
-        for each in error.errors if isinstance(error, ConfigErrors) else (error,):
-            console.complain_fatal(each)
+        console.complain_fatal(error)
         return FAILED
     finally:
         console.close()
@@ -174,11 +282,8 @@ def _config(project: str, given: BuilderSwitches) -> Config:
     return replace(config, project=replace(config.project, debug_output=True))
 
 
-class _Work(Struct, frozen=True):
-    """A planned job that the program will process."""
-
-    builder: Builder
-    plan: JobPlan
+_Work = tuple[Builder, JobPlan]
+"""A planned job that the program will process."""
 
 
 class _Session:
@@ -186,7 +291,7 @@ class _Session:
 
     def __init__(self, config: Config, given: BuilderSwitches, console: ProgramConsole) -> None:
         self._config, self._given, self._console = config, given, console
-        folders = number_folders(config)
+        folders = tuple(replace(each, id=at) for at, each in enumerate(config.project.scan_folders, 1))
         self._project: Project = replace(config.project, builders=_complete_builders(config), scan_folders=folders)
         self._folder, self._source = find_source(given.source, config, folders)
         self._settings, self._adjusted_by = settings_above(self._source.rel, self._project)
@@ -219,7 +324,7 @@ class _Session:
         is_well = True
         for builder in wanted:
             if not builder.needs_analysis:
-                work += [_Work(builder, plan) for plan in planner.inline_plans(builder, self._source)]
+                work += [(builder, plan) for plan in planner.inline_plans(builder, self._source)]
                 continue
             self._print(f"Analysis by builder '{builder.name}'")
             platforms = planner.platforms_of(builder, self._source)
@@ -231,19 +336,19 @@ class _Session:
             is_well &= self._report(answer, "CreateJobs", settings_folder)
             for edge in answer.edges:
                 self._print(f"Source dependency = {edge.target}")
-            work += [_Work(builder, plan) for plan in answer.plans]
-        for item in work:
-            self._print(f"Job '{item.plan.key}' for {item.plan.platform} by builder '{item.builder.name}'")
-            for sentence, is_there in states(item.plan.job_dependencies, self._config):
-                self._print(f"Job '{item.plan.key}' {sentence}" if is_there else f"W: Job '{item.plan.key}' {sentence}")
+            work += [(builder, plan) for plan in answer.plans]
+        for builder, plan in work:
+            self._print(f"Job '{plan.key}' for {plan.platform} by builder '{builder.name}'")
+            for sentence, is_there in states(plan.job_dependencies, self._config):
+                self._print(f"{'' if is_there else 'W: '}Job '{plan.key}' {sentence}")
         return work, is_well
 
     def _process(self, workers: Workers, work: Sequence[_Work], settings_folder: str) -> bool:
         is_well = True
-        for at, item in enumerate(work, 1):
+        for at, (builder, plan) in enumerate(work, 1):
             staging = os.path.join(settings_folder, str(at))
-            self._print(f"Processing '{item.plan.key}' for {item.plan.platform}")
-            result = workers.run([self._order(item, at, staging)])[at]
+            self._print(f"Processing '{plan.key}' for {plan.platform}")
+            result = workers.run([self._order(builder, plan, at, staging)])[at]
             is_well &= self._report(result, "ProcessJob", settings_folder)
             for product in result.products:
                 name = product.name or os.path.basename(product.staged)
@@ -251,8 +356,8 @@ class _Session:
         self._print(f"The products are stored in {settings_folder}")
         return is_well
 
-    def _order(self, item: _Work, key: int, staging: str) -> ProcessOrder | CopyOrder:
-        builder, plan, path = item.builder, item.plan, self._given.source
+    def _order(self, builder: Builder, plan: JobPlan, key: int, staging: str) -> ProcessOrder | CopyOrder:
+        path = self._given.source
         Path(staging).mkdir()
         if builder.is_plain_copy:
             copy = os.path.join(staging, os.path.basename(path))

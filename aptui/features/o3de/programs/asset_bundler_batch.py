@@ -10,10 +10,29 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-from aptui.features.o3de.bundling import asset_lists, seeds
-from aptui.features.o3de.bundling.asset_lists import ListedAsset
+from msgspec import Struct
+from msgspec.structs import replace
+
+from aptui.features.o3de.bundling import bundle_files, seeds
+from aptui.features.o3de.bundling.bundle_files import (
+    BUNDLE_SUFFIX,
+    BUNDLE_VERSIONS,
+    LIST_SUFFIX,
+    MOST_MIB,
+    SETTINGS_SUFFIX,
+    BundleSettings,
+    ComparisonKind,
+    ComparisonStep,
+    ListedAsset,
+    PackedAsset,
+    appearing,
+    compare_lists,
+    kind_of,
+    load_list,
+    matching,
+)
 from aptui.features.o3de.bundling.seeds import Seed, SeedList
-from aptui.features.o3de.programs import bundle_commands, bundler_switches, program_switches, run_request
+from aptui.features.o3de.programs import bundler_switches, program_switches, run_request
 from aptui.features.o3de.programs.bundler_project import (
     AssetKey,
     BundlerOutput,
@@ -23,7 +42,7 @@ from aptui.features.o3de.programs.bundler_project import (
     for_platform,
     refuse_missing_lists,
 )
-from aptui.features.o3de.programs.bundler_switches import BundlerSwitches
+from aptui.features.o3de.programs.bundler_switches import HELP, BundlerSwitches
 from aptui.features.o3de.programs.phrases import BATCH
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
@@ -166,10 +185,10 @@ def _asset_lists(given: BundlerSwitches, project: BundlerProject, output: Bundle
         )
     makes = given.has("addDefaultSeedListFiles") or given.all("seedListFile") or given.all("addSeed")
     platforms = project.platforms_of(name)
-    paths = {platform: project.path(for_platform(name, platform), asset_lists.SUFFIX) for platform in platforms} if name else {}
+    paths = {platform: project.path(for_platform(name, platform), LIST_SUFFIX) for platform in platforms} if name else {}
     if not makes:
         for platform in platforms:
-            output.print_assets(platform, asset_lists.load(project.asset_list(name, platform)) if name else [])
+            output.print_assets(platform, load_list(project.asset_list(name, platform)) if name else [])
         return
     is_written = bool(paths) and not given.has("dryRun")
     if is_written:
@@ -227,12 +246,319 @@ def _debug_text(products: PlatformProducts, reached: dict[AssetKey, AssetKey | N
     return "".join(f"{line}\n" for line in lines)
 
 
+def _bundle_settings(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    """Write or change settings, one file for each platform."""
+    name = given.need_switch("bundleSettingsFile")
+    texts: dict[Path, str] = {}
+    for platform in project.platforms_of(name, given.one("assetListFile")):
+        path = project.path(for_platform(name, platform), SETTINGS_SUFFIX)
+        settings = BundleSettings(path if path.exists() else None)
+        asset_list, bundle = given.one("assetListFile"), given.one("outputBundlePath")
+        settings.set(
+            asset_list=str(project.existing(for_platform(asset_list, platform), LIST_SUFFIX)) if asset_list else "",
+            bundle=str(project.path(for_platform(bundle, platform), BUNDLE_SUFFIX)) if bundle else "",
+            version=_version(given),
+            max_mib=given.number("maxSize", 1, MOST_MIB),
+        )
+        if not path.exists() or settings.text() != BundleSettings(path).text():
+            texts[path] = settings.text()
+        if given.has("print"):
+            output.say(f"Settings of '{path}':")
+            output.say_all(
+                f"\t{key}: {value}"
+                for key, value in (
+                    ("Asset list", settings.asset_list),
+                    ("Bundle", settings.bundle),
+                    ("Bundle version", settings.version),
+                    ("Largest size in MB", settings.max_mib),
+                )
+            )
+    for path, text in texts.items():
+        output.save(path, text, "Bundle Settings file")
+
+
+def _version(given: BundlerSwitches) -> int:
+    version = given.number("bundleVersion", BUNDLE_VERSIONS[0], 3)
+    if version:
+        _refuse_version(version)
+    return version
+
+
+def _refuse_version(version: int) -> None:
+    if version not in BUNDLE_VERSIONS:
+        raise UserError(
+            f"bundles of version {version} are not written", hint="use version 1 or 2, which every version of the engine reads"
+        )
+
+
+def _load_settings(project: BundlerProject, name: str, platform: str) -> BundleSettings:
+    return BundleSettings(project.existing(for_platform(name, platform), SETTINGS_SUFFIX)) if name else BundleSettings()
+
+
+class _Order(Struct, frozen=True):
+    """A bundle to write, with the assets of a list file, or with `assets` if `asset_list` is None."""
+
+    platform: str
+    target: Path
+    version: int
+    max_mib: int
+    asset_list: Path | None = None
+    assets: Sequence[ListedAsset] = ()
+
+
+def _bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    """Write bundles from asset lists."""
+    settings, lists, targets = (list(given.all(name)) for name in ("bundleSettingsFile", "assetListFile", "outputBundlePath"))
+    count = max(len(settings), len(lists), len(targets))
+    if not count:
+        raise UserError(
+            "'bundles' needs --bundleSettingsFile, or --assetListFile and --outputBundlePath", hint=HELP.format("bundles")
+        )
+    for name, listed_values in (("bundleSettingsFile", settings), ("assetListFile", lists), ("outputBundlePath", targets)):
+        if len(listed_values) not in (0, count):
+            raise UserError(
+                f"--{name} has {printing.count(len(listed_values), 'value')}, but other switches have {count}",
+                hint="give each switch one value for each bundle",
+            )
+    orders = []
+    for at in range(count):
+        one = [values[at] if values else "" for values in (settings, lists, targets)]
+        orders += [_order(given, project, platform, *one) for platform in project.platforms_of(*one)]
+    _make(orders, given, project, output)
+
+
+def _order(given: BundlerSwitches, project: BundlerProject, platform: str, settings: str, asset_list: str, target: str) -> _Order:
+    loaded = _load_settings(project, settings, platform)
+    asset_list, target = asset_list or loaded.asset_list, target or loaded.bundle
+    if not asset_list or not target:
+        raise UserError(
+            "the list to pack or the bundle to write is missing", hint="add --assetListFile=FILE and --outputBundlePath=FILE"
+        )
+    return _Order(
+        platform,
+        project.path(for_platform(target, platform), BUNDLE_SUFFIX),
+        _version(given) or loaded.version,
+        given.number("maxSize", 1, MOST_MIB) or loaded.max_mib,
+        project.asset_list(asset_list, platform),
+    )
+
+
+def _bundle_seed(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    """Write a bundle with seeds and their dependencies, without an asset list."""
+    words = given.all("addSeed")
+    if not words:
+        raise UserError("'bundleSeed' needs --addSeed", hint="add a product, for example --addSeed=levels/main.spawnable")
+    settings, target = given.one("bundleSettingsFile"), given.one("outputBundlePath")
+    orders = []
+    for platform in project.platforms_of(settings, target):
+        loaded = _load_settings(project, settings, platform)
+        if not (target or loaded.bundle):
+            raise UserError(
+                "'bundleSeed' needs --outputBundlePath", hint="name the bundle to write, for example --outputBundlePath=game.pak"
+            )
+        products = project.products(platform)
+        keys = []
+        for word in words:
+            found = products.find_named(word)
+            if not found:
+                output.warn(f"'{word}' is not a product of platform '{platform}'")
+            keys += found
+        if not keys:
+            raise UserError(
+                f"none of the seeds has a product for platform '{platform}'",
+                hint="run 'AssetProcessorBatch' to make the products, and 'aptui jobs' to see its jobs",
+            )
+        list_assets = products.list_assets(products.closure(keys, ()))
+        path = project.path(for_platform(target or loaded.bundle, platform), BUNDLE_SUFFIX)
+        max_mib = given.number("maxSize", 1, MOST_MIB) or loaded.max_mib
+        orders.append(_Order(platform, path, _version(given) or loaded.version, max_mib, None, list_assets))
+    _make(orders, given, project, output)
+
+
+def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    output.refuse_overwriting(
+        (path for order in orders for path in bundle_files.free_names(order.target)), is_allowed=given.has("allowOverwrites")
+    )
+    for order in orders:
+        _refuse_version(order.version)
+        listed = load_list(order.asset_list) if order.asset_list is not None else order.assets
+        products = project.products(order.platform)
+        assets = []
+        for item in listed:
+            key = item.guid, item.sub_id
+            if key not in products.assets:
+                raise UserError(
+                    f"'{item.path}' is no longer a product of platform '{order.platform}'",
+                    hint="run 'assetLists' again to make a new list",
+                )
+            assets.append(PackedAsset(products.assets[key], products.file_of(key), item.digest))
+        made = bundle_files.write_bundles(assets, order.target, version=order.version, max_mib=order.max_mib)
+        bundle_files.delete_rollovers(order.target, made)
+        for path in made:
+            output.say(f"Bundle '{path}' was written ({path.stat().st_size:,} bytes).")
+
+
+# `comparisonRules` and `compare` handle sequences of comparisons. The input of a comparison is a file, or the result `$name` of an
+# earlier comparison.
+
+_VARIABLE = "$"
+
+
+def _comparison_rules(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    """Write a rules file."""
+    path = project.path(given.need_switch("comparisonRulesFile"), bundle_files.RULES_SUFFIX)
+    steps = _with_files(_steps(given), given)
+    if not steps:
+        raise UserError("'comparisonRules' needs --comparisonType", hint=HELP.format("comparisonRules"))
+    if path.exists() and given.has("addComparison") and not given.has("allowOverwrites"):
+        steps = [*bundle_files.load_rules(path), *steps]
+    elif not given.has("addComparison"):
+        output.refuse_overwriting([path], is_allowed=given.has("allowOverwrites"))
+    output.save(path, bundle_files.rules_text(steps), "Comparison Rules file")
+
+
+def _compare(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
+    """Compare asset lists, separately for each platform."""
+    name = given.one("comparisonRulesFile")
+    ruled = bundle_files.load_rules(project.existing(name, bundle_files.RULES_SUFFIX)) if name else []
+    steps = _with_files([*ruled, *_steps(given)], given)
+    if not steps:
+        raise UserError("'compare' needs --comparisonType or --comparisonRulesFile", hint=HELP.format("compare"))
+    for at, step in enumerate(steps):
+        if not step.first or (
+            not step.second and step.kind not in (ComparisonKind.FILE_PATTERN, ComparisonKind.INTERSECTION_COUNT)
+        ):
+            raise UserError(
+                f"comparison {at + 1} ({step.kind.word}) has too few lists",
+                hint="add lists with --firstAssetFile and --secondAssetFile",
+            )
+    inputs = [name for step in steps for name in (*step.first.split(","), step.second) if name]
+    made = {step.output for step in steps}
+    platforms = project.platforms_of(*(name for name in inputs if name not in made))
+    runs = [_Run(platform, project, output, is_allowed=given.has("allowOverwrites")) for platform in platforms]
+    for run in runs:
+        run.refuse(steps)
+    for run in runs:
+        run.perform(steps)
+        run.show(given, steps)
+        run.save()
+
+
+class _Run:
+    """Performs the comparisons of asset lists for one platform."""
+
+    def __init__(self, platform: str, project: BundlerProject, output: BundlerOutput, *, is_allowed: bool) -> None:
+        self._platform, self._project, self._output, self._is_allowed = platform, project, output, is_allowed
+        self._results: dict[str, list[ListedAsset]] = {}
+
+    def refuse(self, steps: Sequence[ComparisonStep]) -> None:
+        """Refuse to overwrite existing files."""
+        outputs = [step.output for step in steps if step.output and not step.output.startswith(_VARIABLE)]
+        paths = [self._project.path(for_platform(name, self._platform), LIST_SUFFIX) for name in outputs]
+        self._output.refuse_overwriting(paths, is_allowed=self._is_allowed)
+
+    def perform(self, steps: Sequence[ComparisonStep]) -> None:
+        """Perform the comparisons in order."""
+        for step in steps:
+            self._results[step.output] = self._result(step)
+
+    def _result(self, step: ComparisonStep) -> list[ListedAsset]:
+        if step.kind is ComparisonKind.INTERSECTION_COUNT:
+            return appearing([self._list(name) for name in step.first.split(",")], step.count)
+        first = self._list(step.first)
+        if step.kind is ComparisonKind.FILE_PATTERN:
+            return matching(first, step.pattern, is_regex=step.is_regex)
+        return compare_lists(step.kind, first, self._list(step.second))
+
+    def _list(self, name: str) -> list[ListedAsset]:
+        if name in self._results:
+            return self._results[name]
+        if name.startswith(_VARIABLE):
+            raise UserError(
+                f"no earlier comparison has the output '{name}'", hint="give this name to an earlier comparison with --output"
+            )
+        return load_list(self._project.asset_list(name, self._platform))
+
+    def show(self, given: BundlerSwitches, steps: Sequence[ComparisonStep]) -> None:
+        """Print the last result, or the asset lists that the command line names."""
+        if not given.has("print") and steps[-1].output:
+            return
+        for name in given.all("print") or (steps[-1].output,):
+            assets = self._list(name)
+            shown = name if name.startswith(_VARIABLE) or not name else for_platform(name, self._platform)
+            self._output.say(f"Printing assets from the comparison result {shown}.")
+            self._output.say("-" * 42)
+            self._output.say_all(f"- {item.path}" for item in assets)
+            self._output.say(f"Total number of assets ({len(assets)}).")
+            self._output.say("-" * 27)
+
+    def save(self) -> None:
+        """Write the results whose output is a file."""
+        files = {name: assets for name, assets in self._results.items() if name and not name.startswith(_VARIABLE)}
+        if not files:
+            return
+        self._output.say("Saving results of comparison operation...")
+        paths = {name: self._project.path(for_platform(name, self._platform), LIST_SUFFIX) for name in files}
+        self._output.save_lists({paths[name]: assets for name, assets in files.items()}, is_quiet=True)
+        self._output.say("Save successful!")
+
+
+def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
+    """Return the comparisons that the command line requests, without their files."""
+    kinds = [kind_of(word) for word in given.all("comparisonType")]
+    patterns, types = list(given.all("filePattern")), list(given.all("filePatternType"))
+    wanted = sum(kind is ComparisonKind.FILE_PATTERN for kind in kinds)
+    for name, values in (("filePattern", patterns), ("filePatternType", types)):
+        if len(values) != wanted:
+            raise UserError(
+                f"--{name} has {printing.count(len(values), 'value')} for {printing.count(wanted, 'comparison')} by filePattern",
+                hint="give one value for each comparison",
+            )
+    if any(word not in ("0", "1") for word in types):
+        raise UserError("--filePatternType is 0 (wildcard) or 1 (regular expression)", hint="0 for *.png, 1 for .*[.]png")
+    if ComparisonKind.INTERSECTION_COUNT in kinds and len(kinds) > 1:
+        raise UserError("intersectionCount cannot be combined with another comparison", hint="run 'compare' once for each of them")
+    count = given.number("intersectionCount", 1, 1_000_000) or 2
+    steps = []
+    for kind in kinds:
+        step = ComparisonStep(kind, count=count if kind is ComparisonKind.INTERSECTION_COUNT else 0)
+        if kind is ComparisonKind.FILE_PATTERN:
+            step = replace(step, pattern=patterns.pop(0), is_regex=types.pop(0) == "1")
+        steps.append(step)
+    return steps
+
+
+def _with_files(steps: list[ComparisonStep], given: BundlerSwitches) -> list[ComparisonStep]:
+    """Return comparisons with the files of the command line, assigned in order.
+
+    A comparison keeps its own files if the command line has no files left for it.
+    """
+    firsts, seconds, outputs = (list(given.all(name)) for name in ("firstAssetFile", "secondAssetFile", "output"))
+    done = []
+    for step in steps:
+        is_counting = step.kind is ComparisonKind.INTERSECTION_COUNT
+        first = ",".join(firsts) if is_counting else firsts.pop(0) if firsts else ""
+        takes_two = not is_counting and step.kind is not ComparisonKind.FILE_PATTERN
+        second = seconds.pop(0) if seconds and takes_two else ""
+        output = outputs.pop(0) if outputs else ""
+        done.append(replace(step, first=first or step.first, second=second or step.second, output=output or step.output))
+        firsts = [] if is_counting else firsts
+    left = {"firstAssetFile": firsts, "secondAssetFile": seconds, "output": outputs}
+    for name, values in left.items():
+        if values:
+            raise UserError(
+                f"--{name} has more values than there are comparisons",
+                hint="remove some values, or add comparisons to --comparisonType",
+            )
+    return done
+
+
 _COMMANDS: dict[str, Command] = {
     "seeds": _seeds,
     "assetLists": _asset_lists,
-    "comparisonRules": bundle_commands.comparison_rules,
-    "compare": bundle_commands.compare,
-    "bundleSettings": bundle_commands.bundle_settings,
-    "bundles": bundle_commands.bundles,
-    "bundleSeed": bundle_commands.bundle_seed,
+    "comparisonRules": _comparison_rules,
+    "compare": _compare,
+    "bundleSettings": _bundle_settings,
+    "bundles": _bundles,
+    "bundleSeed": _bundle_seed,
 }

@@ -20,10 +20,9 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.core.paths import from_text
 from aptui.core.patterns import wildcard
-from aptui.features.o3de.asset_registry import RegistryAsset
-from aptui.features.o3de.binary_stream import type_text
-from aptui.features.o3de.bundling import asset_lists, object_stream, seeds
-from aptui.features.o3de.bundling.asset_lists import ListedAsset
+from aptui.features.o3de.binary_stream import RegistryAsset, type_text
+from aptui.features.o3de.bundling import object_stream, seeds
+from aptui.features.o3de.bundling.bundle_files import LIST_SUFFIX, ListedAsset, list_text, unreadable_product
 from aptui.features.o3de.bundling.seeds import Seed, SeedList
 from aptui.features.o3de.programs.bundler_switches import BundlerSwitches
 from aptui.features.o3de.project_facts import ProjectFacts, facts_of
@@ -57,8 +56,7 @@ class BundlerOutput:
 
     def complain(self, error: KnownError) -> None:
         """Print an error."""
-        where = f"{error.where}: " if error.where else ""
-        self.say(f"ERROR: {where}{error.what}{f'; {error.hint}' if error.hint else ''}")
+        self.say(f"ERROR: {error}")
 
     def print_assets(self, platform: str, assets: Iterable[ListedAsset]) -> None:
         """Print the assets of a list."""
@@ -93,9 +91,9 @@ class BundlerOutput:
         errors = [UserError(f"Unable to save Asset List file ({path}): list is empty.") for path in lists if not lists[path]]
         for path, assets in lists.items():
             if assets and is_quiet:
-                self.write(path, asset_lists.text_of(assets))
+                self.write(path, list_text(assets))
             elif assets:
-                self.save(path, asset_lists.text_of(assets), "Asset List file")
+                self.save(path, list_text(assets), "Asset List file")
         for error in errors[:-1]:
             self.complain(error)
         if errors:
@@ -182,7 +180,7 @@ class PlatformProducts(Struct, frozen=True):
                 with path.open("rb") as file:
                     digest, seconds = hashlib.file_digest(file, "sha1").digest(), int(os.fstat(file.fileno()).st_mtime)
             except OSError as error:
-                raise asset_lists.unreadable_product(path, error) from error
+                raise unreadable_product(path, error) from error
             found.append(ListedAsset(*key, self.assets[key].path, seconds, digest))
         return found
 
@@ -318,9 +316,9 @@ class BundlerProject:
         Raises:
             UserError: the asset list does not exist.
         """
-        path = self.existing(for_platform(name, platform), asset_lists.SUFFIX)
+        path = self.existing(for_platform(name, platform), LIST_SUFFIX)
         if not path.exists():
-            raise missing_list(self.path(name, asset_lists.SUFFIX), f" For platform '{platform}' it is '{path.name}'")
+            raise missing_list(self.path(name, LIST_SUFFIX), f" For platform '{platform}' it is '{path.name}'")
         return path
 
     def seed_list(self, name: str) -> SeedList:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
@@ -23,14 +23,11 @@ from aptui.shared.errors import HostError
 from aptui.store import joblog
 
 # O3DE's asset processor prints a report of times when it ends. The functions below format the report from times that the caller
-# measured.
-#
-# The statistics have the names of O3DE: `CreateJobs,<path>,<builder>`,
-# `ProcessJob,<scan folder>,<path>,<job key>,<platform>,<{guid}>` and `HashFile,<path>`. The sums by job key and by platform differ
-# from O3DE, because O3DE computes these two sums wrongly.
+# measured. The statistics have the names of O3DE: `CreateJobs,<path>,<builder>` and
+# `ProcessJob,<scan folder>,<path>,<job key>,<platform>,<{guid}>`. Reading files is not measured, so `HashFileTotal` is 0. The sums
+# by job key and by platform differ from O3DE, because O3DE computes these two sums wrongly.
 
 _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
-_ANALYSIS_TIME, _PROCESSING, _HASHING = "CreateJobs", "ProcessJob", "HashFile"
 
 
 class Stat(Struct, frozen=True):
@@ -60,14 +57,13 @@ def report(stats: Mapping[str, Stat], form: StatsForm) -> list[str]:
     printer = _Printer(form)
     for name in ("LoadingGems", "AssetScanning", "WarmingFileCache", "InitialFileAssessment"):
         printer.row(name, stats.get(name, Stat(0)))
-    printer.row("HashFileTotal", _sum(stats, _HASHING))
-    printer.top("longest individual file hashes:", _of_kind(stats, _HASHING), form.individual)
-    if analyses := _of_kind(stats, _ANALYSIS_TIME):
-        printer.row("CreateJobsTotal", _sum(stats, _ANALYSIS_TIME))
+    printer.row("HashFileTotal", Stat(0, 0))
+    if analyses := _of_kind(stats, "CreateJobs"):
+        printer.row("CreateJobsTotal", sum(analyses.values(), Stat(0, 0)))
         printer.top("longest individual CreateJobs", analyses, form.individual)
         printer.top("longest CreateJobs By builder", _group(analyses, "CreateJobsByBuilder", -1), form.cumulative)
-    if runs := _of_kind(stats, _PROCESSING):
-        printer.row("ProcessJobsTotal", _sum(stats, _PROCESSING))
+    if runs := _of_kind(stats, "ProcessJob"):
+        printer.row("ProcessJobsTotal", sum(runs.values(), Stat(0, 0)))
         printer.top("longest individual ProcessJob", runs, form.individual)
         by_key, by_platform = _group(runs, "ProcessJobsByJobKey", -3), _group(runs, "ProcessJobsByPlatform", -2)
         printer.top("cumulative time spent in ProcessJob by JobKey", by_key, form.cumulative)
@@ -119,29 +115,16 @@ def _of_kind(stats: Mapping[str, Stat], kind: str) -> dict[str, Stat]:
     return {name: stat for name, stat in stats.items() if name.startswith(f"{kind},")}
 
 
-def _sum(stats: Mapping[str, Stat], kind: str) -> Stat:
-    return _add_up(_of_kind(stats, kind).values())
-
-
-def _add_up(stats: Iterable[Stat]) -> Stat:
-    listed = list(stats)
-    return Stat(sum(stat.total_ms for stat in listed), sum(stat.count for stat in listed))
-
-
 def _group(stats: Mapping[str, Stat], title: str, field: int) -> dict[str, Stat]:
     """Return the sums of the statistics that have the same value in one field of their names.
 
     Fields are counted from the end, because a path can contain commas.
     """
-    groups: dict[str, list[Stat]] = {}
+    groups: dict[str, Stat] = {}
     for name, stat in stats.items():
-        groups.setdefault(f"{title},{_field(name, field)}", []).append(stat)
-    return {name: _add_up(listed) for name, listed in groups.items()}
-
-
-def _field(name: str, field: int) -> str:
-    fields = name.split(",")
-    return fields[field] if len(fields) >= -field else ""
+        group = f"{title},{name.split(',')[field]}"
+        groups[group] = groups.get(group, Stat(0, 0)) + stat
+    return groups
 
 
 _ENDED = frozenset({"completed", "failed"})

@@ -231,17 +231,16 @@ def scan_missing(start: RunRequest, pattern: str) -> None:
     names = wildcard(start.given.first("fileDependencyScanPattern") or "*")
     roots = tuple(folder.path for folder in start.config.project.scan_folders)
     search = MissingSearch(SearchedProject(start.database, start.config.cache_dir, roots), limit)
+
+    def is_wanted(path: str) -> bool:
+        return bool(names.fullmatch(path) or names.fullmatch(os.path.basename(path)))
+
     with closing(open_reader(start.database)) as reader:
-        wanted = [
-            each
-            for each in store.choose_scanned(reader, [pattern])
-            if names.fullmatch(each.name) or names.fullmatch(_base(each.name))
-        ]
+        wanted = [each for each in store.choose_scanned(reader, [pattern]) if is_wanted(each.name)]
     if wanted:
         _scan_products(start, search, wanted, limit)
     _print_products(start, wanted)
-    paths = [path for path in _files(start) if names.fullmatch(path) or names.fullmatch(os.path.basename(path))]
-    if paths:
+    if paths := list(filter(is_wanted, _files(start))):
         found, _tally = search.files(paths)
         _print_files(start, paths, found)
 
@@ -252,10 +251,6 @@ def _scan_products(start: RunRequest, search: MissingSearch, wanted: Sequence[Sc
             search.products(wanted, lambda rows: writer.run(rows, durable=False))
     except BusyError as busy:
         ask_holder(start.config, busy, ScanMissing(product_ids=tuple(each.product_id for each in wanted), max_matches=limit))
-
-
-def _base(name: str) -> str:
-    return name.rpartition("/")[2]
 
 
 def _files(start: RunRequest) -> Iterator[str]:

@@ -13,51 +13,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
+from aptui.config.configuration import ConfigErrors
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.sanitize import sanitize
 from aptui.store.joblog import EngineLog
 
-# An asset processor writes its own log, `AP_Batch.log` or `AP_GUI.log`, in O3DE's log format. `store.joblog` defines the format of
-# a record and rotates full logs, `ProgramLog` decides which records are written. If the disk fails, the run goes on without a log.
-
 BATCH, LIVE = "AP_Batch", "AP_GUI"
 """File names of the logs without `.log`."""
-
-
-class ProgramLog:
-    """The log of one run.
-
-    Args:
-        folder: the folder of the logs.
-        base: `BATCH` or `LIVE`.
-        started_ms: when the run began.
-    """
-
-    def __init__(self, folder: Path, base: str, started_ms: int) -> None:
-        self.trouble = ""
-        """Why the log is no longer written, "" = it is written."""
-        self._log: EngineLog | None = None
-        try:
-            self._log = EngineLog(folder, base, started_ms)
-        except HostError as error:
-            self.trouble = str(error)
-
-    def append(self, level: LogLevel, window: str, text: str, time_ms: int) -> None:
-        """Write one record per line of `text`."""
-        if self._log is None:
-            return
-        try:
-            self._log.append(LogRecord(level, window, text, time_ms))
-        except HostError as error:
-            self.trouble = str(error)
-            self.close()
-
-    def close(self) -> None:
-        """Close the file."""
-        if self._log is not None:
-            self._log.close()
-            self._log = None
 
 
 WINDOW = "AssetProcessor"
@@ -205,17 +168,23 @@ class ProgramConsole:
         """Whether records of debug severity are written."""
         self._stream: TextIO | None = stream
         self._now_ms = now_ms
-        self._log: ProgramLog | None = None
-        self._early: list[tuple[LogLevel, str, str, int]] = []
-        """Records from before the log was opened."""
+        self._log: EngineLog | None = None
+        self._early: list[LogRecord] | None = []
+        """Records from before the log was opened, None after that."""
 
-    def keep(self, log: ProgramLog) -> None:
-        """Write everything to `log` too, including the earlier records."""
-        self._log = log
-        for record in self._early:
-            log.append(*record)
-        self._early.clear()
-        self._print_trouble(log)
+    def open_log(self, folder: Path, base: str) -> None:
+        """Write everything to a log too, including the earlier records; if the disk fails, the run goes on without a log.
+
+        Args:
+            base: `BATCH` or `LIVE`.
+        """
+        early, self._early = self._early or (), None
+        try:
+            self._log = EngineLog(folder, base, self.started_ms)
+        except HostError as error:
+            self._print_trouble(error)
+        for record in early:
+            self._append(record)
 
     def say(self, text: str, window: str = WINDOW) -> None:
         """Print a message."""
@@ -238,21 +207,19 @@ class ProgramConsole:
 
     def complain(self, error: KnownError | str) -> None:
         """Print an error."""
-        if isinstance(error, KnownError):
-            text = f"{error.what}; {error.hint}" if error.hint else error.what
-            self._trace(LogLevel.ERROR, text, error.where)
-        else:
-            self._trace(LogLevel.ERROR, error, "")
+        text, place = (error, "") if isinstance(error, str) else (_without_place(error), error.where)
+        self._trace(LogLevel.ERROR, text, place)
 
     def complain_fatal(self, error: KnownError) -> None:
-        """Print an error that ends the run at its start, as O3DE prints fatal errors."""
-        text = f"{error.what}; {error.hint}" if error.hint else error.what
-        self._trace(LogLevel.ERROR, f"{FATAL}{text}", error.where)
+        """Print an error, or several, that ends the run at its start, as O3DE prints fatal errors."""
+        for each in error.errors if isinstance(error, ConfigErrors) else (error,):
+            self._trace(LogLevel.ERROR, f"{FATAL}{_without_place(each)}", each.where)
 
     def close(self) -> None:
         """Close the log."""
         if self._log is not None:
             self._log.close()
+            self._log = None
 
     def _trace(self, level: LogLevel, text: str, place: str) -> None:
         self._print(format_traced(level, text, place, self._window))
@@ -268,15 +235,25 @@ class ProgramConsole:
             self._stream = None
 
     def _record(self, level: LogLevel, window: str, text: str) -> None:
-        if self._log is None:
-            self._early.append((level, window, text, self._now_ms()))
-            return
-        was_well = not self._log.trouble
-        self._log.append(level, window, text, self._now_ms())
-        if was_well:
-            self._print_trouble(self._log)
+        record = LogRecord(level, window, text, self._now_ms())
+        if self._early is None:
+            self._append(record)
+        else:
+            self._early.append(record)
 
-    def _print_trouble(self, log: ProgramLog) -> None:
-        if log.trouble:
-            with suppress(OSError):
-                self._print(format_traced(LogLevel.WARNING, log.trouble))
+    def _append(self, record: LogRecord) -> None:
+        if self._log is None:
+            return
+        try:
+            self._log.append(record)
+        except HostError as error:
+            self.close()
+            self._print_trouble(error)
+
+    def _print_trouble(self, error: HostError) -> None:
+        with suppress(OSError):
+            self._print(format_traced(LogLevel.WARNING, str(error)))
+
+
+def _without_place(error: KnownError) -> str:
+    return f"{error.what}; {error.hint}" if error.hint else error.what

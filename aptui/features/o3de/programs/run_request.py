@@ -17,12 +17,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.batch.options import consent
-from aptui.config.configuration import Config, ConfigErrors
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.core.project import COMMON_PLATFORM
 from aptui.features.o3de.connection.connection_settings import DEFAULT_PORT
 from aptui.features.o3de.programs import phrases, program_switches
-from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole, ProgramLog
+from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole
 from aptui.features.o3de.programs.program_switches import GivenSwitches
 from aptui.features.o3de.project import project_format
 from aptui.features.o3de.project_facts import BATCH_TAGS, MARKER, TAGS, Options, ProjectFacts, facts_of, is_project
@@ -110,11 +110,10 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
             time.sleep(_ATTACH_S)
         log_dir = given.first("logDir")
         if log_dir is not None:  # the log is opened before the settings are read, so that errors in the settings are logged
-            console.keep(ProgramLog(Path(os.path.abspath(log_dir)), base, console.started_ms))
+            console.open_log(Path(os.path.abspath(log_dir)), base)
         return work(_prepare(given, base, console))
     except KnownError as error:
-        for each in error.errors if isinstance(error, ConfigErrors) else (error,):
-            console.complain_fatal(each)
+        console.complain_fatal(error)
         return FAILED
     finally:
         console.close()
@@ -128,7 +127,7 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
     consent(config)
     facts = facts_of(config) or ProjectFacts()
     if given.first("logDir") is None:
-        console.keep(ProgramLog(config.log_dir, base, console.started_ms))
+        console.open_log(config.log_dir, base)
     console.is_verbose = facts.user.is_verbose
     with contextlib.suppress(OSError):  # the program that later needs the folder reports the error
         (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # because tools expect the folder even without job logs

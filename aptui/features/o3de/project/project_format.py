@@ -61,11 +61,6 @@ UNUSED = {
 """{pattern of a JSON pointer in lower case: why the key has no effect}."""
 
 
-def why_unused(pointer: str) -> str:
-    """Return why a key has no effect; "" if the key has an effect or is unknown."""
-    return next((why for pattern, why in UNUSED.items() if fnmatchcase(pointer.lower(), pattern)), "")
-
-
 _OWN_KEYS = ("builders", "limits", "workers", "undeclared_reads", "shared_cache", "local_store", "products", "lfs_pointers")
 """Keys that an `aptui.yaml` beside a `project.json` may set; all other settings come from the settings registry."""
 _COMPLETE = re.compile(rb"^scan_folders\s*:", re.MULTILINE)
@@ -109,7 +104,8 @@ def load(
     config = _recall(file, surroundings)
     if config is None:
         recorder = InputRecorder()
-        config = _compile(project_dir, sets, wanted, options, recorder)
+        opened = _open(project_dir, options, recorder)
+        config = _compile_project(project_dir, opened, _layers(project_dir, recorder), sets, wanted, recorder)
         packing.keep(file, _key(surroundings, recorder.seen), config)
         packing.write_compiled(f"{file}.seen", json.dumps(list(recorder.seen)))
     if options != Options():
@@ -150,7 +146,7 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Opti
     for pointer in [key] if key.startswith("/") else [f"{root}/{key}" for root in _ROOTS]:
         messages = opened.registry.explain(pointer)
         if messages:
-            return _add_remark([ConfigMessage(each.where, each.text) for each in messages], pointer)
+            return _add_remark(messages, pointer)
     if key.startswith("/"):
         raise UserError(f"no settings file contains '{key}'", hint=_near(opened, key))
     return config_load.explain_key(_trees(opened.tree, _layers(project_dir, recorder), sets)[0], key)
@@ -158,7 +154,7 @@ def explain(project_dir: Path, key: str, sets: Sequence[str] = (), options: Opti
 
 def _add_remark(messages: list[ConfigMessage], pointer: str) -> list[ConfigMessage]:
     """Return the places that set a key of the registry, with a remark if the key has no effect."""
-    why = why_unused(pointer)
+    why = next((why for pattern, why in UNUSED.items() if fnmatchcase(pointer.lower(), pattern)), "")
     return [*messages[:-1], replace(messages[-1], where=f"{messages[-1].where} (accepted and ignored: {why})")] if why else messages
 
 
@@ -202,13 +198,6 @@ def _recall(file: str, surroundings: list[object]) -> Config | None:
 
 def _key(surroundings: list[object], seen: dict[tuple[str, str], str]) -> str:
     return packing.digest_of([surroundings, [[kind, path, digest] for (kind, path), digest in seen.items()]])
-
-
-def _compile(
-    project_dir: Path, sets: tuple[str, ...], wanted: tuple[str, ...] | None, options: Options, recorder: InputRecorder
-) -> Config:
-    opened = _open(project_dir, options, recorder)
-    return _compile_project(project_dir, opened, _layers(project_dir, recorder), sets, wanted, recorder)
 
 
 def _open(project_dir: Path, options: Options, recorder: InputRecorder) -> OpenedO3deProject:
@@ -286,17 +275,16 @@ def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: In
 
 def _script_builders(opened: OpenedO3deProject, project: Project, recorder: InputRecorder) -> tuple[Builder, ...]:
     """Return the builder that represents all builders of scripts. Record the possible paths of scripts as inputs."""
-    from aptui.features.o3de.scripts.python_builder import SCRIPTS, scripts_builder, to_text
+    from aptui.features.o3de.scripts.python_builder import SCRIPTS, scripts_builder
 
     places, facts = opened.places, opened.facts
     roots = [Path(root) for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project)]
     for root in roots:
         recorder.names(str((root / SCRIPTS).parent))
     platforms = tuple(platform.id for platform in project.platforms)
-    overrides = to_text(facts.builder_overrides, facts.job_overrides)
     return scripts_builder(
-        roots, platforms, engine=Path(places.engine), project=Path(places.project), overrides=overrides,
-        unlisted=project.unlisted_builder,
+        roots, platforms, engine=Path(places.engine), project=Path(places.project),
+        builder_overrides=facts.builder_overrides, job_overrides=facts.job_overrides, unlisted=project.unlisted_builder,
     )  # fmt: skip
 
 

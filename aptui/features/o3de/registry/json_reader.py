@@ -11,6 +11,8 @@ from bisect import bisect_right
 from collections.abc import Callable
 from typing import NoReturn
 
+from msgspec.structs import replace
+
 from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import UserError
 
@@ -97,7 +99,7 @@ class _JsonReader:
             self._at += 1
             node = self.value(depth + 1)
             node.key_where = self._where(place)
-            found[key] = _both(found[key], node) if key in found else node
+            found[key] = merge_members(found[key], node) if key in found else node
             self._separate("}", opened)
         return found
 
@@ -190,11 +192,11 @@ class _JsonReader:
         raise UserError(f"not valid JSON: {what}", where=self._where(self._at if at is None else at), hint=hint)
 
 
-def _both(first: Node, second: Node) -> Node:
-    """Return the value of a key that is given twice: both values are merged in order, as in O3DE."""
+def merge_members(first: Node, second: Node) -> Node:
+    """Return the value of a key that is given twice: both values are merged in order, as in O3DE. A null is kept."""
     if not isinstance(first.value, dict) or not isinstance(second.value, dict):
         return second
-    both = dict(first.value)
+    members = dict(first.value)
     for key, node in second.value.items():
-        both[key] = _both(both[key], node) if key in both else node
-    return Node(both, first.where, first.key_where)
+        members[key] = merge_members(members[key], node) if key in members else node
+    return replace(first, value=members)

@@ -16,7 +16,6 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
@@ -30,9 +29,9 @@ from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.features.o3de.project_facts import DELETES_ON_FAILURE, JobOverride
 from aptui.features.o3de.scripts import script_runner
-from aptui.features.o3de.scripts.azlmbr import registrations
 from aptui.features.o3de.scripts.azlmbr.asset import builder as azlmbr
 from aptui.features.o3de.scripts.azlmbr.math import crc_of, uuid_of
+from aptui.features.o3de.scripts.azlmbr.reflected import Registered, registrations
 from aptui.features.o3de.scripts.script_runner import Surroundings
 
 # The functions below apply `BuilderConfig.ini`, which `project.o3de_settings` reads, to builders of scripts and to their jobs.
@@ -44,50 +43,46 @@ Such a wildcard matches relative paths equally, and faster.
 """
 
 
-def to_text(builders: Sequence[JobOverride], jobs: Sequence[JobOverride]) -> str:
-    """Return overrides as text, which is passed to scripts in `Surroundings`; "" without overrides."""
-    if not builders and not jobs:
-        return ""
-    return json.dumps(
-        {"builders": [to_builtins(each) for each in builders], "jobs": [to_builtins(each) for each in jobs]}, sort_keys=True
-    )
-
-
-def override_builder(builder: Builder, overrides: str) -> Builder:
+def override_builder(builder: Builder, around: Surroundings) -> Builder:
     """Return a builder with the overrides of `BuilderConfig.ini` applied.
 
     Overrides of jobs are part of the analysis fingerprint, because they are applied when sources are analysed.
     """
-    known = _index_overrides(overrides)
-    if known["jobs"]:
-        text = json.dumps(known["jobs"], sort_keys=True)
+    if around.job_overrides:
+        text = json.dumps({each.name.lower(): to_builtins(each) for each in around.job_overrides}, sort_keys=True)
         builder = replace(builder, analysis_fingerprint=f"{builder.analysis_fingerprint} {crc_of(text):08x}".strip())
-    found = known["builders"].get(builder.name.lower())
+    found = _override_of(builder.name, around.builder_overrides)
     if found is None:
         return builder
-    flags = found["flags"]
     return replace(
         builder,
-        version=found["version"] or builder.version,
-        analysis_fingerprint=found["fingerprint"] or builder.analysis_fingerprint,
-        patterns=tuple(map(_pattern, found["patterns"])) or builder.patterns,
-        deletes_products_on_failure=builder.deletes_products_on_failure if flags is None else bool(flags & DELETES_ON_FAILURE),
+        version=found.version or builder.version,
+        analysis_fingerprint=found.fingerprint or builder.analysis_fingerprint,
+        patterns=tuple(map(_pattern, found.patterns)) or builder.patterns,
+        deletes_products_on_failure=(
+            builder.deletes_products_on_failure if found.flags is None else bool(found.flags & DELETES_ON_FAILURE)
+        ),
     )
 
 
-def override_job(job: sdk.JobDescriptor, overrides: str) -> sdk.JobDescriptor:
+def override_job(job: sdk.JobDescriptor, overrides: Sequence[JobOverride]) -> sdk.JobDescriptor:
     """Return a job with the overrides of `BuilderConfig.ini` applied."""
-    found = _index_overrides(overrides)["jobs"].get(job.job_key.lower())
+    found = _override_of(job.job_key, overrides)
     if found is None:
         return job
-    pairs = (text.partition("=") for text in found["params"].split(",") if "=" in text)
+    pairs = (text.partition("=") for text in found.params.split(",") if "=" in text)
     return replace(
         job,
-        priority=job.priority if found["priority"] is None else found["priority"],
-        is_critical=job.is_critical if found["is_critical"] is None else found["is_critical"],
-        additional_fingerprint=f"{job.additional_fingerprint} {found['fingerprint']}".strip(),
+        priority=job.priority if found.priority is None else found.priority,
+        is_critical=job.is_critical if found.is_critical is None else found.is_critical,
+        additional_fingerprint=f"{job.additional_fingerprint} {found.fingerprint}".strip(),
         params={**job.params, **{param_key(name.strip()): value.strip() for name, _, value in pairs}},
     )
+
+
+def _override_of(name: str, overrides: Sequence[JobOverride]) -> JobOverride | None:
+    """Return the last override with this name in upper or lower case."""
+    return next((each for each in reversed(overrides) if each.name.lower() == name.lower()), None)
 
 
 def param_key(name: object) -> str:
@@ -111,13 +106,6 @@ def _pattern(text: str) -> Pattern:
     return pattern_of(pattern if equals else text, is_regex=bool(equals) and kind.strip().lower() == "regex")
 
 
-@lru_cache(maxsize=4)
-def _index_overrides(overrides: str) -> dict[str, dict[str, Any]]:
-    """Return the overrides by kind ("builders" or "jobs") and name in lower case."""
-    overrides_by_kind: dict[str, list[dict[str, Any]]] = json.loads(overrides) if overrides else {"builders": [], "jobs": []}
-    return {kind: {each["name"].lower(): each for each in entries} for kind, entries in overrides_by_kind.items()}
-
-
 # A script answers with objects of `azlmbr.asset.builder`. The functions below translate these objects to objects of aptui's SDK.
 
 _EXCLUSION = ":"
@@ -128,7 +116,7 @@ class ScriptAnswerError(Exception):
     """The answer of a script is not valid; the text is the reason."""
 
 
-def plans(answer: Any, overrides: str, log: sdk.JobLog) -> sdk.CreateJobsResponse:
+def plans(answer: Any, overrides: Sequence[JobOverride], log: sdk.JobLog) -> sdk.CreateJobsResponse:
     """Return a script's analysis of a source, with the overrides of `BuilderConfig.ini`."""
     if answer is None:
         raise ScriptAnswerError("the script returned nothing from 'OnCreateJobsRequest'")
@@ -288,7 +276,8 @@ def scripts_builder(
     *,
     engine: Path | None = None,
     project: Path | None = None,
-    overrides: str = "",
+    builder_overrides: Sequence[JobOverride] = (),
+    job_overrides: Sequence[JobOverride] = (),
     unlisted: Builder = _NO_BUILDER,
 ) -> tuple[Builder, ...]:
     """Return the stand-in for all builders of scripts in a configuration, () if the project has no scripts.
@@ -296,16 +285,18 @@ def scripts_builder(
     Args:
         roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: engine Assets, gems, project, the user's.
         platforms: the enabled platforms.
-        overrides: the text of the overrides (`to_text`).
+        builder_overrides, job_overrides: the overrides of `BuilderConfig.ini`.
         unlisted: settings for builders without an entry in the configuration (`Project.unlisted_builder`).
     """
     scripts = tuple(str(path) for root in roots if (path := root / SCRIPTS).is_file())
     if not scripts:
         return ()
-    environment = Surroundings(scripts, str(engine) if engine else "", str(project) if project else "", overrides).to_json()
+    around = Surroundings(
+        scripts, str(engine) if engine else "", str(project) if project else "", tuple(builder_overrides), tuple(job_overrides)
+    )
     uuid = name_uuid(f"aptui:builder:{_NAME}".encode())
     adapter = f"{_MODULE}:find"
-    return (replace(unlisted, uuid=uuid, name=_NAME, platforms=platforms, adapter=adapter, environment=environment),)
+    return (replace(unlisted, uuid=uuid, name=_NAME, platforms=platforms, adapter=adapter, environment=around.to_json()),)
 
 
 def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list[tuple[str, str, bool]]]:
@@ -317,9 +308,9 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
     script_sandbox = script_runner.enter(around)
     problems = [(problem.script, problem.text, problem.is_lasting) for problem in script_sandbox.problems]
     found: dict[str, tuple[Builder, tuple[str, ...]]] = {}
-    for registered in registrations.list_registered():
+    for registered in registrations.builders.values():
         try:
-            builder = _describe(registered, stand_in, around.overrides)
+            builder = _describe(registered, stand_in, around)
         except (TypeError, ValueError, AttributeError, re.error) as error:
             problems.append((registered.script, f"'{registered.script}': its builder cannot be used: {error}", True))
             continue
@@ -336,7 +327,7 @@ def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list
     return list(found.values()), problems
 
 
-def _describe(registered: registrations.Registered, stand_in: Builder, overrides: str) -> Builder:
+def _describe(registered: Registered, stand_in: Builder, around: Surroundings) -> Builder:
     description = registered.description
     builder = replace(
         stand_in,
@@ -351,7 +342,7 @@ def _describe(registered: registrations.Registered, stand_in: Builder, overrides
         adapter=f"{_MODULE}:load",
         deletes_products_on_failure=bool(int(description.flags) & DELETES_ON_FAILURE),
     )
-    return override_builder(builder, overrides)
+    return override_builder(builder, around)
 
 
 # --------------------------------------------------------------------------------------------------------------- builder
@@ -364,7 +355,7 @@ def load(builder: Builder) -> ScriptBuilder:
         LookupError: no script registers a builder with this UUID.
     """
     script_sandbox = script_runner.enter(script_runner.surroundings(builder.environment))
-    if registrations.find(builder.uuid) is None:
+    if builder.uuid not in registrations.builders:
         script = builder.origin.removeprefix("file:").rpartition(":")[0]
         why = next(
             (problem.text for problem in script_sandbox.problems if problem.script == script),
@@ -381,7 +372,7 @@ class ScriptBuilder:
         self.name, self.version = builder.name, builder.version
         self.patterns = tuple(pattern.text for pattern in builder.patterns)
         self._bus_id = builder.uuid
-        self._overrides = script_runner.surroundings(builder.environment).overrides if builder.environment else ""
+        self._overrides = script_runner.surroundings(builder.environment).job_overrides if builder.environment else ()
 
     def create_jobs(self, request: sdk.CreateJobsRequest) -> sdk.CreateJobsResponse:
         """Call the script's analysis of a source."""

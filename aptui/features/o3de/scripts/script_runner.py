@@ -29,8 +29,8 @@ import msgspec
 from msgspec import Struct, field, to_builtins
 
 import aptui
-from aptui.features.o3de.scripts.azlmbr import registrations
-from aptui.features.o3de.scripts.azlmbr.reflected import Missing, MissingModule
+from aptui.features.o3de.project_facts import JobOverride
+from aptui.features.o3de.scripts.azlmbr.reflected import Missing, MissingModule, registrations
 from aptui.shared.forms import prepare_form
 
 _REAL = "aptui.features.o3de.scripts.azlmbr"
@@ -40,13 +40,14 @@ _MODULES = ("", ".asset", ".asset.builder", ".bus", ".math", ".paths")
 class Surroundings(Struct, frozen=True):
     """The inputs of a run of a project's scripts: bootstrap files in order, and the folders of engine and project.
 
-    `overrides` is the text of the overrides that apply to their answers (`python_builder.to_text`).
+    The overrides of `BuilderConfig.ini` apply to the builders of the scripts, and to their jobs.
     """
 
     scripts: tuple[str, ...]
     engine: str = ""
     project: str = ""
-    overrides: str = ""
+    builder_overrides: tuple[JobOverride, ...] = ()
+    job_overrides: tuple[JobOverride, ...] = ()
 
     def to_json(self) -> str:
         """Return the record as JSON."""
@@ -121,7 +122,7 @@ def _run(script: str, script_sandbox: ScriptSandbox) -> None:
     module = ModuleType("__main__")  # O3DE runs its scripts under this name, too
     module.__file__ = script
     before = set(sys.modules)
-    registrations.enter(script)
+    registrations.script = script
     script_sandbox.modules.append(module)
     try:
         with open(script, "rb") as file:

@@ -1,4 +1,4 @@
-"""Bundles: their content, and their maximum size."""
+"""Files of the bundler: asset lists and their comparison, rules, settings, manifests and bundles."""
 
 import hashlib
 import os
@@ -7,10 +7,27 @@ from pathlib import Path
 
 import pytest
 
-from aptui.features.o3de.asset_registry import RegistryAsset
-from aptui.features.o3de.binary_stream import parse
+from aptui.features.o3de.binary_stream import RegistryAsset, parse
 from aptui.features.o3de.bundling import object_stream
-from aptui.features.o3de.bundling.bundle_files import PackedAsset, delete_rollovers, free_names, write_bundles
+from aptui.features.o3de.bundling.bundle_files import (
+    BundleSettings,
+    ComparisonKind,
+    ComparisonStep,
+    ListedAsset,
+    PackedAsset,
+    appearing,
+    compare_lists,
+    delete_rollovers,
+    free_names,
+    kind_of,
+    list_text,
+    load_list,
+    load_rules,
+    manifest_text,
+    matching,
+    rules_text,
+    write_bundles,
+)
 from aptui.shared.errors import HostError, UserError
 
 
@@ -63,3 +80,90 @@ def test_failed_bundle_write_leaves_no_files(tmp_path: Path) -> None:
     with pytest.raises(HostError, match="'wrong' differs from the asset list"):
         write_bundles([wrong], tmp_path / "x.pak", version=2, max_mib=1)
     assert {path.name for path in tmp_path.iterdir()} == {"large", "wrong"}
+
+
+STEPS = [
+    ComparisonStep(ComparisonKind.DELTA, "a", "b", "$c"),
+    ComparisonStep(ComparisonKind.FILE_PATTERN, "$c", "", "d", "*.txt", is_regex=True),
+    ComparisonStep(ComparisonKind.INTERSECTION_COUNT, count=3),
+]
+
+
+def test_saved_comparison_rules_are_loaded_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "a.rules"
+    path.write_text(rules_text(STEPS))
+
+    assert load_rules(path) == STEPS
+
+    path.write_text(rules_text(STEPS).replace('field="comparisonType" value="0"', 'field="comparisonType" value="77"'))
+    with pytest.raises(UserError, match="type 77"):
+        load_rules(path)
+
+
+def test_changed_bundle_settings_keep_all_other_fields(tmp_path: Path) -> None:
+    path = tmp_path / "a.bundlesettings"
+    new = BundleSettings()
+    new.set(asset_list="a.assetlist", max_mib=5)
+    path.write_text(new.text())
+
+    settings = BundleSettings(path)
+    assert (settings.asset_list, settings.bundle, settings.version, settings.max_mib) == ("a.assetlist", "", 2, 5)
+    settings.set(bundle="b.pak")
+
+    changed = [line for line in settings.text().splitlines() if line not in new.text().splitlines()]
+    assert [line.strip().split()[2:4] for line in changed] == [['field="BundleFilePath"', 'value="b.pak"']]
+
+
+def test_bundle_manifest_names_the_catalog_the_bundles_and_the_levels() -> None:
+    text = manifest_text(2, ["a__1.pak"], ["levels/one"])
+
+    assert 'field="CatalogName" value="DeltaCatalog.xml"' in text
+    assert 'field="element" value="a__1.pak"' in text
+    assert 'field="element" value="levels/one"' in text
+
+
+def asset(name: str, digest: str = "0") -> ListedAsset:
+    guid = f"{{00000000-0000-0000-0000-{ord(name[0]):012d}}}"
+    return ListedAsset(guid, 1, f"{name}.txt", 9, digest.encode() * 20)
+
+
+A, B, C, NEW_B = asset("a"), asset("b"), asset("c"), asset("b", "1")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (ComparisonKind.DELTA, [NEW_B, C]),
+        (ComparisonKind.UNION, [A, NEW_B, C]),
+        (ComparisonKind.INTERSECTION, [NEW_B]),
+        (ComparisonKind.COMPLEMENT, [C]),
+    ],
+)
+def test_each_comparison_kind_keeps_the_expected_assets(kind: ComparisonKind, expected: list[ListedAsset]) -> None:
+    assert compare_lists(kind, [A, B], [NEW_B, C]) == expected
+
+
+def test_asset_paths_match_a_wildcard_or_regex_in_upper_or_lower_case() -> None:
+    assert matching([A, B], "A*.TXT", is_regex=False) == [A]
+    assert matching([A, B], "[bc].txt", is_regex=True) == [B]
+    with pytest.raises(UserError, match="not a regular expression"):
+        matching([A], "(", is_regex=True)
+
+
+def test_count_comparison_keeps_assets_that_occur_in_enough_lists() -> None:
+    assert appearing([[A, B], [B, C], [B, A]], 2) == [A, B]
+    assert appearing([[A, B], [B, C], [B, A]], 3) == [B]
+
+
+def test_comparison_is_named_by_word_or_number() -> None:
+    assert kind_of("filePattern") == kind_of("FILEPATTERN") == kind_of("4") == ComparisonKind.FILE_PATTERN
+    with pytest.raises(UserError, match="0 or delta"):
+        kind_of("nothing")
+
+
+def test_saved_asset_list_is_loaded_unchanged(tmp_path: Path) -> None:
+    path = tmp_path / "a.assetlist"
+    path.write_text(list_text([A, NEW_B]))
+
+    assert load_list(path) == [A, NEW_B]
+    assert 'field="element" value="808464432"' in path.read_text()

@@ -8,7 +8,7 @@ from typing import Any
 
 from aptui.core.model import RelPath
 from aptui.core.notices import JobChanged, Notice, ProductsChanged, Progress
-from aptui.features.o3de.connection.asset_notifications import AssetNotifications
+from aptui.features.o3de.connection.connection_process import AssetNotifications
 from aptui.features.o3de.connection.connection_settings import ConnectionSettings
 from aptui.features.o3de.connection.o3de_messages import CHANGE, Shape, decode
 from aptui.link.codec import NoticeLine

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from aptui.core.paths import to_text
 from aptui.features.o3de.binary_stream import type_text
 from aptui.features.o3de.connection.o3de_messages import (
-    BY_NAME,
     CHANGE,
     CHANGES,
     EXCHANGES,
@@ -28,6 +27,8 @@ from aptui.features.o3de.connection.o3de_messages import (
     encode,
 )
 from tests.features.o3de.connection import o3de_client as client
+
+BY_NAME = {each.request.name: each for each in EXCHANGES}
 
 PING = bytes.fromhex(
     "00 00000003"  # a binary stream of version 3

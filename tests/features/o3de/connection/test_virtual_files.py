@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from aptui.features.o3de.connection.o3de_messages import BY_NAME, O3deMessage, decode, encode
+from aptui.features.o3de.connection.o3de_messages import EXCHANGES, O3deMessage, decode, encode
 from aptui.features.o3de.connection.virtual_files import NAMES, VirtualFiles
+
+BY_NAME = {each.request.name: each for each in EXCHANGES}
 
 READ, WRITE, APPEND, UPDATE, CREATE_PATH = 1, 2, 4, 32, 64
 OK, ERROR, NO_HANDLE = 0, 1, 2

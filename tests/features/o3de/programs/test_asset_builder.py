@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from lytesttools import PLATFORMS, RULES, O3deProject
 
-from aptui.features.o3de.programs import asset_builder, asset_processor_batch, builder_switches
-from aptui.features.o3de.programs.builder_switches import parse
+from aptui.features.o3de.programs import asset_builder, asset_processor_batch
+from aptui.features.o3de.programs.asset_builder import parse
 from aptui.shared.errors import UserError
 
 BUILDERS = """builders:
@@ -172,7 +172,7 @@ def test_ignored_switches_of_asset_builder_are_reported() -> None:
     assert (given.source, given.processes) == ("/p/a.txt", False)
     assert [note.split()[0] for note in given.notes] == ["-port", "-colour"]
     assert parse([]).wants_help
-    assert all(any(f"-{name} :" in line for line in builder_switches.help_lines()) for name in builder_switches.SWITCHES)
+    assert all(any(f"-{name} :" in line for line in asset_builder.help_lines()) for name in asset_builder.SWITCHES)
 
 
 def test_gamename_switch_finds_the_project_above_or_beside_the_source(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lytesttools import PLATFORMS, RULES, O3deProject
 
-from aptui.features.o3de.bundling import asset_lists
+from aptui.features.o3de.bundling.bundle_files import load_list
 from aptui.features.o3de.bundling.seeds import SeedList
 from aptui.features.o3de.programs import asset_bundler_batch, asset_processor_batch, bundler_switches
 
@@ -44,7 +44,7 @@ class Bundler(O3deProject):
 
     def paths(self, name: str) -> list[str]:
         """Return the paths in an asset list."""
-        return [item.path for item in asset_lists.load(self.root / name)]
+        return [item.path for item in load_list(self.root / name)]
 
     def seeds(self, name: str) -> list[tuple[str, int]]:
         return [(seed.hint, seed.flags) for seed in SeedList.load(self.root / name).seeds]

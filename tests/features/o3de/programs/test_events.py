@@ -1,6 +1,7 @@
 """The lines that an asset processor prints for the engine's events."""
 
 import io
+import itertools
 from pathlib import Path
 
 import pytest
@@ -8,8 +9,9 @@ import pytest
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, LogRecord, Notice, Progress
 from aptui.core.state.graph import CYCLE_PROBLEM, JOIN
-from aptui.features.o3de.programs.events import EventPrinter
-from aptui.features.o3de.programs.phrases import BATCH, ProgramConsole, ProgramLog
+from aptui.features.o3de.programs.events import EventPrinter, Stat, duration, human_line, machine_line, report
+from aptui.features.o3de.programs.phrases import BATCH, LIVE, ProgramConsole
+from aptui.features.o3de.project_facts import StatsForm
 from aptui.store import joblog
 
 NOW_MS = 1_000_000
@@ -121,7 +123,7 @@ def test_engine_messages_are_printed_and_counted(harness: Harness) -> None:
 
 @pytest.mark.parametrize("is_verbose", [True, False])
 def test_pending_job_is_written_only_to_a_verbose_log(harness: Harness, is_verbose: bool) -> None:
-    harness.console.keep(ProgramLog(harness.folder, BATCH, NOW_MS))
+    harness.console.open_log(harness.folder, BATCH)
     harness.console.is_verbose = is_verbose
 
     assert harness.handle(changed("pending")) == []
@@ -132,7 +134,7 @@ def test_pending_job_is_written_only_to_a_verbose_log(harness: Harness, is_verbo
 
 def test_log_includes_lines_that_were_printed_before_the_log_was_opened(harness: Harness) -> None:
     harness.console.say("early")
-    harness.console.keep(ProgramLog(harness.folder, BATCH, NOW_MS))
+    harness.console.open_log(harness.folder, BATCH)
     harness.console.close()
 
     assert (harness.folder / "AP_Batch.log").read_text().splitlines()[-1].endswith("~~AssetProcessor~~early")
@@ -140,7 +142,7 @@ def test_log_includes_lines_that_were_printed_before_the_log_was_opened(harness:
 
 def test_unwritable_log_is_reported_once(harness: Harness) -> None:
     (harness.folder / "file").write_text("")
-    harness.console.keep(ProgramLog(harness.folder / "file", BATCH, NOW_MS))
+    harness.console.open_log(harness.folder / "file", BATCH)
 
     harness.console.say("one")
     harness.console.say("two")
@@ -157,10 +159,53 @@ def test_broken_stdout_does_not_stop_the_run(tmp_path: Path) -> None:
 
     console.say("one")
     console.say("two")
-    console.keep(ProgramLog(tmp_path, BATCH, 0))
+    console.open_log(tmp_path, BATCH)
     console.close()
 
     assert (tmp_path / "AP_Batch.log").read_text().count("~~AssetProcessor~~") == 2
+
+
+def test_every_run_begins_with_three_records(tmp_path: Path) -> None:
+    for _ in range(2):
+        console = ProgramConsole(io.StringIO(), lambda: 1_001)
+        console.open_log(tmp_path, BATCH)
+        console.say("Listening Port: 7")
+        console.close()
+
+    records = [line.split("~~") for line in (tmp_path / "AP_Batch.log").read_text().splitlines()]
+    assert [record[4] for record in records] == ["none", "none", "none", "AssetProcessor"] * 2
+    assert records[1][5] == records[5][5] == "AzFramework File Logging New Run"
+    assert (records[3][1], records[3][2], records[3][5]) == ("1001", "1", "Listening Port: 7")
+
+
+def test_log_severities_equal_those_of_o3de(tmp_path: Path) -> None:
+    console = ProgramConsole(io.StringIO(), window="w")
+    console.is_verbose = True
+    console.open_log(tmp_path, LIVE)
+    for write in (console.note, console.say, console.warn, console.complain):
+        write("said")
+    console.close()
+
+    records = [line.split("~~") for line in (tmp_path / "AP_GUI.log").read_text().splitlines()[3:]]
+    assert [(record[2], record[5]) for record in records] == [
+        ("0", "said"),
+        ("1", "said"),
+        ("2", "W: w: said"),
+        ("3", "E: w: said"),
+    ]
+
+
+def test_full_log_is_rotated_and_at_most_five_logs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joblog, "ENGINE_LOG_BYTES", 300)
+    console = ProgramConsole(io.StringIO(), itertools.count(1_000_000, 1000).__next__)
+    console.open_log(tmp_path, BATCH)
+    for _ in range(40):
+        console.say("x" * 100)
+    console.close()
+
+    rolled = sorted(path.name for path in tmp_path.iterdir() if path.name != "AP_Batch.log")
+    assert len(rolled) == 4
+    assert all(name.removeprefix("AP_Batch.").removesuffix(".log").isdigit() for name in rolled)
 
 
 def test_preload_cycle_is_printed_for_each_product(harness: Harness) -> None:
@@ -172,3 +217,74 @@ def test_preload_cycle_is_printed_for_each_product(harness: Harness) -> None:
     assert "(linux/b.slice). Preload hierarchy is linux/b.slice -> linux/a.slice -> linux/b.slice " in printed[1]
     assert lines.count("System: Trace::Error") == 2
     assert (harness.printer.errors, harness.printer.warnings) == (2, 0)
+
+
+GUID = "{31B74BFD-7046-47AC-A7DA-7D5167E9B2F8}"
+STATS = {
+    "CreateJobs,a.txt,Copy": Stat(10),
+    "CreateJobs,b.txt,Copy": Stat(30),
+    f"ProcessJob,/p,a.txt,txt,linux,{GUID}": Stat(100),
+    f"ProcessJob,/p,x, y.txt,txt,mac,{GUID}": Stat(300),
+    f"ProcessJob,/p,c.ini,ini,linux,{GUID}": Stat(50),
+}
+
+
+@pytest.mark.parametrize(
+    ("total_ms", "text"),
+    [
+        (0, "         000ms"),
+        (999, "         999ms"),
+        (12_345, "      12s345ms"),
+        (61_001, "   01m01s001ms"),
+        (3_600_000, "01h00m00s000ms"),
+        (360_000_000, "100h00m00s000ms"),
+    ],
+)
+def test_times_report_aligns_durations(total_ms: int, text: str) -> None:
+    assert duration(total_ms) == text
+
+
+def test_times_report_has_rows_in_the_format_of_o3de() -> None:
+    assert human_line("AssetScanning", Stat(12_345)) == "    Time:       12s345ms, EventName: AssetScanning"
+    assert human_line("X", Stat(90, 3)) == "    Time:          090ms, Count:    3, Average:          030ms, EventName: X"
+    assert machine_line("a:b", Stat(90, 4)) == "MachineReadableStat:90:4:22:a:b"
+
+
+def test_times_report_has_sums_by_builder_job_key_and_platform() -> None:
+    lines = report(STATS, StatsForm(is_human=False, is_machine=True))
+
+    assert "MachineReadableStat:40:2:20:CreateJobsTotal" in lines
+    assert "MachineReadableStat:40:2:20:CreateJobsByBuilder,Copy" in lines
+    assert "MachineReadableStat:450:3:150:ProcessJobsTotal" in lines
+    assert "MachineReadableStat:400:2:200:ProcessJobsByJobKey,txt" in lines
+    assert "MachineReadableStat:300:1:300:ProcessJobsByPlatform,mac" in lines
+    assert all(line.startswith("MachineReadableStat:") for line in lines)
+
+
+def test_times_report_lists_only_the_longest_jobs() -> None:
+    lines = report(STATS, StatsForm(individual=1, cumulative=1))
+
+    assert "Top 1 longest individual ProcessJob" in lines
+    assert [line.partition("EventName: ")[2] for line in lines if "ProcessJob," in line] == [
+        f"ProcessJob,/p,x, y.txt,txt,mac,{GUID}"
+    ]
+    assert not any("MachineReadableStat" in line for line in lines)
+
+
+def test_times_report_has_rows_in_the_order_of_o3de() -> None:
+    lines = report(STATS, StatsForm(is_human=False, is_machine=True, individual=0, cumulative=0))
+
+    assert [line.rpartition(":")[2] for line in lines] == [
+        "LoadingGems",
+        "AssetScanning",
+        "WarmingFileCache",
+        "InitialFileAssessment",
+        "HashFileTotal",
+        "CreateJobsTotal",
+        "ProcessJobsTotal",
+        "ComputeStatsTime",
+    ]
+
+
+def test_times_report_is_empty_if_both_of_its_forms_are_disabled() -> None:
+    assert report(STATS, StatsForm(is_human=False, is_machine=False)) == []

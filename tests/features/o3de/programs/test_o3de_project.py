@@ -11,7 +11,7 @@ import pytest
 from lytesttools import O3deProject
 
 from aptui.features.o3de.binary_stream import parse
-from aptui.features.o3de.bundling import asset_lists
+from aptui.features.o3de.bundling.bundle_files import load_list
 
 pytestmark = pytest.mark.real
 
@@ -94,7 +94,7 @@ def test_build_server_script_makes_the_bundles_of_an_o3de_project(tmp_path: Path
         "art/wall.png.1002.imagemipchain", "art/wall.png.streamingimage", "game.ini",
         "levels/one/one.spawnable", "models/rock.azmodel", "shop.xml",
     ]  # fmt: skip
-    assert [item.path for item in asset_lists.load(out / "game_pc.assetlist")] == needed
+    assert [item.path for item in load_list(out / "game_pc.assetlist")] == needed
     with zipfile.ZipFile(out / "game_server.pak") as archive:
         assert archive.namelist() == [*needed, "DeltaCatalog.xml", "manifest.xml"]
         assert 'value="levels/one"' in archive.read("manifest.xml").decode()

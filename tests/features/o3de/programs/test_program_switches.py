@@ -5,7 +5,7 @@ import re
 import pytest
 
 from aptui.cli import manual
-from aptui.features.o3de.programs import builder_switches, bundler_switches
+from aptui.features.o3de.programs import asset_builder, bundler_switches
 from aptui.features.o3de.programs.program_switches import SWITCHES, SwitchArity, help_lines, parse
 from aptui.shared.errors import UserError
 
@@ -191,9 +191,7 @@ def test_reference_page_has_the_message_about_each_ignored_switch() -> None:
 
     ignored = parse([*(name for name, text in processor.items() if text.startswith("accepted"))]).ignored
     messages = [f"--{switch.name} is accepted and ignored: {switch.why_ignored}." for switch in ignored]
-    notes = builder_switches.parse(
-        ["-debug=/a.txt", *(name for name, text in builder.items() if text.startswith("accepted"))]
-    ).notes
+    notes = asset_builder.parse(["-debug=/a.txt", *(name for name, text in builder.items() if text.startswith("accepted"))]).notes
     notes += bundler_switches.parse(["seeds", *(name for name, text in bundler.items() if text.startswith("accepted"))]).notes
 
     table = [text for text in (*processor.values(), *builder.values(), *bundler.values()) if text.startswith("accepted")]
@@ -201,7 +199,7 @@ def test_reference_page_has_the_message_about_each_ignored_switch() -> None:
 
 
 def test_help_of_each_program_lists_the_switches_of_the_reference_page() -> None:
-    helps = {"AssetProcessorBatch, AssetProcessor": help_lines(), "AssetBuilder": builder_switches.help_lines()}
+    helps = {"AssetProcessorBatch, AssetProcessor": help_lines(), "AssetBuilder": asset_builder.help_lines()}
     common = [name for name in rows_of("AssetBundlerBatch: any command") if name != "--help"]
     for command in bundler_switches.COMMANDS:
         if command != "help":
@@ -220,7 +218,7 @@ def test_reference_page_has_the_error_of_each_refused_switch() -> None:
 
     for name, text in refused.items():
         with pytest.raises(UserError) as error:
-            builder_switches.parse([name, "-input=/a.txt"])
+            asset_builder.parse([name, "-input=/a.txt"])
 
         assert text == f'refused: "{error.value}"'
     assert len(refused) == 4
@@ -229,7 +227,7 @@ def test_reference_page_has_the_error_of_each_refused_switch() -> None:
 def test_switches_marked_as_working_on_the_reference_page_are_known() -> None:
     for name, text in rows_of("AssetBuilder").items():
         if text.startswith("works") and name not in ("-help", "-debug", "-task"):
-            assert not builder_switches.parse(["-debug=/a.txt", f"{name}=/x"]).notes, name
+            assert not asset_builder.parse(["-debug=/a.txt", f"{name}=/x"]).notes, name
     for command in bundler_switches.COMMANDS:
         for name in rows_of(f"AssetBundlerBatch: {command}") if command != "help" else {}:
             assert bundler_switches.parse([command, f"{name.partition('=')[0]}=1"]).has(name.partition("=")[0][2:])

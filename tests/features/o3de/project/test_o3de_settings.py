@@ -20,8 +20,6 @@ from aptui.core.settings import SettingsTree
 from aptui.features.o3de.project.rules import python_regex
 from aptui.features.o3de.project_facts import (
     JobOverride,
-    O3deSharedCache,
-    O3deSharedPattern,
     Options,
     ProjectFacts,
     StatsForm,
@@ -468,12 +466,7 @@ def test_settings_without_a_key_in_aptui_yaml_are_stored_as_facts(engine: SmallE
             "Fingerprinting": {"UseFileHashing": False},
         }
     )
-    server = {
-        "cacheServerAddress": "/mnt/shared",
-        "assetCacheServerMode": "Client",
-        "ACS Images": {"name": "Image Builder", "glob": "*.png", "checkServer": False},
-        "ACS Scenes": {"pattern": ".*fbx"},
-    }
+    server = {"cacheServerAddress": "/mnt/shared", "assetCacheServerMode": "Client", "ACS Scenes": {"pattern": ".*fbx"}}
     user = {"zeroAnalysisMode": True, "initialScanSkippingEnabled": True, "enableBuilderDebugFlag": True, "verboseLogging": True}
     engine.write("Game/Registry/s.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}, "UserSettings": user}}})
     engine.write("Game/Registry/t.setreg", {"Amazon": {"Settings": {"EnableSourceControl": True}}})
@@ -481,11 +474,6 @@ def test_settings_without_a_key_in_aptui_yaml_are_stored_as_facts(engine: SmallE
     config = engine.load()
     found = facts(config)
 
-    assert found.shared_cache == O3deSharedCache(
-        "client",
-        "/mnt/shared",
-        (O3deSharedPattern("Image Builder", "glob", "*.png", is_checked=False), O3deSharedPattern("Scenes", "pattern", ".*fbx")),
-    )
     assert found.stats == StatsForm(is_human=False, is_machine=True, cumulative=2)
     assert found.user == UserSettings(zero_analysis=True, skips_start_scan=True, debug_output=True, is_verbose=True)
     assert (found.engine, found.bootstrap["project_path"]) == (str(engine.root), str(engine.project))
@@ -500,28 +488,28 @@ def test_settings_without_a_key_in_aptui_yaml_are_stored_as_facts(engine: SmallE
 def test_shared_cache_settings_are_translated(engine: SmallEngine, tmp_path: Path) -> None:
     server = {
         "cacheServerAddress": str(tmp_path),
-        "assetCacheServerMode": "server",
+        "assetCacheServerMode": "Client",
         "ACS Images": {"name": "Image Builder", "glob": "*.png", "checkServer": False},
         "ACS Scenes": {"pattern": ".*fbx", "productAssetType": "{A471B2A9-85FC-4993-842D-1881CBC03A2B}"},
     }
     engine.write("Game/Registry/s.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}}}})
 
-    config = engine.load()
-    sharing = config.sharing
+    sharing = engine.load().sharing
 
-    assert facts(config).shared_cache.patterns[1].asset_type == "{A471B2A9-85FC-4993-842D-1881CBC03A2B}"
-    assert (sharing.mode, sharing.store) == ("server", str(tmp_path))
+    assert (sharing.mode, sharing.store) == ("client", str(tmp_path))
     assert [(each.name, each.pattern.text, each.is_enabled) for each in sharing.patterns] == [
         ("Image Builder", "*.png", False),
         ("Scenes", ".*fbx", True),
     ]
 
 
-def test_older_shared_cache_setting_is_translated(engine: SmallEngine) -> None:
-    server = {"enableCacheServer": True, "cacheServerAddress": "/mnt"}
+def test_older_shared_cache_setting_is_translated(engine: SmallEngine, tmp_path: Path) -> None:
+    server = {"enableCacheServer": True, "cacheServerAddress": str(tmp_path)}
     engine.write("Game/Registry/s.setreg", {"O3DE": {"AssetProcessor": {"Settings": {"Server": server}}}})
 
-    assert facts(engine.load()).shared_cache == O3deSharedCache("server", "/mnt")
+    sharing = engine.load().sharing
+
+    assert (sharing.mode, sharing.store) == ("server", str(tmp_path))
 
 
 def test_registry_settings_choose_the_cache_folder_and_the_log_folder(engine: SmallEngine) -> None:

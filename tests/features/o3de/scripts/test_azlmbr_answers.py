@@ -10,9 +10,10 @@ from msgspec.structs import replace
 from aptui import sdk
 from aptui.core.project import Builder, BuilderKind
 from aptui.features.o3de.project_facts import JobOverride
-from aptui.features.o3de.scripts.azlmbr import math, registrations
+from aptui.features.o3de.scripts.azlmbr import math
 from aptui.features.o3de.scripts.azlmbr.asset import AssetId, builder
-from aptui.features.o3de.scripts.python_builder import ScriptBuilder, to_text
+from aptui.features.o3de.scripts.azlmbr.reflected import registrations
+from aptui.features.o3de.scripts.python_builder import ScriptBuilder
 from aptui.features.o3de.scripts.script_runner import Surroundings
 
 ID = UUID("7b1f0e52-6c3d-4a8e-9d27-51c0a2e4b6f8")
@@ -121,7 +122,7 @@ def test_job_descriptor_of_a_script_is_translated(script, reported):
 def test_builder_config_overrides_a_job(script, reported):
     job = builder.JobDescriptor("info", "Key", "linux")
     override = JobOverride("key", fingerprint="x", priority=4, is_critical=True, params="Depth=3,Width = 4")
-    around = Surroundings((), overrides=to_text([], [override])).to_json()
+    around = Surroundings((), job_overrides=(override,)).to_json()
     script(OnCreateJobsRequest=lambda _args: jobs(job))
 
     (planned,) = ScriptBuilder(replace(RECORD, environment=around)).create_jobs(create_request(reported)).jobs

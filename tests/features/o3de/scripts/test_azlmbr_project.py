@@ -11,7 +11,6 @@ from scripts_harness import BUS_ID, MOCK
 from aptui.cli import main
 from aptui.cli.read_access import all_builders
 from aptui.core.project import BuilderKind
-from aptui.features.o3de.scripts.python_builder import to_text
 
 pytestmark = pytest.mark.real
 
@@ -103,7 +102,3 @@ def test_builder_config_overrides_builders_and_jobs(game):
     assert asked(game, "SELECT SourceName FROM Sources JOIN Jobs ON SourcePK = SourceID WHERE JobKey = 'Mock' ORDER BY 1") == [
         ("One/C.uno",), ("Two/b.two",),
     ]  # fmt: skip
-
-
-def test_text_of_overrides_is_empty_without_overrides():
-    assert to_text((), ()) == ""

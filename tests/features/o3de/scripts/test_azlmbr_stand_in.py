@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from aptui.features.o3de.scripts.azlmbr import bus, math
-from aptui.features.o3de.scripts.azlmbr import registrations as scripts_registry
 from aptui.features.o3de.scripts.azlmbr.asset import AssetId, AssetId_CreateString, builder
 from aptui.features.o3de.scripts.azlmbr.reflected import MissingName
+from aptui.features.o3de.scripts.azlmbr.reflected import registrations as scripts_registry
 
 ID = "{7B1F0E52-6C3D-4A8E-9D27-51C0A2E4B6F8}"
 PROPERTIES = {

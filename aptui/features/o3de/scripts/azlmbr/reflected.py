@@ -1,4 +1,4 @@
-"""The common base of the stand-in's classes: properties with defaults, several constructor forms, and errors for unknown names.
+"""The common base of the stand-in's classes, errors for unknown names, and the registrations of scripts in this process.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_stand_in.py`.
 """
@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
+
+from msgspec import Struct, field
+
+Callback = Callable[[list[Any]], Any]
 
 _WHAT = {
     "scene": "the scene API",
@@ -87,3 +91,34 @@ class Outcome:
         return self._error
 
     IsSuccess, GetValue, GetError = is_success, value, error
+
+
+class Registered(Struct):
+    """A builder of a script. `description` is its `AssetBuilderDesc`, `script` the bootstrap file that registered it."""
+
+    bus_id: bytes
+    description: Any
+    script: str
+
+
+class Registrations(Struct):
+    """The builders and callbacks of scripts by their bus ids; `script` is the bootstrap file that runs now.
+
+    Callbacks are kept after a script drops its handler.
+    """
+
+    script: str = ""
+    builders: dict[bytes, Registered] = field(default_factory=dict)
+    callbacks: dict[bytes, dict[str, Callback]] = field(default_factory=dict)
+
+    def clear(self) -> None:
+        """Delete all registrations."""
+        self.builders.clear()
+        self.callbacks.clear()
+
+    def callback(self, bus_id: bytes, name: str) -> Callback | None:
+        """Return the callback for a request to a builder, None if it is not registered."""
+        return self.callbacks.get(bus_id, {}).get(name)
+
+
+registrations = Registrations()

@@ -5,12 +5,19 @@ Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from aptui.features.o3de.scripts.azlmbr import registrations
 from aptui.features.o3de.scripts.azlmbr.math import Uuid, crc_of, uuid_of
-from aptui.features.o3de.scripts.azlmbr.reflected import MissingName, Outcome, Reflected, refusing
+from aptui.features.o3de.scripts.azlmbr.reflected import (
+    Callback,
+    MissingName,
+    Outcome,
+    Reflected,
+    Registered,
+    refusing,
+    registrations,
+)
 
 _NO_PROGRAMS = "aptui runs without O3DE's own programs"
 
@@ -204,33 +211,46 @@ class PythonBuilderNotificationBusHandler:
 
     def __init__(self) -> None:
         self._bus_id: bytes | None = None
-        self._callbacks: dict[str, Callable[[list[Any]], Any]] = {}
+        self._callbacks: dict[str, Callback] = {}
 
     def connect(self, bus_id: object) -> bool:
         """Receive the requests for the builder with this UUID."""
         self._bus_id = uuid_of(bus_id).bytes
-        registrations.connect(self._bus_id, self._callbacks)
+        registrations.callbacks[self._bus_id] = self._callbacks
         return True
 
-    def add_callback(self, name: str, callback: Callable[[list[Any]], Any]) -> None:
+    def add_callback(self, name: str, callback: Callback) -> None:
         """Use `callback` for requests with this name."""
         self._callbacks[name] = callback
 
     def disconnect(self) -> None:
         """Stop receiving requests."""
-        if self._bus_id is not None:
-            registrations.disconnect(self._bus_id, self._callbacks)
-            self._bus_id = None
+        if self._bus_id is not None and registrations.callbacks.get(self._bus_id) is self._callbacks:
+            del registrations.callbacks[self._bus_id]
+        self._bus_id = None
 
     def is_connected(self) -> bool:
         """Whether requests are received."""
         return self._bus_id is not None
 
 
+def _register(description: Any) -> str:
+    """Register a builder; return an error, "" on success."""
+    bus_id = uuid_of(description.busId)
+    if bus_id.is_null():
+        return f"the builder {description.name!r} has no bus id"
+    if not description.name:
+        return f"the builder {bus_id} has no name"
+    if bus_id.bytes in registrations.builders:
+        return f"another builder has the bus id {bus_id}"
+    registrations.builders[bus_id.bytes] = Registered(bus_id.bytes, description, registrations.script)
+    return ""
+
+
 def _request(_way: int, event: str, *values: Any) -> Outcome:
     match event:
         case "RegisterAssetBuilder":
-            return Outcome(value=True, error=registrations.register(*values))
+            return Outcome(value=True, error=_register(*values))
         case "GetExecutableFolder":
             return Outcome(error=_NO_PROGRAMS)
     raise MissingName(f"azlmbr.asset.builder.PythonAssetBuilderRequestBus.{event}")

@@ -5,8 +5,18 @@ from uuid import UUID
 
 import pytest
 
-from aptui.features.o3de.asset_registry import RegistryAsset, path_uuid, stream_of
-from aptui.features.o3de.binary_stream import bits_of, map_of, pair_of, parse, type_text, uuid_bytes, vector_of
+from aptui.features.o3de.binary_stream import (
+    RegistryAsset,
+    bits_of,
+    map_of,
+    pair_of,
+    parse,
+    path_uuid,
+    stream_of,
+    type_text,
+    uuid_bytes,
+    vector_of,
+)
 
 STRING, COORDINATES = UUID("03AAAB3F-5C47-5A66-9EBC-D5FA4DB353C9").bytes, UUID("FC5D6A60-1056-4F6C-96F7-6A47912F8A35").bytes
 ONE, TWO = b"1" * 16, b"2" * 16
