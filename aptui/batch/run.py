@@ -255,21 +255,15 @@ def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> po
 
 def _refuse_beside_engine(options: RunOptions) -> None:
     """Raise an error if an option needs an engine of its own, but an engine is running already."""
+    what, hint = "cannot be used while an engine is running", "run 'aptui stop' first"
     if options.removes_disabled:
-        raise UserError("'--remove' cannot be used while an engine is running", hint="run 'aptui stop' first")
+        raise UserError(f"'--remove' {what}", hint=hint)
     if trace.active is not None:
         hint = f"to trace the engine, start it with the environment variable {trace.VARIABLE}=FILE"
-        raise UserError("'--trace' cannot be used while an engine is running", hint=hint)
-    if not options.makes_finals:
-        raise UserError(
-            "'--draft' cannot be used while an engine is running, because the engine may have other clients",
-            hint="run 'aptui stop' first",
-        )
-    if options.stop_after is not None:
-        raise UserError(
-            "'--stop-after' cannot be used while an engine is running, because the engine may have other clients",
-            hint="run 'aptui stop' first",
-        )
+        raise UserError(f"'--trace' {what}", hint=hint)
+    for option, is_used in (("--draft", not options.makes_finals), ("--stop-after", options.stop_after is not None)):
+        if is_used:
+            raise UserError(f"'{option}' {what}, because the engine may have other clients", hint=hint)
 
 
 def _run_engine(

@@ -25,7 +25,6 @@ from aptui.shared import printing
 from aptui.shared.errors import HostError
 
 if TYPE_CHECKING:
-    from aptui.batch.reporter import Reporter
     from aptui.engine.live.supervisor import EngineSupervisor
 
 START_LIMIT_S, _POLL_S = 60.0, 0.01
@@ -56,11 +55,12 @@ def serve(
     Raises:
         BusyError: another engine holds the cache. KnownError: the engine cannot start.
     """
+    from aptui.batch.reporter import Reporter
     from aptui.engine.live.requests import reachable
     from aptui.engine.live.supervisor import EngineSupervisor
 
     live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
-    reporter = _DaemonLog() if is_detached else _reporter()
+    reporter = _DaemonLog() if is_detached else Reporter(sys.stderr)
     live.listeners.append(reporter)
     observers = [observe(lambda: live.config, printing.complain) for observe in feature.load_all("observer")]
     live.listeners += observers
@@ -77,12 +77,6 @@ def serve(
         live.close()
         for each in observers:
             each.close()
-
-
-def _reporter() -> Reporter:
-    from aptui.batch.reporter import Reporter
-
-    return Reporter(sys.stderr)
 
 
 class _DaemonLog:

@@ -645,7 +645,7 @@ def ask_child(questions: list[ClassQuestion], sandbox: Sandbox | None) -> list[C
             start_new_session=True,
         )
     except subprocess.TimeoutExpired:
-        names = ", ".join(repr(_subject(question)) for question in questions)
+        names = ", ".join(repr(each.entry or each.path or (each.stand_in.name if each.stand_in else "")) for each in questions)
         raise UserError(
             f"the builders were not loaded within {_LIMIT_S:.0f} s, because the import of one of these files does not end: {names}",
             hint="check what these files do when they are imported",
@@ -658,10 +658,6 @@ def ask_child(questions: list[ClassQuestion], sandbox: Sandbox | None) -> list[C
             f"the builders cannot be loaded: {text[-1] if text else f'status {ended.returncode}'}",
             hint="correct the file in this message; 'aptui doctor' prints more",
         ) from None
-
-
-def _subject(question: ClassQuestion) -> str:
-    return question.entry or question.path or (question.stand_in.name if question.stand_in else "")
 
 
 def _signature() -> str:
@@ -717,15 +713,10 @@ def complete_checked(config: Config, memory: Path, notify: Callable[[str], None]
             its place.
     """
     builders = complete(config, memory, notify, asks_versions=True)
-    check(builders, config.places)
-    return builders
-
-
-def check(builders: Iterable[Builder], places: Mapping[str, str]) -> None:
-    """Raise one `ConfigErrors` with all errors in parameters of `builders`; `places` as in `Config`."""
-    wrong = {str(error): error for builder in builders if builder.params_schema for error in _mistakes(builder, places)}
+    wrong = {str(error): error for builder in builders if builder.params_schema for error in _mistakes(builder, config.places)}
     if wrong:
         raise ConfigErrors(list(wrong.values()))
+    return builders
 
 
 def _mistakes(builder: Builder, places: Mapping[str, str]) -> Iterator[UserError]:

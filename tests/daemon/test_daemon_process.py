@@ -44,9 +44,6 @@ class Home:
     def pids(self) -> list[int]:
         return [row["pid"] for row in json.loads(self.run("ps", "--json").stdout)["engines"]]
 
-    def wait(self, is_true) -> None:
-        until(is_true)
-
     def product(self, name: str) -> str:
         try:
             return (self.project / "Cache/linux" / name).read_text()
@@ -70,9 +67,9 @@ def test_engine_is_started_only_once_and_is_listed_and_stopped(home: Home) -> No
     assert started.returncode == 0, started.stderr
     assert "is already running" in again.stdout
     assert len(pids) == 1
-    home.wait(lambda: home.product("a.txt") == "a")
+    until(lambda: home.product("a.txt") == "a")
     (home.project / "assets/a.txt").write_text("saved")
-    home.wait(lambda: home.product("a.txt") == "saved")
+    until(lambda: home.product("a.txt") == "saved")
     assert f"process {pids[0]}, " in home.run("status").stdout
     assert f"stopped: {pids[0]}" in home.run("stop").stdout
     assert home.pids() == []
@@ -112,17 +109,17 @@ def test_batch_drives_a_running_engine_and_ends_with_its_result(home: Home) -> N
 @pytest.mark.starts
 def test_killed_engine_leaves_no_workers_and_the_next_engine_takes_over(home: Home) -> None:
     home.run("start")
-    home.wait(lambda: home.product("a.txt") == "a")
+    until(lambda: home.product("a.txt") == "a")
     (pid,) = home.pids()
     workers = [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     os.kill(pid, signal.SIGKILL)
     (home.project / "assets/a.txt").write_text("while it was dead")
-    home.wait(lambda: not any(map(places.process_start, workers)))
+    until(lambda: not any(map(places.process_start, workers)))
 
     assert workers
     assert home.pids() == []
     assert home.run("start").returncode == 0
-    home.wait(lambda: home.product("a.txt") == "while it was dead")
+    until(lambda: home.product("a.txt") == "while it was dead")
 
 
 @pytest.mark.starts
@@ -168,7 +165,7 @@ def test_hold_verb_returns_the_exit_code_of_its_command(home: Home) -> None:
     alone = home.run("hold", "--", sys.executable, "-c", "raise SystemExit(7)")
     home.run("start")
     held = home.run("hold", "--", sys.executable, "-c", "open('assets/h.txt', 'w').write('h'); raise SystemExit(5)")
-    home.wait(lambda: home.product("h.txt") == "h")
+    until(lambda: home.product("h.txt") == "h")
 
     assert (alone.returncode, held.returncode) == (7, 5)
 
@@ -182,30 +179,30 @@ def test_verbs_that_steer_the_queue_need_an_engine(home: Home) -> None:
 
 def test_verbs_of_the_queue_change_the_order_of_a_running_engine(home: Home) -> None:
     home.run("start")
-    home.wait(lambda: home.product("a.txt") == "a")
+    until(lambda: home.product("a.txt") == "a")
     assert "paused" in home.run("pause").stdout
     (home.project / "assets/a.txt").write_text("next")
-    home.wait(lambda: json.loads(home.run("run-next", "--json").stdout)["job_id"])
-    home.wait(lambda: home.product("a.txt") == "next")
+    until(lambda: json.loads(home.run("run-next", "--json").stdout)["job_id"])
+    until(lambda: home.product("a.txt") == "next")
     assert "resumed" in home.run("resume").stdout
     assert "the configuration has not changed" in home.run("reload").stdout
     assert home.run("rescan", "--full").returncode == 0
     assert home.run("drain", "--stop").returncode == 0
-    home.wait(lambda: not home.pids())
+    until(lambda: not home.pids())
 
 
 @pytest.mark.parametrize("name", ["b.txt", "b.txt@linux:data", "assets/b.txt", "#", ""])
 def test_next_job_can_be_chosen_by_name_or_number(home: Home, name: str) -> None:
     (home.project / "assets/b.txt").write_text("b")
     home.run("start")
-    home.wait(lambda: home.product("b.txt") == "b")
+    until(lambda: home.product("b.txt") == "b")
     number = next(row["job_id"] for row in json.loads(home.run("jobs", "--json").stdout) if row["source"] == "b.txt")
     home.run("pause")
     for each in ("a.txt", "b.txt"):
         (home.project / "assets" / each).write_text("next")
     word = name if name not in ("", "#") else f"{name}{number}"
-    home.wait(lambda: json.loads(home.run("run-next", word, "--json").stdout)["job_id"])
-    home.wait(lambda: home.product("b.txt") == "next")
+    until(lambda: json.loads(home.run("run-next", word, "--json").stdout)["job_id"])
+    until(lambda: home.product("b.txt") == "next")
 
     assert home.product("a.txt") == "a"
     assert "is not a source" in home.run("run-next", "nothing.txt").stderr
@@ -214,7 +211,7 @@ def test_next_job_can_be_chosen_by_name_or_number(home: Home, name: str) -> None
 def test_logs_verb_prints_the_log_of_the_engine_and_its_path(home: Home) -> None:
     refused = home.run("logs")
     home.run("start")
-    home.wait(lambda: home.run("logs").returncode == 0)
+    until(lambda: home.run("logs").returncode == 0)
     path = Path(home.run("logs", "--path").stdout.splitlines()[0])
 
     assert "there is no engine log" in refused.stderr
@@ -234,13 +231,13 @@ def test_jobs_verb_lists_a_job_while_the_job_runs(home: Home) -> None:
         return [job["source"] for job in json.loads(home.run("jobs", "--status", "processing", "--json").stdout)]
 
     try:
-        home.wait(lambda: running() == ["a.slow"])
+        until(lambda: running() == ["a.slow"])
         status = json.loads(home.run("status", "--json").stdout)
         assert (status["jobs"]["processing"], status["jobs"]["pending"]) == (1, 0)
         assert json.loads(home.run("jobs", "--filter", "processing", "--json").stdout)[0]["source"] == "a.slow"
     finally:
         gate.write_text("go\n")
-    home.wait(lambda: running() == [])
+    until(lambda: running() == [])
 
 
 def test_log_follow_prints_the_log_of_a_running_job_to_its_end(home: Home) -> None:
@@ -251,7 +248,7 @@ def test_log_follow_prints_the_log_of_a_running_job_to_its_end(home: Home) -> No
     (home.project / "aptui.yaml").write_text(SETTINGS.replace("builders: [", f"builders: [{slow}, "))
     (home.project / "assets/a.slow").write_text("slow")
     home.run("start")
-    home.wait(lambda: "a.slow" in home.run("jobs", "--status", "processing").stdout)
+    until(lambda: "a.slow" in home.run("jobs", "--status", "processing").stdout)
 
     words = [sys.executable, "-m", "aptui", "log", "a.slow", "--follow"]
     with subprocess.Popen(words, cwd=home.project, env=home.environment, stdout=subprocess.PIPE, text=True) as following:

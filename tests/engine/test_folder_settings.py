@@ -145,9 +145,7 @@ def test_a_file_being_written_keeps_its_previous_facts(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_running_engine_applies_changed_folder_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+def test_running_engine_applies_changed_folder_settings(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", SETTINGS)
     for name in ("a.up", "one/b.up", "one/deep/c.up"):
         project.write(f"assets/{name}", name)
@@ -204,9 +202,7 @@ def test_analysis_receives_adjusted_parameters(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_a_folder_of_assets_cannot_choose_the_program_that_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+def test_a_folder_of_assets_cannot_choose_the_program_that_runs(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "scan_folders: [{name: game, path: assets}]\nbuilders: [{name: scripts, uses: lua}]\n")
     canary = tmp_path / "canary"
     project.write("assets/pack/cc", f"#!/bin/sh\ntouch {canary}\n")
@@ -302,12 +298,8 @@ def test_pipe_instead_of_a_folder_settings_file_is_reported_as_a_mistake(tmp_pat
 
 
 @pytest.mark.real
-def test_engine_compiles_expensive_files_in_another_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, scanned: list[int]
-) -> None:
+def test_engine_compiles_expensive_files_in_another_process(tmp_path: Path, scanned: list[int]) -> None:
     """During the scan, after a later change and after a touch, each turn of the loop is short."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
     project = Project(tmp_path / "project", SETTINGS)
     for number, data in enumerate(HOSTILE.values()):
         project.edit({f"assets/f{number}/a.up": "a", f"assets/f{number}/.aptui.yaml": data})

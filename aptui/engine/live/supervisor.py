@@ -329,7 +329,7 @@ class EngineSupervisor:
     @property
     def _unwatched_due_s(self) -> float:
         """When (monotonic) tools and outside files are checked next; infinity without such files."""
-        has_any = self.config.tools or (self.engine is not None and self.engine.knows_outside_files)
+        has_any = self.config.tools or (self.engine is not None and self.engine.pipeline.jobs.memory.outside)
         return self._unwatched_at if has_any else math.inf
 
     def _check_tools_and_outside_files(self, now: float) -> None:
@@ -415,18 +415,14 @@ class EngineSupervisor:
         self._is_displaced = self.engine is not None and not self.engine.cache.is_in_place
         return self._is_displaced
 
-    def try_at_once(self) -> None:
-        """Try again to open the engine because a client needs it, unless the last attempt was a moment ago."""
-        if self.engine is None and time.monotonic() >= self._tried_at + _RETRY_S[0]:
-            self._try_again()
-
     def working_engine(self) -> Engine:
-        """Return the engine; an engine in trouble is first opened again.
+        """Return the engine; an engine in trouble is first opened again, unless the last attempt was a moment ago.
 
         Raises:
             KnownError: the engine cannot be opened.
         """
-        self.try_at_once()
+        if self.engine is None and time.monotonic() >= self._tried_at + _RETRY_S[0]:
+            self._try_again()
         if self.engine is None:
             what = f"the engine is not working: {self.health.disk or 'it is opening the project'}"
             raise KnownError(what, hint="run 'aptui status' to see the reason")

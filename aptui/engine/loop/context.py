@@ -34,18 +34,11 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Events that the pipeline has not handled yet."""
+    """Events that the pipeline has not handled yet; `seq` is the number of the last event."""
 
-    def __init__(self) -> None:
-        self.seq = 0
-        """The number of the last event."""
+    def __init__(self, seq: int = 0) -> None:
+        self.seq = seq
         self._waiting: deque[Event] = deque()
-
-    def continue_numbers(self) -> Inbox:
-        """Return an empty inbox whose event numbers continue those of this inbox."""
-        new = Inbox()
-        new.seq = self.seq
-        return new
 
     def __bool__(self) -> bool:
         """Whether any event waits in the inbox."""

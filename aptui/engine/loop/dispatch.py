@@ -54,7 +54,8 @@ def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Resu
 
 def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> Result:
     job = pipeline.jobs.running.get(result.run_key)
-    if job is None or job.ties is None or not job.ties.known or result.outcome not in _REPORTED or _is_fetched(result):
+    is_fetched = isinstance(result, RunResult) and bool(result.origin)  # a stored result: no run read files
+    if job is None or job.ties is None or not job.ties.known or result.outcome not in _REPORTED or is_fetched:
         return result
     # imported here, because most runs need no check, and the engine starts faster without the module
     from aptui.worker.reads import stamp_of
@@ -64,11 +65,6 @@ def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp
             stamps[path] = stamp_of(os_path(path))
     now = tuple(UsedFile(path, stamps[path]) for path in job.ties.known)
     return replace(result, used=replace(result.used, files=(*result.used.files, *now)))
-
-
-def _is_fetched(result: Result) -> bool:
-    """Whether the result was fetched from stored results for the present bytes, so that no run read files."""
-    return isinstance(result, RunResult) and bool(result.origin)
 
 
 # Git LFS pointers among a job's inputs besides its source.

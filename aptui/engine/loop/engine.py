@@ -225,7 +225,7 @@ class Engine:
         self.settle()
         self.is_stopping = False
         self.close()
-        self.closing, self.inbox = contextlib.ExitStack(), self.inbox.continue_numbers()
+        self.closing, self.inbox = contextlib.ExitStack(), Inbox(self.inbox.seq)
         if self._owns_selector:
             self.selector = selectors.DefaultSelector()
         self.config = replace(config, workers=self.config.workers)
@@ -275,7 +275,7 @@ class Engine:
             is_live=is_live,
             is_little=opening.is_little,
             copying=copying,
-            note_read=lambda fact, read_ns, read_s: self.scans.note_read(fact, read_ns, read_s),  # noqa: PLW0108  # made later
+            note_read=lambda fact, read_ns, read_s: self.scans.fresh_reads.note(fact, read_ns, read_s),  # noqa: PLW0108  # made later
         )
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
         self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)
@@ -338,11 +338,6 @@ class Engine:
             self.scans.start(retries=retries, is_full=is_full)
             self.check_outside_files(trusts_times=not is_full)
 
-    @property
-    def knows_outside_files(self) -> bool:
-        """Whether runs read files outside of all scan folders."""
-        return bool(self.pipeline.jobs.memory.outside)
-
     def check_outside_files(self, *, trusts_times: bool = True) -> None:
         """Report changed outside files to the pipeline; with `trusts_times`, an equal stamp means no change."""
         if changed := find_changed_files(self.pipeline.jobs.memory.outside, trusts_times=trusts_times):
@@ -383,17 +378,17 @@ class Engine:
             HostError: the database or the cache cannot be written any more.
         """
         with schema.translate_errors(asset_database(self.config.cache_dir)):
-            self._run_until_idle()
-
-    def _run_until_idle(self) -> None:
-        while not self.is_stopping:
-            self.turn(self.longest_wait_s())
-            if self.pipeline.jobs.is_outdated:
-                self._describe_builders_again()
-            if self.is_idle:
-                self._rest.refuse_stuck()
-                break
-        self.settle()
+            while not self.is_stopping:
+                self.turn(self.longest_wait_s())
+                if self.pipeline.jobs.is_outdated:
+                    self._describe_builders_again()
+                if self.is_idle:
+                    if stuck := self.pipeline.jobs.stuck():
+                        names = ", ".join(job.label for job in stuck[:5])
+                        what = f"{len(stuck)} jobs are waiting although no other job is running: {names}"
+                        raise InternalError(what, hint="please report this")
+                    break
+            self.settle()
 
     def _describe_builders_again(self) -> None:
         """Describe builders again, because a run used other code, as soon as running jobs have ended.

@@ -151,11 +151,6 @@ class NoticePublisher:
             self._took_s[kind] = 0.0
         self._took_s[kind] += elapsed_s * goes_on
 
-    @property
-    def latest_progress(self) -> Progress | None:
-        """The last progress that was reported."""
-        return self._last
-
 
 def _step(notice: JobChanged) -> str:
     """Return what happened to a job, in one line."""

@@ -62,31 +62,20 @@ class _FileToRead(Struct, frozen=True):
     known: bytes = b""
 
 
-class _Order(Struct, frozen=True):
-    """Files that are read together, and when the order was given: `at_ns` since 1970, `at_s` monotonic."""
+class _Order(Struct):
+    """Files that are read together, when the order was given (`at_ns` since 1970, `at_s` monotonic), and its answer.
+
+    `found`, `errors`, `staged` and `unasked` are as in `HashResult`; the first `reported` files are reported to the core already.
+    """
 
     files: list[_FileToRead]
     at_ns: int
     at_s: float
-
-
-class _Answer(Struct):
-    """The answer to an order; its first `reported` files are reported to the core already.
-
-    `found`, `errors`, `staged` and `unasked` are as in `HashResult`.
-    """
-
-    order: _Order
-    errors: dict[int, str]
-    staged: dict[int, int]
-    unasked: frozenset[int]
-    found: Sequence[tuple[bytes, int, int, int, int, int] | None]
+    found: Sequence[tuple[bytes, int, int, int, int, int] | None] = ()
+    errors: Mapping[int, str] = {}
+    staged: Mapping[int, int] = {}
+    unasked: frozenset[int] = frozenset()
     reported: int = 0
-
-    @property
-    def files(self) -> list[_FileToRead]:
-        """The files of the order that is answered."""
-        return self.order.files
 
 
 class CopyStaging(Struct, frozen=True):
@@ -138,7 +127,7 @@ class HashQueue:
         self._together = _LIVE_FILES_TOGETHER if is_live else _FILES_TOGETHER
         self._orders: dict[int, _Order] = {}
         self._waiting: deque[_FileToRead] = deque()
-        self._answered: deque[_Answer] = deque()
+        self._answered: deque[_Order] = deque()
         self._copies_reported = 0
         """Number of copies that the core decides one by one and that wait for the copies of the next answer."""
 
@@ -218,11 +207,12 @@ class HashQueue:
         order = self._orders.pop(result.order, None)
         if order is not None:
             trace.end("hash", result.order)
-            files = order.files
-            self._answered.append(_Answer(order, dict(result.errors), dict(result.staged), frozenset(result.unasked), result.files))
+            order.found, order.errors, order.staged = result.files, dict(result.errors), dict(result.staged)
+            order.unasked = frozenset(result.unasked)
+            self._answered.append(order)
             if trace.active is not None:
-                for index, _took_ms in result.staged:
-                    for run_key in files[index].run_keys:
+                for index in order.staged:
+                    for run_key in order.files[index].run_keys:
                         trace.end("run", run_key, outcome=Outcome.SUCCEEDED.name)
 
     def post_answers(self) -> None:
@@ -243,7 +233,7 @@ class HashQueue:
                     unstable.append(key)
                 else:
                     facts.append(_as_read(wanted.fact, *found))
-                    self._note_read(facts[-1], answer.order.at_ns, answer.order.at_s)
+                    self._note_read(facts[-1], answer.at_ns, answer.at_s)
                 if index in staged:
                     copies.append((key, wanted.run_keys, staged[index]))
                     alone += not self._is_grouped(wanted)
@@ -252,10 +242,10 @@ class HashQueue:
         read = tuple(facts), tuple(unreadable), tuple(unstable), tuple(copies)
         self._post(FilesHashed(self._next_seq(), *read, time.time_ns() // 1_000_000, self._has_more(alone)))
 
-    def _is_being_written(self, answer: _Answer, index: int) -> bool:
+    def _is_being_written(self, answer: _Order, index: int) -> bool:
         return self._copying.is_being_written(self._path_of(answer.files[index].fact), index not in answer.unasked)
 
-    def _next_files(self) -> Iterator[tuple[_Answer, int, int]]:
+    def _next_files(self) -> Iterator[tuple[_Order, int, int]]:
         """Yield (answer, first, end): the range of the answer's files that are reported now."""
         left = self._together
         while self._answered and left > 0:
@@ -283,7 +273,7 @@ class HashQueue:
             self._copies_reported = 0
         return has_more
 
-    def _usable(self, answer: _Answer, first: int, end: int) -> dict[int, int]:
+    def _usable(self, answer: _Order, first: int, end: int) -> dict[int, int]:
         """Return {index: milliseconds} of the files whose copies may become products."""
         staged = {index: answer.staged[index] for index in range(first, end) if index in answer.staged}
         if staged and not self._copying.may_start():

@@ -16,7 +16,6 @@ from aptui.core.messages import RequestReceived
 from aptui.core.notices import LogLevel
 from aptui.core.state.graph import CYCLE_PROBLEM, JOIN, find_cycles
 from aptui.engine.cache.catalog import Catalogs, platforms_of
-from aptui.shared.errors import InternalError
 from aptui.store.db.schema import CATALOG_STATE
 from aptui.store.queries import dependencies
 from aptui.store.queries.reader import Reader, open_reader
@@ -195,14 +194,6 @@ class RestRecorder:
         self._context, self._scans, self._runs, self._executor = context, scans, runs, commands
         self._catalogs, self._sessions = catalogs, sessions
         self._dropped_folders = list(dropped_folders)
-
-    def refuse_stuck(self) -> None:
-        """Raise InternalError if jobs wait although no work is in progress, which is a bug."""
-        jobs = self._context.pipeline.jobs.stuck()
-        if not jobs:
-            return
-        names = ", ".join(job.label for job in jobs[:5])
-        raise InternalError(f"{len(jobs)} jobs are waiting although no other job is running: {names}", hint="please report this")
 
     def record(self, *, checkpoints: bool) -> None:
         """Record the idle state.

@@ -488,10 +488,6 @@ class Scans:
         live.check_soon(path)
         return True
 
-    def note_read(self, fact: FileFact, read_ns: int, read_s: float) -> None:
-        """Record that a file was read. The reading began at `read_ns` (since 1970) or later, which is `read_s` (monotonic)."""
-        self.fresh_reads.note(fact, read_ns, read_s)
-
     # --------------------------------------------------------------------------------------------------- checks of products
 
     def check_products(self, *, trusts_times: bool = True) -> None:

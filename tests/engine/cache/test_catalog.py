@@ -32,9 +32,7 @@ builders:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+def project(tmp_path: Path) -> Project:
     made = Project(tmp_path / "project", CONFIG)
     made.write("builders/linked.py", (Path(__file__).parents[2] / "stories" / "linked.py").read_text())
     made.write("assets/Level.lnk", "source a.bin 1\non server source b.bin\nlegacy 44\ntext level")

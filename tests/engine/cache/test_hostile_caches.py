@@ -36,12 +36,6 @@ FILES = (
 )
 
 
-@pytest.fixture(autouse=True)
-def homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for home in ("CACHE", "CONFIG", "STATE"):
-        monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
-
-
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
     """A folder of the user beside the project, with the same names as folders of the cache."""

@@ -26,9 +26,7 @@ ALL = {"a.txt", "d/b.txt", "d/e/c.txt", "s.txt", "d/t.txt"}
 
 
 @pytest.fixture
-def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    for home in ("CACHE", "CONFIG", "STATE"):
-        monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
+def root(tmp_path: Path) -> Path:
     return tmp_path / "project"
 
 
