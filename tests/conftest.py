@@ -6,6 +6,7 @@ one.
 
 import gc
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from types import ModuleType
 import pytest
 from forks import Forks
 from hypothesis import HealthCheck, settings
+from tools import has_been_deleted
 
 # Containers often set this variable. Then each of several thousand processes compiles its imports again, which is half of the
 # suite's time.
@@ -63,6 +65,16 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.enable()
         gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    """Leave out a module of tests that imports a feature whose folder has been deleted."""
+    report = yield
+    found = re.search(r"No module named '(?:aptui|tests)\.features\.(\w+)", str(report.longrepr)) if report.failed else None
+    if found and has_been_deleted(found[1]):
+        report.outcome, report.longrepr = "skipped", (report.nodeid, 1, f"deleted feature: {found[1]}")
+    return report
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -129,6 +129,7 @@ def test_feature_of_another_distribution_adds_a_verb(monkeypatch: pytest.MonkeyP
 def test_feature_that_cannot_be_loaded_is_reported_and_left_out(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    shipped = [each for each in feature.features() if "doctor" in each.points]
     half = Feature("half", "has a missing module", points={"doctor": "half_missing:lines"})
     broken = metadata.EntryPoint("broken", "broken_feature:FEATURE", feature.GROUP)
     points = [broken, metadata.EntryPoint("half", "half:FEATURE", feature.GROUP)]
@@ -138,7 +139,7 @@ def test_feature_that_cannot_be_loaded_is_reported_and_left_out(
     monkeypatch.setattr(metadata.EntryPoint, "load", lambda self: half if self.name == "half" else import_module(self.module))
 
     assert main.main(["--help"]) == 0
-    assert list(feature.load_all("doctor"))
+    assert [each.__module__ for each in feature.load_all("doctor")] == [each.points["doctor"].partition(":")[0] for each in shipped]
     assert main.main(["--help"]) == 0
 
     lines = set(capsys.readouterr().err.splitlines())
@@ -229,20 +230,27 @@ BUILT_ON = {"relocation": ["o3de"], "shipping": ["o3de"]}
 """{feature: features that depend on it (`pyproject.toml` has the reasons)}; they are removed together with it."""
 
 
+def copy_without(folder: Path, gone: list[str]) -> Path:
+    """Return a copy of the program without these features."""
+    copy = folder / "copy"
+    shutil.copytree(ROOT, copy / "aptui", ignore=shutil.ignore_patterns("__pycache__"))
+    for each in ("config", "themes"):
+        (copy / each).symlink_to(data_dir() / each)
+    table = copy / "aptui/features/__init__.py"
+    for name in gone:
+        shutil.rmtree(copy / "aptui/features" / name)
+        text = table.read_text()
+        table.write_text(re.sub(rf'\n    "{name}".*', "", text))
+        assert table.read_text() != text
+    return copy
+
+
 @pytest.mark.real
 @pytest.mark.starts
 @pytest.mark.parametrize("name", [each.name for each in feature.features()])
 def test_aptui_works_after_a_feature_has_been_removed(name: str, tmp_path: Path) -> None:
-    copy, gone = tmp_path / "copy", [name, *BUILT_ON.get(name, [])]
-    shutil.copytree(ROOT, copy / "aptui", ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in ("config", "themes"):
-        (copy / folder).symlink_to(data_dir() / folder)
-    table = copy / "aptui/features/__init__.py"
-    for each in gone:
-        shutil.rmtree(copy / "aptui/features" / each)
-        text = table.read_text()
-        table.write_text(re.sub(rf'\n    "{each}".*', "", text))
-        assert table.read_text() != text
+    gone = [name, *BUILT_ON.get(name, [])]
+    copy = copy_without(tmp_path, gone)
     write_all(tmp_path / "p", {"aptui.yaml": PROJECT, "assets/a.txt": "a"})
     verbs = [verb for each in feature.features() if each.name in gone for verb in each.verbs]
 
@@ -251,6 +259,27 @@ def test_aptui_works_after_a_feature_has_been_removed(name: str, tmp_path: Path)
     assert f"codes [0, 0, 0, 0] {[3] * len(verbs)}" in ended.stdout, ended.stdout + ended.stderr
     assert ended.stderr.count("there is no verb") == len(verbs)
     assert (tmp_path / "p/Cache" / "linux/a.txt").read_text() == "a"
+
+
+@pytest.mark.real
+@pytest.mark.starts
+def test_tests_of_the_kernel_pass_after_all_features_have_been_removed(tmp_path: Path) -> None:
+    """Passes the tests whose subject is a list to which features add; a module that imports a feature is left out."""
+    checkout = Path(__file__).parent.parent
+    copy = copy_without(tmp_path, [each.name for each in feature.features()])
+    shutil.copytree(checkout / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__", "features"))
+    for name in ("pyproject.toml", "README.md", "CHANGELOG.md", "SECURITY.md"):
+        shutil.copy(checkout / name, copy)
+    words = ["-m", "fast", "-n0", "-p", "no:randomly", "tests/cli", "tests/config/test_ci.py", "tests/link", "tests/shared"]
+    words += ["tests/test_linear_patterns.py", "tests/tui/frame/test_frame.py", "tests/tui/test_pane.py", "-rs"]
+
+    ended = subprocess.run(
+        [sys.executable, "-m", "pytest", *words],
+        cwd=copy, env={**os.environ, "PYTHONPATH": str(copy)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ended.returncode == 0, ended.stdout
+    assert "deleted feature: gateway" in ended.stdout
 
 
 def test_docstring_of_the_feature_module_lists_every_extension_point() -> None:

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tools import is_of_deleted_feature
 
 from tests.prose import ALLOWED, DEFAULT, ROOT, Passage, Turn, find_turns, list_faults, list_passages
 
@@ -110,4 +111,4 @@ def test_every_allowed_phrase_still_occurs() -> None:
         for turn in find_turns(passage)
     }
 
-    assert sorted(ALLOWED.keys() - found) == []
+    assert [name for name in sorted(ALLOWED.keys() - found) if not is_of_deleted_feature(name)] == []

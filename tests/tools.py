@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+import aptui
+
 PROGRAMS = {
     "apache2": "apache2", "assimp": "assimp-utils", "bwrap": "bubblewrap", "cadaver": "cadaver", "ccache": "ccache",
     "chromium": "chromium", "ffmpeg": "ffmpeg", "fish": "fish", "git-lfs": "git-lfs", "glslangValidator": "glslang-tools",
@@ -45,6 +47,23 @@ def needs(*names: str) -> pytest.MarkDecorator:
     """Return the mark of a test that is skipped if one of the programs is missing."""
     missing = next((name for name in names if find_program(name) is None), "")
     return pytest.mark.skipif(bool(missing), reason=MISSING + missing)
+
+
+def needs_feature(*names: str) -> pytest.MarkDecorator:
+    """Return the mark of a test that is skipped if the folder of one of the features has been deleted."""
+    missing = next((name for name in names if has_been_deleted(name)), "")
+    return pytest.mark.skipif(bool(missing), reason=f"deleted feature: {missing}")
+
+
+def has_been_deleted(feature: str) -> bool:
+    """Whether the folder of a feature that aptui ships with has been deleted."""
+    return not Path(aptui.__file__).parent.joinpath("features", feature).is_dir()
+
+
+def is_of_deleted_feature(path: str) -> bool:
+    """Whether a path from the checkout is in the folder of a feature that has been deleted."""
+    parts = path.split("/")
+    return parts[:2] == ["aptui", "features"] and has_been_deleted(parts[2])
 
 
 def skip_without(name: str) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import verb_project
-from tools import MACHINE, needs
+from tools import MACHINE, needs, needs_feature
 
 from aptui import __version__
 from aptui.cli import main, manual
@@ -346,12 +346,12 @@ def test_ignored_sigchld_is_reset_to_default() -> None:
     ("words", "offered"),
     [
         (["repr"], ["reprocess"]),
-        (["rep"], ["reprocess", "report"]),
+        pytest.param(["rep"], ["reprocess", "report"], marks=needs_feature("insight")),
         (["help", "bat"], ["batch"]),
         (["--vers"], ["--version"]),
-        (["cache", "pre"], ["prefetch"]),
+        pytest.param(["cache", "pre"], ["prefetch"], marks=needs_feature("sharing")),
         (["batch", "--jun"], ["--junit"]),
-        (["token", ""], ["add", "list", "revoke"]),
+        pytest.param(["token", ""], ["add", "list", "revoke"], marks=needs_feature("gateway")),
         (["-C", "x", "stat"], ["status"]),
         (["nothing"], []),
     ],

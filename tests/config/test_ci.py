@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from homes import own_homes
 from ruamel.yaml import YAML
+from tools import needs_feature
 
 from aptui.cli import main
 from aptui.cli import parser as parsers
@@ -18,6 +19,7 @@ FOLDER = data_dir() / "config" / "ci"
 RECIPES = ("github-actions.yml", "gitlab-ci.yml")
 
 
+@needs_feature("graph", "shipping", "sharing")
 @pytest.mark.parametrize("name", RECIPES)
 def test_each_recipe_is_valid_yaml_with_valid_commands(name: str) -> None:
     text = Path(FOLDER, name).read_text(encoding="utf-8")

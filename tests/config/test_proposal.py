@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tools import needs_feature
 
 from aptui.cli import main
 from aptui.config import proposal
@@ -218,6 +219,7 @@ def test_project_inside_another_project_is_reported(tmp_path: Path, capsys: pyte
     assert f"would be inside the project '{tmp_path}'" in capsys.readouterr().err
 
 
+@needs_feature("o3de")
 def test_o3de_project_needs_no_init(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "project.json").write_text('{"project_name": "Game"}')
 

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools import needs_feature
 
 from aptui import feature
 from aptui.feature import Feature
@@ -20,6 +21,7 @@ from tui.shell_harness import opened, text, until
 SPARKLES = Feature("sparkle", "shows sparkles", panes={"sparkles": (8, "Sparkles", "Spark", "tui.fake_panes:JobsProbe")})
 
 
+@needs_feature("gateway", "sharing")
 def test_panes_of_features_and_of_the_kernel_are_listed_by_number() -> None:
     assert [spec.title for spec in list_panes()] == ["Jobs", "Assets", "Logs", "Connections", "Builders", "Cache", "Tools"]
 
@@ -51,6 +53,7 @@ def test_pane_lists_the_names_of_the_commands_in_its_source(spec: PaneSpec) -> N
     assert set(re.findall(r'\bCommand\(\s*"([\w-]+)"', code)) <= set(pane.command_names)
 
 
+@needs_feature("shipping")
 def test_assets_screen_lists_the_names_of_commands_that_features_add() -> None:
     pane = next(spec for spec in list_panes() if spec.id == "assets").load()
     extensions = feature.load_all("assets")

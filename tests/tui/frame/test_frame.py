@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from msgspec.structs import replace
+from tools import needs_feature
 
 from aptui.core.notices import Progress
 from aptui.shared.health import Health, WatchedRoot, WatchMode
@@ -195,6 +196,7 @@ def test_banner_names_the_run_that_holds_the_cache():
     assert "waiting" in "".join(part.text for part in StatusLine(session).parts(80))
 
 
+@needs_feature("gateway", "sharing")
 def test_short_line_2_shows_platforms_while_all_is_well(session: FakeSession) -> None:
     def right(width: int) -> str:
         return (
