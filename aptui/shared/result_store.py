@@ -146,7 +146,7 @@ class Store(Protocol):
     """Address of the store for display, without secrets."""
 
     def get_record(self, key: str) -> bytes | None:
-        """Return the record at `key`, None if it does not exist. The caller checks the record (`record.open_record`)."""
+        """Return the record at `key`, None if it does not exist. The caller checks the record (`Seal.open_sealed`)."""
         ...
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:

@@ -4,7 +4,7 @@
 `aptui/HTTP.md` is made from the first one. Summaries of addresses are the docstrings of their handlers; schemas are those of the
 protocol's records. A test compares the list of addresses with the routes.
 
-Tests: `tests/features/gateway/test_wire_codec.py`, `tests/features/gateway/http/test_metrics.py`.
+Tests: `tests/features/gateway/test_wire_codec.py`, `tests/features/gateway/http/test_http_files.py`.
 """
 
 from __future__ import annotations

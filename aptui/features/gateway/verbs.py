@@ -32,8 +32,8 @@ from aptui.features.gateway.peers import peer_settings
 from aptui.link import places
 from aptui.link.client import EngineClient, NoEngine
 from aptui.shared import printing
-from aptui.shared.errors import HostError, KnownError, UserError, install_advice
-from aptui.shared.files.replacing import read_private
+from aptui.shared.errors import KnownError, UserError, install_advice
+from aptui.shared.files.replacing import read_private, replace_bytes
 from aptui.shared.health import DoctorCheck
 
 if TYPE_CHECKING:
@@ -335,13 +335,7 @@ def _get(connected: Client, arguments: Namespace) -> int:
     word = arguments.words[0]
     data = connected.read_product(platform=arguments.platform, **{"asset" if word.startswith("{") else "path": word})
     if arguments.output:
-        try:
-            Path(arguments.output).write_bytes(data)
-        except OSError as error:
-            raise HostError(
-                f"'{arguments.output}' cannot be written: {error.strerror}",
-                hint="check its permissions and the free space on its disk",
-            ) from None
+        replace_bytes(Path(arguments.output), data, what=f"'{arguments.output}'")
     else:
         sys.stdout.buffer.write(data)
     return 0
@@ -482,12 +476,14 @@ def web_arguments(parser: ArgumentParser) -> None:
 
 def web(arguments: Namespace) -> int:
     """Show the screen in a browser until Ctrl-C."""
+    import asyncio
+
     config = load_config(arguments)
     serve = _load_web("web")
     command = [sys.executable, "-P", "-m", "aptui", "--project", str(config.project_dir)]
     command += ["--theme", arguments.theme] if arguments.theme else []
     command += ["--read-only"] if arguments.read_only else []
-    serve.run(config, command, arguments.port, _print_screen)
+    asyncio.run(serve.run(config, command, arguments.port, _print_screen))
     return 0
 
 
@@ -499,6 +495,8 @@ def _print_screen(address: str) -> None:
 
 def show_demo(config: Config) -> int:
     """Show the demo's page until Ctrl-C; then stop the engine if this verb started it."""
+    import asyncio
+
     from aptui.cli.engine_verbs import stop_engines
     from aptui.daemon import daemon_process
 
@@ -507,7 +505,7 @@ def show_demo(config: Config) -> int:
     if is_ours:
         daemon_process.start(config.project_dir, config.cache_dir)
     try:
-        page.run_demo(config, lambda address: _print_page(config, address), draw_texture)
+        asyncio.run(page.run_demo(config, lambda address: _print_page(config, address), draw_texture))
     finally:
         if is_ours:
             stop_engines(config.cache_dir)

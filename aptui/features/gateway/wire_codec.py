@@ -7,6 +7,7 @@ Tests: `tests/features/gateway/test_wire_codec.py`.
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
@@ -143,6 +144,9 @@ _LAST_ID = (1 << 32) - 1
 _BOUNDS = codec.Bounds(text=4_096, items=10_000)
 """Maximum lengths of a request's fields. Paths of file systems are shorter than these limits."""
 ADVICE = "read 'GET /v1/protocol', which describes every request"
+_ASSET_ID = re.compile(
+    r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::([0-9a-fA-F]{1,8}))?"
+)
 _encoder = msgspec.json.Encoder()
 
 
@@ -155,6 +159,18 @@ class RequestMistake(Exception):
     def __init__(self, what: str, hint: str = "", *, number: int = 0, code: int = 3) -> None:
         super().__init__(what)
         self.what, self.hint, self.number, self.code = what, hint, number, code
+
+
+def parse_asset_id(text: str) -> tuple[bytes, int | None]:
+    """Return (UUID, sub id or None) of an asset id or a UUID; braces and hyphens are optional.
+
+    Raises:
+        RequestMistake: the text is not an asset id.
+    """
+    found = _ASSET_ID.fullmatch(text.strip())
+    if found is None:
+        raise RequestMistake(f"'{text[:60]}' is not an asset id", "write '{UUID}:<sub id in hexadecimal>'")
+    return bytes.fromhex("".join(found.groups()[:5])), int(found[6], 16) if found[6] else None
 
 
 class WireMessage(Struct, frozen=True):

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import html
-import os
 import posixpath
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
+from pathlib import Path
 
 from msgspec import Struct
 
@@ -16,7 +16,7 @@ from aptui.cli.read_access import open_for_reading
 from aptui.config.own_files import note_written
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.shared.files.replacing import not_written
+from aptui.shared.files.replacing import replace_bytes
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.session_history import WorkSession, runs_until, session_at
 
@@ -146,21 +146,6 @@ def size_page(rows: Sequence[SizeRow], total: SizeRow, by: SizeBy, project: str,
 """
 
 
-def write_page(file: str, page: str) -> None:
-    """Write the HTML page.
-
-    Raises:
-        UserError: the folder of `file` does not exist.
-        HostError: the file cannot be written.
-    """
-    try:
-        with open(os.path.expanduser(file), "w", encoding="utf-8") as out:
-            out.write(page)
-        note_written(os.path.expanduser(file))
-    except OSError as error:
-        raise not_written(f"'{file}'", error) from error
-
-
 def format_growth(grew: int) -> str:
     """Return a growth in bytes as text with a plus or minus sign, "" for no growth."""
     return f"{'+' if grew > 0 else '-'}{printing.size(abs(grew))}" if grew else ""
@@ -220,7 +205,9 @@ def size(arguments: Namespace) -> int:
             rows = add_growth(project.database, rows, by, project.builder_of, depth, since)
             total.grew = sum(row.grew or 0 for row in rows)
     if arguments.html:
-        write_page(arguments.html, size_page(rows, total, by, project.config.project_dir.name, since))
+        file, page = Path(arguments.html).expanduser(), size_page(rows, total, by, project.config.project_dir.name, since)
+        replace_bytes(file, page.encode(), what=f"'{arguments.html}'")
+        note_written(str(file))
     if arguments.json:
         shown = rows[: arguments.limit] if arguments.limit else rows
         printing.say_json_list(_json(row) for row in shown)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from msgspec import Struct
 
@@ -167,22 +167,13 @@ class ResultUploader:
 
     Args:
         writes: whether results are uploaded to the team's store.
-        may_differ: builders whose results are uploaded although their bytes differ from run to run.
     """
 
     def __init__(
-        self,
-        namespace: Namespace,
-        account: Account,
-        reporter: TroubleReporter,
-        breaker: Breaker,
-        *,
-        writes: bool,
-        may_differ: Iterable[str],
+        self, namespace: Namespace, account: Account, reporter: TroubleReporter, breaker: Breaker, *, writes: bool
     ) -> None:
         self._namespace, self._account, self._reporter, self._breaker = namespace, account, reporter, breaker
         self._writes = writes
-        self._may_differ = frozenset(may_differ)
         self._differing: set[str] = set()
         self._wrong_blobs: set[str] = set()
         self._idle = threading.Condition()
@@ -251,7 +242,7 @@ class ResultUploader:
             self._reporter.about(error)
 
     def _is_uploaded(self, made: MadeResult) -> bool:
-        is_steady = made.builder not in self._differing or made.builder in self._may_differ
+        is_steady = made.builder not in self._differing
         return self._writes and made.is_shared and self._namespace.remote is not None and is_steady
 
     def _upload(self, made: MadeResult, result: SharedResult) -> None:

@@ -353,17 +353,12 @@ def seal_record(entry: Record | Variants, seal: Seal) -> bytes:
     return seal.seal_body(_RECORD if isinstance(entry, Record) else _VARIANTS, body)
 
 
-def open_record(data: bytes, seal: Seal, base: str) -> Record | Variants:
-    """Return the sealed entry for the job with base key `base`.
+def decode_record(kind: str, body: bytes, base: str) -> Record | Variants:
+    """Return the record or list of variants in the bytes of an opened record (`Seal.open_sealed`) for the job with this base key.
 
     Raises:
-        Mismatch: the entry is damaged, not authentic, has invalid fields, or belongs to another job.
+        Mismatch: the entry has invalid fields, or belongs to another job.
     """
-    return decode_record(*seal.open_sealed(data), base)
-
-
-def decode_record(kind: str, body: bytes, base: str) -> Record | Variants:
-    """Return the record or list of variants in the bytes of an opened record; raises `Mismatch` as `open_record` does."""
     form: type[Record | Variants] = Variants if kind == _VARIANTS else Record
     try:
         entry = msgspec.json.decode(body, type=prepare_form(form), strict=True)

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -123,7 +123,6 @@ class Service:
     Args:
         sharing: the configuration; `local_store` "" = this machine stores no results.
         say: called once per problem, by any thread.
-        may_differ: builders whose results are uploaded although their bytes differ from run to run.
 
     Raises:
         UserError: a configured key or address is invalid.
@@ -134,7 +133,6 @@ class Service:
         sharing: SharedCacheSettings,
         say: Callable[[str], None] | None = None,
         *,
-        may_differ: Iterable[str] = (),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.account = Account()
@@ -145,9 +143,7 @@ class Service:
         self._lease = _take_lease(sharing.local_store) if self._namespaces[0].local is not None else None
         self._lookups = DeadlineExecutor("aptui-shared-ask", _LOOKUP_THREADS)
         writing = Breaker(clock=clock)
-        self._uploader = ResultUploader(
-            self._namespaces[0], self.account, self._reporter, writing, writes=sharing.writes, may_differ=may_differ
-        )
+        self._uploader = ResultUploader(self._namespaces[0], self.account, self._reporter, writing, writes=sharing.writes)
 
     # ----------------------------------------------------------------------------------------------------- finding results
 

@@ -35,8 +35,9 @@ from aptui.core.project import SHARE_OF_MEMORY
 from aptui.core.retry import FailureKind
 from aptui.features.shipping.asset_list import closure, orphans
 from aptui.shared import printing
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import UserError
 from aptui.shared.files.confinement import describe_difference, same_letters
+from aptui.shared.files.replacing import replace_bytes
 from aptui.store.queries.asset_graph import AssetGraph, Node
 from aptui.store.queries.checks import CheckFinding, ProductToCheck, findings, products_to_check
 from aptui.store.queries.dependencies import find_named_sources, list_same_but_for_case
@@ -176,13 +177,8 @@ def _list_same_names(root: str, cache: str) -> Iterator[list[str]]:
 
 def _write_junit(file: str, wanted: Sequence[str], found: Sequence[LintFinding]) -> None:
     """Write a JUnit file: a test case for each check, and a failure for each finding."""
-    try:
-        Path(file).write_text("\n".join(_junit(wanted, found)) + "\n", encoding="utf-8")
-        note_written(file)
-    except OSError as error:
-        raise HostError(
-            f"'{file}' cannot be written: {(error.strerror or str(error)).lower()}", hint="choose another file"
-        ) from None
+    replace_bytes(Path(file), ("\n".join(_junit(wanted, found)) + "\n").encode(), what=f"'{file}'")
+    note_written(file)
 
 
 def _junit(wanted: Sequence[str], found: Iterable[LintFinding]) -> Iterator[str]:

@@ -23,7 +23,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 from xml.parsers import expat
 
 from msgspec import Struct, field
@@ -84,14 +84,6 @@ class Readers:
         self._threads.shutdown(wait=True, cancel_futures=True)
         for process in processes:
             _bury(process)
-
-    def __enter__(self) -> Self:
-        """Return this object; the end of the `with` block closes the readers."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close the readers."""
-        self.close()
 
     # ------------------------------------------------------------------------------------------------------- a thread each
 
@@ -456,19 +448,18 @@ class MissingSearch:
                     break
         return tally
 
-    def files(self, paths: Iterable[str], on_progress: OnProgress = lambda _: None) -> tuple[list[FileFound], Tally]:
+    def files(self, paths: Sequence[str]) -> tuple[list[FileFound], Tally]:
         """Scan files that are not products (absolute, in the form of Python's file functions); return those with findings."""
-        listed = list(paths)
-        tally, found = Tally(files=len(listed)), []
+        tally, found = Tally(files=len(paths)), []
         with self._work(tally) as work:
-            for at in range(0, len(listed), _PAGE):
-                found += work.find_in(listed[at : at + _PAGE])
-                self._report(tally, on_progress)
+            for at in range(0, len(paths), _PAGE):
+                found += work.find_in(paths[at : at + _PAGE])
+                self._report(tally)
                 if tally.is_given_up:
                     break
         return found, tally
 
-    def _report(self, tally: Tally, on_progress: OnProgress) -> None:
+    def _report(self, tally: Tally, on_progress: OnProgress = lambda _: None) -> None:
         tally.seconds = time.monotonic() - tally.began_s
         tally.is_given_up = self._is_given_up()
         on_progress(tally)
@@ -479,7 +470,7 @@ class MissingSearch:
         tally.complaints += rules.complaints
         with closing(open_reader(self._place.database)) as reader:
             known = KnownAssets(reader)
-            with Readers(READERS, known.extensions, self._line_limit) as readers:
+            with closing(Readers(READERS, known.extensions, self._line_limit)) as readers:
                 yield _Work(self._place, reader, known, readers, rules, self._terms(known), tally, self._is_given_up)
         tally.seconds = time.monotonic() - tally.began_s
 

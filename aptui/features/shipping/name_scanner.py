@@ -296,43 +296,15 @@ def _safe_end(data: bytes) -> int:
     return len(data) - len(window) + end + 1 if end >= 0 else 0
 
 
-# ------------------------------------------------------------------------------------------------------------ specialists
+def utf16_translator(head: bytes) -> Callable[[bytes, bool], bytes] | None:
+    """Return a function that converts a UTF-16 file to UTF-8; None if the first bytes are not those of a UTF-16 file.
 
-
-class Specialist(Struct, frozen=True):
-    """Translates a kind of file into bytes that contain its names as text.
-
-    Args:
-        name: the `ScannerId` of its rows.
-        extensions: the extensions of its files, in lower case with the dot.
-        heads: the first bytes of its files; a file matches by its extension or by these bytes.
-        translator: returns a function for each file, which is called with its bytes in pieces, and whether a piece is the last.
+    The function is called with the bytes in pieces, and whether a piece is the last.
     """
-
-    name: str
-    extensions: frozenset[str]
-    heads: tuple[bytes, ...]
-    translator: Callable[[], Callable[[bytes, bool], bytes]]
-
-
-def _from_utf16() -> Callable[[bytes, bool], bytes]:
+    if not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return None
     decoder = codecs.getincrementaldecoder("utf-16")("replace")
     return lambda data, is_last: decoder.decode(data, is_last).encode("utf-8", "replace")
-
-
-SPECIALISTS: list[Specialist] = [
-    Specialist("aptui lines (UTF-16)", frozenset(), (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), _from_utf16)
-]
-"""The specialists in order: the first match translates the file. A file that matches no specialist is scanned by lines."""
-
-
-def specialist(path: str, head: bytes) -> Specialist | None:
-    """Return the specialist for a file, by its extension or its first bytes."""
-    name = path.rpartition("/")[2].lower()
-    extension = name[name.rfind(".") :] if "." in name else ""
-    return next(
-        (each for each in SPECIALISTS if extension in each.extensions or (each.heads and head.startswith(each.heads))), None
-    )
 
 
 # The code below runs in the reader process of the search for missing dependencies. The process receives paths of files and returns
@@ -353,8 +325,7 @@ def read_names(path: str, extensions: Collection[str], line_limit: int) -> tuple
     digest, scan = hashlib.sha256(), NameScan(extensions, line_limit)
     with open(path, "rb", buffering=0) as file:
         data = file.read(_PIECE_BYTES)
-        expert = specialist(path, data)
-        translate = expert.translator() if expert else None
+        translate = utf16_translator(data)
         while data:
             digest.update(data)
             scan.feed(translate(data, False) if translate else data)

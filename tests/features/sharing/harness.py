@@ -19,7 +19,7 @@ from aptui.config.configuration import SharedCacheSettings
 from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import StagedProduct
-from aptui.features.sharing.record import JobFacts, Record, base_key
+from aptui.features.sharing.record import JobFacts, Record, base_key, decode_record
 
 TEAM = b"a secret of the team that is long enough"
 
@@ -57,6 +57,10 @@ def record(of, *contents, **changes):
     fields = {"products": products, "log": LOG, "warnings": 1, "duration_ms": 2000, "builder": "image", "writer": "elsewhere"}
     fields |= {"inputs": of.known, "code": of.code}
     return Record(base_key(of), **fields | changes)
+
+
+def open_record(data, seal, base):
+    return decode_record(*seal.open_sealed(data), base)
 
 
 def files_of(folder, *contents):

@@ -16,7 +16,6 @@ from aptui.features.sharing.record import (
     difference,
     flaw_of_report,
     is_name,
-    open_record,
     part_sealed,
     read_key,
     seal_record,
@@ -25,7 +24,7 @@ from aptui.features.sharing.record import (
 )
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch
-from tests.features.sharing.harness import TEAM, facts, key_file, product, record
+from tests.features.sharing.harness import TEAM, facts, key_file, open_record, product, record
 
 BASE = base_key(facts())
 SEAL = Seal()

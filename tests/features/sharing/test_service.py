@@ -34,10 +34,7 @@ def machines(tmp_path):
             self.folder = tmp_path / name
             self.folder.mkdir(exist_ok=True)
             self.messages, self.clock, self.numbers = [], Clock(), iter(range(1000))
-            may_differ = changes.pop("may_differ", ())
-            self.service = Service(
-                sharing(self.folder, store, mode, **changes), self.messages.append, may_differ=may_differ, clock=self.clock
-            )
+            self.service = Service(sharing(self.folder, store, mode, **changes), self.messages.append, clock=self.clock)
             made.append(self)
 
         def put(self, *contents, of=None, settles=True, **changes):
@@ -320,16 +317,6 @@ def test_first_writer_wins_and_differences_are_reported(machines, share):
     assert machines("other", share, "client").find(facts("b.png")) is None
     assert second.account.differences == 1
     assert "builder 'image' makes different products from the same inputs" in second.messages[0]
-
-
-def test_nondeterministic_results_are_uploaded_if_the_builder_may_differ(machines, share):
-    """The builder is listed in `may_differ`."""
-    machines("first", share).put(b"first")
-    second = machines("second", share, may_differ=["image"])
-    second.put(b"second")
-    second.put(b"third", of=facts("b.png"))
-
-    assert bytes_of(machines("other", share, "client").find(facts("b.png"))) == (b"third",)
 
 
 def test_product_rebuilt_before_storing_is_not_stored(machines, share):

@@ -20,10 +20,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from aptui.config.configuration import SharedCacheSettings
 from aptui.features.sharing import namespaces
-from aptui.features.sharing.record import Seal, base_key, open_record
+from aptui.features.sharing.record import Seal, base_key
 from aptui.features.sharing.service import Service
 from aptui.shared.errors import KnownError
-from tests.features.sharing.harness import all_here, facts, files_of, record
+from tests.features.sharing.harness import all_here, facts, files_of, open_record, record
 from tests.features.sharing.lying import FAULTS, KINDS, LyingStore
 
 pytestmark = pytest.mark.slow

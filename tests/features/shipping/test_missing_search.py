@@ -231,7 +231,7 @@ def test_file_with_too_many_names_in_a_line_is_marked_as_partially_scanned(harne
 def test_killed_reader_process_affects_only_the_file_that_it_was_reading(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "good.txt").write_text("a.txt")
-    with Readers(1, ["txt"], 0) as readers:
+    with closing(Readers(1, ["txt"], 0)) as readers:
         stuck = readers.read(str(tmp_path / "pipe"))
         writing = os.open(tmp_path / "pipe", os.O_WRONLY)  # `os.open` blocks until the reader process has opened the pipe.
         (process,) = readers._processes

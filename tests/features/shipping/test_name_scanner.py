@@ -23,7 +23,7 @@ from aptui.features.shipping.missing_rows import (
     results,
     unpack_names,
 )
-from aptui.features.shipping.name_scanner import LINE_LIMIT, Names, NameScan, join_path, plain_path, specialist
+from aptui.features.shipping.name_scanner import LINE_LIMIT, Names, NameScan, join_path, plain_path, utf16_translator
 from aptui.store.queries import assets
 from aptui.store.queries.reader import Reader
 from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
@@ -154,22 +154,13 @@ def test_hostile_line_takes_linear_time(pattern: bytes) -> None:
 def test_utf_16_text_is_decoded() -> None:
     for encoding in ("utf-16-le", "utf-16-be"):
         data = ("\ufeff" + f"of textures/rock.png {UUID}").encode(encoding)
-        expert = specialist("readme.txt", data)
-        assert expert is not None
-        translate = expert.translator()
+        translate = utf16_translator(data)
+        assert translate is not None
         pieces = [translate(data[at : at + 3], False) for at in range(0, len(data), 3)] + [translate(b"", True)]
 
         names = names_in(b"".join(pieces))
 
         assert (list(names.paths), list(names.uuids)) == (["textures/rock.png"], [BYTES])
-
-
-def test_specialist_reader_is_chosen_by_file_extension(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = name_scanner.Specialist("own", frozenset({".own"}), (), lambda: lambda data, _: data)
-    monkeypatch.setattr(name_scanner, "SPECIALISTS", [own])
-
-    assert specialist("a/b.OWN", b"") is own
-    assert specialist("a.own/b", b"") is None
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from msgspec import Struct
 from aptui.features.gateway.wire_codec import Scope
 from aptui.link import places
 from aptui.shared.errors import HostError, KnownError, UserError
-from aptui.shared.files.replacing import PRIVATE, file_stamp, lock_file, replace_bytes
+from aptui.shared.files.replacing import PRIVATE, file_stamp, lock_file, not_written, replace_bytes
 from aptui.shared.forms import prepare_form
 
 FILE = "tokens.json"
@@ -189,6 +189,4 @@ def _changing(file: Path) -> Iterator[list[Token]]:
             yield tokens
             replace_bytes(file, msgspec.json.format(msgspec.json.encode(_Form(tokens)), indent=2), mode=PRIVATE)
     except OSError as error:
-        raise HostError(
-            f"'{file}' cannot be written: {error.strerror}", hint="check its permissions and the free space on its disk"
-        ) from error
+        raise not_written(f"'{file}'", error) from error

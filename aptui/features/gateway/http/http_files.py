@@ -30,8 +30,7 @@ from aptui.features.gateway import engine_requests
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext, context_of
 from aptui.features.gateway.http.sending import PRODUCT_OPENER, ProductOpener, send
-from aptui.features.gateway.wire_codec import RequestMistake, Scope
-from aptui.features.gateway.wire_mappers import parse_asset_id
+from aptui.features.gateway.wire_codec import RequestMistake, Scope, parse_asset_id
 from aptui.link import port
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.confinement import ConfinedRoot, open_confined

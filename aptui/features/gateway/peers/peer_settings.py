@@ -74,9 +74,7 @@ class PeerLists(Struct, frozen=True):
         """Return the effective settings: stored values, except for keys whose configuration was changed after they were stored."""
         if self.settings is None:
             return configured
-        before = self.configured
-        if before is None:
-            return self.settings
+        before = self.configured if self.configured is not None else configured
         newer = {name: getattr(configured, name) for name in KEYS if getattr(configured, name) != getattr(before, name)}
         return replace(self.settings, **newer)
 

@@ -10,7 +10,6 @@ Tests: `tests/features/gateway/web/test_web_screen.py`, `tests/features/gateway/
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import shlex
@@ -197,7 +196,7 @@ class TerminalPage:
             await self._server.close()
 
 
-def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], object]) -> None:
+async def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], object]) -> None:
     """Serve screens to browsers until a signal arrives.
 
     Args:
@@ -209,10 +208,7 @@ def run(config: Config, command: Sequence[str], port: int, say: Callable[[str], 
     Raises:
         KnownError: the server cannot listen.
     """
-    asyncio.run(_run(TerminalPage(command, config.log_dir / "gateway-audit.log", port), say))
-
-
-async def _run(page: TerminalPage, say: Callable[[str], object]) -> None:
+    page = TerminalPage(command, config.log_dir / "gateway-audit.log", port)
     over, address = gateway_context.end_signal(), await page.open()
     try:
         say(address)
@@ -221,7 +217,7 @@ async def _run(page: TerminalPage, say: Callable[[str], object]) -> None:
         await page.close()
 
 
-def run_demo(config: Config, opened: Callable[[str], object], draw_texture: DrawTexture) -> None:
+async def run_demo(config: Config, opened: Callable[[str], object], draw_texture: DrawTexture) -> None:
     """Run a gateway with a read-only token for the page of a demo project (`http.demo_page`) until a signal arrives.
 
     Args:
@@ -232,10 +228,6 @@ def run_demo(config: Config, opened: Callable[[str], object], draw_texture: Draw
     Raises:
         KnownError: the gateway cannot listen.
     """
-    asyncio.run(_run_demo(config, opened, draw_texture))
-
-
-async def _run_demo(config: Config, opened: Callable[[str], object], draw_texture: DrawTexture) -> None:
     over = gateway_context.end_signal()
     config = replace(config, serve=replace(config.serve, address="127.0.0.1", port=0, tls_cert="", tls_key=""))
     with tempfile.TemporaryDirectory(prefix="aptui-demo-") as folder:

@@ -29,9 +29,9 @@ from aptui.features.gateway import gateway_context, wire_codec
 from aptui.features.gateway.access.guard import SUBPROTOCOL, ClientIdentity, require
 from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext
 from aptui.features.gateway.wire_codec import RequestMistake, Scope, without_paths
-from aptui.features.gateway.wire_mappers import asset_of
-from aptui.features.gateway.wire_records import AssetChanged, AssetRemoved, Catalog, Hello, Notice, Resync, Welcome
+from aptui.features.gateway.wire_records import Asset, AssetChanged, AssetRemoved, Catalog, Hello, Notice, Resync, Welcome
 from aptui.shared.errors import KnownError
+from aptui.store.db.schema import uuid_text, wire_asset_id
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.serving import Served, catalog_page
 
@@ -135,6 +135,16 @@ class Wire:
         frame = message.frame(is_deflated=self._is_deflated)
         self.sent_bytes += len(frame)
         transport.write(frame)
+
+
+def asset_of(row: Served) -> Asset:
+    """Return a product as a record."""
+    platform, _, path = row.name.partition("/")
+    needs = tuple((wire_asset_id(uuid, sub_id), flags) for uuid, sub_id, flags in row.needs)
+    former = tuple(wire_asset_id(row.uuid, sub_id) for sub_id in row.legacy)
+    return Asset(
+        wire_asset_id(row.uuid, row.sub_id), platform, path, uuid_text(row.asset_type), row.size, row.digest.hex(), needs, former
+    )
 
 
 async def pages(database: Database, platforms: Sequence[str], size: int) -> AsyncIterator[tuple[tuple[int, int], Catalog]]:

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 from aptui.core.notices import JobChanged, JobProgress, ProductsChanged, Progress, ShowRequested, SourcesChanged
 from aptui.core.paths import from_text
 from aptui.features.gateway import engine_requests, gateway_context, wire_codec, wire_records
-from aptui.features.gateway.wire_mappers import asset_of, job_of_news
 from aptui.features.gateway.wire_records import Notice
-from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions, frame_of, is_wanted, wait_until_taken
+from aptui.features.gateway.ws.client_sessions import WireSession, WireSessions, asset_of, frame_of, is_wanted, wait_until_taken
 from aptui.link.codec import NoticeLine
 from aptui.link.engine_link import EngineLink, NewsPulse
 from aptui.shared.errors import KnownError
@@ -211,7 +210,7 @@ class NewsPublisher:
 
     def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[Notice]:
         made: list[Notice] = []
-        job = job_of_news(notice)
+        job = _job_of(notice)
         if notice.is_of_its_source and self._changed.get(notice.source) != notice.reason:
             if len(self._changed) >= _REMEMBERED:
                 self._changed.clear()
@@ -274,6 +273,14 @@ def is_critical_done(readiness: dict[str, Any], platform: str) -> bool:
 def pending_count(counts: dict[str, int], platform: str) -> int:
     """Return the number of jobs of a platform ("" = all) in {platform: number of jobs}; `common` jobs belong to all platforms."""
     return sum(count for name, count in counts.items() if platform in ("", name) or name == "common")
+
+
+def _job_of(notice: JobChanged) -> wire_records.JobInfo:
+    """Return the job of a notice as a record."""
+    return wire_records.JobInfo(
+        notice.job_id, notice.run_key, notice.source, notice.platform, notice.job_key, notice.builder, notice.status, notice.error,
+        notice.warnings, notice.errors, notice.duration_ms, notice.completed_ms, notice.is_draft,
+    )  # fmt: skip
 
 
 def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:

@@ -21,10 +21,9 @@ from aptui.core.paths import normalize
 from aptui.features.gateway import engine_requests, wire_records
 from aptui.features.gateway.access import guard
 from aptui.features.gateway.http.sending import PRODUCT_OPENER
-from aptui.features.gateway.wire_codec import REQUESTS, RequestMistake, Scope, without_paths
-from aptui.features.gateway.wire_mappers import asset_of, job_of, parse_asset_id
+from aptui.features.gateway.wire_codec import REQUESTS, RequestMistake, Scope, parse_asset_id, without_paths
 from aptui.features.gateway.wire_records import AssetState, Counted, Done, JobInfo, Match, Reach, Status
-from aptui.features.gateway.ws.client_sessions import RequestAnswer, WireSession
+from aptui.features.gateway.ws.client_sessions import RequestAnswer, WireSession, asset_of
 from aptui.features.gateway.ws.news import is_critical_done, pending_count
 from aptui.link import port
 from aptui.link.port import MOST_INTERESTING, NoteInterest
@@ -102,11 +101,19 @@ def _state(session: WireSession, found: FoundAsset, lookup: AssetLookup) -> Asse
 def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...]:
     names = {builder.uuid: builder.name for builder in context.config.project.builders}
     running = context.engine.running
-    infos = (job_of(row, names.get(row.builder) or uuid_text(row.builder)) for row in rows)
+    infos = (_job_of(row, names.get(row.builder) or uuid_text(row.builder)) for row in rows)
     return tuple(
         replace(job, status="processing", percent=running[job.job_id]) if job.status == "pending" and job.job_id in running else job
         for job in infos
     )
+
+
+def _job_of(row: JobRow, builder: str) -> JobInfo:
+    """Return a job as a record."""
+    return JobInfo(
+        row.job_id, row.run_key, row.source, row.platform, row.job_key, builder, row.status, row.error, row.warnings, row.errors,
+        round(1000 * row.duration_s), row.completed_ms, row.is_draft,
+    )  # fmt: skip
 
 
 async def _raise_priority(session: WireSession, found: FoundAsset, lookup: AssetLookup, urgency: int) -> int:

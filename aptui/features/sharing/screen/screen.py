@@ -140,13 +140,7 @@ class CacheTables:
         self.folders = SideTable(FOLDERS, self._amounts["folders"], id="cache-folders")
         self.products = LargestProducts(PRODUCTS, self._amounts["products"], id="cache-products")
         self.findings = Findings(FINDINGS, self._problems, id="cache-findings")
-        self._widgets: dict[str, Table] = {
-            "platforms": self.platforms,
-            "builders": self.builders,
-            "folders": self.folders,
-            "products": self.products,
-            "findings": self.findings,
-        }
+        self._widgets: dict[str, Table] = {name: getattr(self, name) for name in _SORTS}
 
     def _model(self, name: str) -> ListedRows | Listing[CacheProblem]:
         return self._problems if name == "findings" else self._amounts[name]
@@ -154,11 +148,8 @@ class CacheTables:
     def show_inventory(self, contents: CacheInventory) -> None:
         """Show the contents of the cache."""
         self.platforms.set_columns(platform_columns(contents.platforms))
-        for name, shares in (
-            ("platforms", contents.platforms), ("folders", contents.folders), ("builders", contents.builders),
-            ("products", contents.products),
-        ):  # fmt: skip
-            self._amounts[name].put([share_row(at, share) for at, share in enumerate(shares)])
+        for name, rows in self._amounts.items():
+            rows.put([share_row(at, share) for at, share in enumerate(getattr(contents, name))])
             self._widgets[name].refresh_model()
 
     def show_findings(self, progress: CheckProgress) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -99,11 +98,6 @@ class SharedSettings:
     def is_dirty(self) -> bool:
         """Whether the draft differs from the saved settings."""
         return self.draft != self._saved
-
-    @property
-    def project_dir(self) -> Path | None:
-        """Folder of the project."""
-        return self._shell.config.project_dir if self._shell.config is not None else None
 
     def refresh_account(self) -> None:
         """Use changed settings unless the user is editing a draft, and read the savings."""
@@ -254,9 +248,10 @@ class SharedSettings:
 
     def save(self) -> None:
         """Save the changed settings into the project's file, in a thread."""
-        folder, draft, before = self.project_dir, self.draft, self._saved
-        if folder is None:
+        draft, before = self.draft, self._saved
+        if self._shell.config is None:
             return
+        folder = self._shell.config.project_dir
 
         def work(_task: BackgroundTask) -> None:
             from aptui.config.edit import writable_files, write  # imported on demand, so that the screen starts fast

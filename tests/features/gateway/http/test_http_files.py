@@ -1,4 +1,4 @@
-"""Products, folders and logs over HTTP from a real cache, with an engine that replaces what is being read."""
+"""Products, folders, logs and metrics over HTTP from a real cache, with an engine that replaces products while they are read."""
 
 from __future__ import annotations
 
@@ -395,6 +395,27 @@ def test_gateway_serves_a_cache_that_was_deleted_and_created_again(own: Served) 
     own.project.write("assets/Sub/A.txt", "anew")
     own.project.engine_run()
     assert own.get("/v1/products/linux/sub/a.txt").body == b"anew"
+
+
+# ----------------------------------------------------------------------------------------------------------------- metrics
+
+
+def test_metrics_need_scope_read(own: Served) -> None:
+    reply = own.get("/metrics")
+
+    assert reply.status == 200
+    assert reply["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    lines = reply.body.decode().splitlines()
+    assert lines[-1] == "# EOF"
+    assert {'aptui_jobs{status="completed"} 4', "aptui_engine_up 0", 'aptui_job_seconds_gcount{builder="data"} 4'} <= set(lines)
+    assert own.get("/metrics", Authorization="").status == 401
+    assert own.get("/metrics", Authorization=own.with_scopes(Scope.READ)).status == 200
+
+
+def test_metrics_request_without_a_database_returns_503(own: Served) -> None:
+    (own.project.cache / "assetdb.sqlite").unlink()
+
+    assert own.get("/metrics").status == 503
 
 
 # --------------------------------------------------------------------------------------------------- requests with `wait=1`

@@ -9,11 +9,11 @@ import tracemalloc
 import pytest
 from tools import skip_without
 
-from aptui.features.sharing.record import MAX_RECORD_BYTES, Seal, base_key, open_record, seal_record
+from aptui.features.sharing.record import MAX_RECORD_BYTES, Seal, base_key, seal_record
 from aptui.features.sharing.stores.remote_stores import HttpStore
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
-from tests.features.sharing.harness import Fault, HostileServer, digest_of, facts, files_of, free_port, record
+from tests.features.sharing.harness import Fault, HostileServer, digest_of, facts, files_of, free_port, open_record, record
 
 pytestmark = pytest.mark.real
 
