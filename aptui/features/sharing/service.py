@@ -3,7 +3,7 @@
 If a store is unreachable, slow or wrong, the lookup counts as a miss; the store is reported once and not used for a while. Any
 thread may call, and no call waits longer for a store than the configuration allows.
 
-Tests: `tests/features/sharing/test_service.py`, `tests/features/sharing/test_stopwatch.py`.
+Tests: `tests/features/sharing/test_service.py`.
 """
 
 from __future__ import annotations
@@ -137,12 +137,12 @@ class Service:
     ) -> None:
         self.account = Account()
         self._deadline_s, self._clock, self._stopwatch = sharing.deadline_s, clock, Stopwatch(clock)
-        self._reporter, self._breaker = TroubleReporter(say), Breaker(clock=clock)
+        self._reporter, self._breaker = TroubleReporter(say), Breaker(clock)
         self._paused: dict[str, float] = {}
         self._namespaces = namespaces_of(sharing, self._reporter)
         self._lease = _take_lease(sharing.local_store) if self._namespaces[0].local is not None else None
         self._lookups = DeadlineExecutor("aptui-shared-ask", _LOOKUP_THREADS)
-        writing = Breaker(clock=clock)
+        writing = Breaker(clock)
         self._uploader = ResultUploader(self._namespaces[0], self.account, self._reporter, writing, writes=sharing.writes)
 
     # ----------------------------------------------------------------------------------------------------- finding results

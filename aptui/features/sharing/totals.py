@@ -41,18 +41,17 @@ def read(cache_dir: Path) -> SharingTotals:
         return SharingTotals({}, {})
 
 
-def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum] | None = None) -> None:
+def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum]) -> None:
     """Add the account of a run to the file; errors of the disk are ignored.
 
     Args:
         counted: the part of the account that was added by earlier calls; this call updates it.
     """
-    known = {} if counted is None else counted
     now = account.by_builder()
-    run = {name: rest for name, one in now.items() if (rest := one.since(known.get(name, SharingSum()))) != SharingSum()}
+    run = {name: rest for name, one in now.items() if (rest := one.since(counted.get(name, SharingSum()))) != SharingSum()}
     if not run:
         return
-    known.update(now)
+    counted.update(now)
     before, now_ms = read(cache_dir), time.time_ns() // 1_000_000
     builders = dict(before.builders)
     for name, one in run.items():

@@ -87,18 +87,12 @@ def _made(kind, root, stack):
         case "folder":
             return FolderStore(str(root))
         case "local":
-            return _sealed(LocalStore(str(root), Seal()))
+            return LocalStore(str(root), Seal())
         case "own server":
             return HttpStore(stack.enter_context(serving(root, is_writable=True)))
         case "memory":
             return ObjectStore("memory:///")
     raise AssertionError(kind)
-
-
-def _sealed(store):
-    """Mark the store of this machine, which accepts only sealed records."""
-    store.takes_records_alone = True
-    return store
 
 
 @pytest.fixture(scope="module")

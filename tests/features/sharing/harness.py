@@ -108,6 +108,11 @@ class Fault:
     times: int = 1_000_000
 
 
+LIES = ["cut", "short", "endless", "flipped", "another", "page", "packed", "redirect", "unavailable", "nonsense", "hangs_up"]
+SLOW = ["silent", "trickling_head", "trickling_body"]
+"""Kinds of `Fault`s: answers that are wrong or incomplete, and answers that come too late."""
+
+
 @dataclass
 class HostileServer:
     """An HTTP server in a thread with optional `faults`; `kept` is its content, `asked` its requests."""

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.features.sharing.record import Seal, base_key
-from aptui.features.sharing.service import Service
+from aptui.features.sharing.service import Service, Stopwatch
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.shared.errors import UserError
 from tests.features.sharing import harness
-from tests.features.sharing.harness import Fault, HostileServer, all_here, facts, files_of, key_file, record, sharing
+from tests.features.sharing.harness import LIES, SLOW, Fault, HostileServer, all_here, facts, files_of, key_file, record, sharing
 
 CONTENTS = (b"one" * 1000, b"two" * 20_000)
 
@@ -336,26 +336,9 @@ def test_product_rebuilt_before_storing_is_not_stored(machines, share):
 # ---------------------------------------------------------------------------------------------------------- faulty stores
 
 
-LIES = [
-    "cut",
-    "short",
-    "endless",
-    "flipped",
-    "another",
-    "page",
-    "packed",
-    "redirect",
-    "unavailable",
-    "nonsense",
-    "hangs_up",
-    "forbidden",
-]
-SLOW = ["silent", "trickling_head", "trickling_body"]
-
-
 @pytest.mark.real
 @pytest.mark.parametrize("where", ["/cas/", "/ac/"])
-@pytest.mark.parametrize("kind", [*LIES, *SLOW])
+@pytest.mark.parametrize("kind", [*LIES, "forbidden", *SLOW])
 def test_wrong_or_slow_answer_of_a_store_is_a_cache_miss_and_is_reported_once(machines, server, kind, where):
     """The store causes no wrong product and no delay beyond the deadline. A wrong entry is not requested again for ten minutes."""
     maker = machines("maker", server.address)
@@ -545,3 +528,24 @@ def test_exception_in_a_dependency_check_is_reported_and_is_a_cache_miss(machine
 
     assert maker.find(present=broken) is None
     assert "a bug" in maker.messages[0]
+
+
+# -------------------------------------------------------------------------------------------------------------- stopwatch
+
+
+def test_durations_of_concurrent_lookups_add_up_to_the_elapsed_time():
+    clock = Clock()
+    meter = Stopwatch(lambda: clock.shift)
+    first = meter.now()
+    with meter.at_work():
+        clock.shift += 4
+        second = meter.now()
+        with meter.at_work():
+            clock.shift += 6
+            took_s = [meter.now() - first, meter.now() - second]
+        clock.shift += 2
+    began = meter.now()
+    clock.shift += 3
+
+    assert took_s == pytest.approx([7, 3])
+    assert meter.now() - began == pytest.approx(3), "without concurrent lookups"

@@ -7,9 +7,11 @@ import pytest
 
 from aptui.features.sharing.namespaces import open_store
 from aptui.features.sharing.record import Seal, base_key, seal_record
+from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.features.sharing.stores.remote_stores import ObjectStore
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError
+from tests.features.sharing.conftest import _bucket, s3_options
 from tests.features.sharing.harness import digest_of, facts, files_of, record
 
 KEY = base_key(facts())
@@ -127,8 +129,6 @@ def test_concurrent_writers_leave_no_mixed_content(store):
 
 def test_namespaces_are_separate(tmp_path):
     """A record of an untrusted branch is not found in the trusted namespace."""
-    from aptui.features.sharing.stores.folder_store import FolderStore
-
     (tmp_path / "share").mkdir()
     branch, trusted = FolderStore(str(tmp_path / "share"), "branch-7"), FolderStore(str(tmp_path / "share"))
     [(digest, path)] = files_of(tmp_path / "made", b"evil").items()
@@ -141,13 +141,7 @@ def test_namespaces_are_separate(tmp_path):
 
 def test_unreachable_bucket_is_an_error_within_the_deadline(tmp_path):
     pytest.importorskip("obstore")
-    options = {
-        "endpoint": "http://127.0.0.1:9",
-        "aws_access_key_id": "x",
-        "aws_secret_access_key": "y",
-        "client_options": {"allow_http": True},
-    }
-    store = ObjectStore("s3://bucket", limit_s=0.5, options=options)
+    store = ObjectStore("s3://bucket", limit_s=0.5, options=s3_options("http://127.0.0.1:9"))
 
     with pytest.raises(StoreError):
         store.get_record(KEY)
@@ -155,8 +149,6 @@ def test_unreachable_bucket_is_an_error_within_the_deadline(tmp_path):
 
 @pytest.mark.real
 def test_bucket_settings_come_from_environment_variables_of_the_provider(moto, monkeypatch):
-    from tests.features.sharing.conftest import _bucket
-
     bucket = _bucket(moto).address
     variables = {"ENDPOINT_URL": moto, "ALLOW_HTTP": "true", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "y", "REGION": "us-east-1"}
     for name, value in variables.items():

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import queue
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
@@ -86,18 +85,11 @@ _LONGEST_REST_S = 600.0
 
 
 class Breaker:
-    """A circuit breaker; any thread may use it.
+    """A circuit breaker; any thread may use it. Each failure after it has opened doubles the time for which it stays open."""
 
-    Args:
-        failures: number of failures in a row that opens the breaker.
-        rest_s: how long the breaker stays open; each further failure doubles this time, up to ten minutes.
-    """
-
-    def __init__(
-        self, failures: int = FAILURES, rest_s: float = _FIRST_REST_S, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._limit, self._first_rest_s, self._clock = failures, rest_s, clock
-        self._rest_s = rest_s
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._rest_s = _FIRST_REST_S
         self._failures = 0
         self._until = 0.0
         self._is_probed = False
@@ -107,12 +99,12 @@ class Breaker:
     def is_open(self) -> bool:
         """Whether the breaker is open, so that the store must not be called now."""
         with self._lock:
-            return self._failures >= self._limit and (self._is_probed or self._clock() < self._until)
+            return self._failures >= FAILURES and (self._is_probed or self._clock() < self._until)
 
     def allows(self) -> bool:
         """Return whether the store may be called now. After the pause, only one call is allowed until its result is known."""
         with self._lock:
-            if self._failures < self._limit:
+            if self._failures < FAILURES:
                 return True
             if self._is_probed or self._clock() < self._until:
                 return False
@@ -122,12 +114,12 @@ class Breaker:
     def note_success(self) -> None:
         """Note that the store has answered, also if the answer is that it has no result."""
         with self._lock:
-            self._failures, self._is_probed, self._rest_s = 0, False, self._first_rest_s
+            self._failures, self._is_probed, self._rest_s = 0, False, _FIRST_REST_S
 
     def open_now(self) -> None:
         """Open the breaker at once, because the store's error is permanent."""
         with self._lock:
-            self._failures, self._is_probed = max(self._failures, self._limit), False
+            self._failures, self._is_probed = max(self._failures, FAILURES), False
             self._until = self._clock() + self._rest_s
 
     def note_failure(self) -> bool:
@@ -135,9 +127,9 @@ class Breaker:
         with self._lock:
             was_probed, self._is_probed = self._is_probed, False
             self._failures += 1
-            if self._failures < self._limit:
+            if self._failures < FAILURES:
                 return False
             if was_probed:
                 self._rest_s = min(self._rest_s * 2, _LONGEST_REST_S)
             self._until = self._clock() + self._rest_s
-            return was_probed or self._failures == self._limit
+            return was_probed or self._failures == FAILURES

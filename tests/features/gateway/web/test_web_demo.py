@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import chromium
 import pytest
 from disk_project import Project
 from PIL import Image
-from tools import needs
+from tools import find_program, needs
 
 from aptui.builders.files.texture_file import Texture, encode_ktx2
 from aptui.demo import demo_assets, demo_project
@@ -384,3 +385,30 @@ def test_demo_web_command_prints_the_address_and_stops_its_engine_when_it_ends(t
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
         assert not any(each.is_alive for each in places.engines())
+
+
+_WORDS_ASKED = """
+import { kindOf, sized, stateOf } from "./words.mjs";
+const counts = [[0, 0, 0], [2, 1, 4], [0, 1, 0], [0, 0, 1], [0, 0, 4]];
+const states = counts.map(([waiting, running, failed]) => stateOf({ waiting, running, failed }));
+const kinds = ["a.webp", "b.tar.glb", "c.mp3", "d.txt", "png", "e.ktx2", "f.opus"].map((path) => kindOf({ path }));
+console.log(JSON.stringify({ states, kinds, sizes: [0, 1023, 1024, 1536].map(sized) }));
+"""
+
+
+@needs("node")
+def test_demo_page_shows_current_only_without_pending_or_failed_jobs(tmp_path: Path) -> None:
+    shutil.copy(Path(web_screen.__file__).parent / "page" / "words.js", tmp_path / "words.mjs")
+    (tmp_path / "asked.mjs").write_text(_WORDS_ASKED)
+
+    words = json.loads(subprocess.check_output([str(find_program("node")), "asked.mjs"], cwd=tmp_path, text=True, timeout=60))
+
+    assert words["states"] == [
+        ["everything is current", "good"],
+        ["3 jobs to do", "busy"],
+        ["1 job to do", "busy"],
+        ["1 job failed, everything else is current", "wrong"],
+        ["4 jobs failed, everything else is current", "wrong"],
+    ]
+    assert words["kinds"] == ["pictures", "meshes", "sounds", "others", "pictures", "textures", "sounds"]
+    assert words["sizes"] == ["0 B", "1023 B", "1.0 KiB", "1.5 KiB"]

@@ -34,7 +34,7 @@ def project(tmp_path, monkeypatch):
     folder = tmp_path / "game"
     folder.mkdir()
     (folder / "aptui.yaml").write_text(CONFIG)
-    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache/.aptui").mkdir(parents=True)
     with database(tmp_path / "cache"):
         yield folder
 
@@ -127,26 +127,16 @@ async def test_invalid_setting_is_reported_and_not_written(tmp_path, project):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_time_saved_by_the_shared_cache_is_shown_in_one_line(tmp_path, project, size):
+async def test_savings_are_shown_then_unsaved_changes_with_the_answer_of_a_store(tmp_path, project, size):
+    share = tmp_path / "a folder with quite a long name for such a small screen"
+    share.mkdir()
     account = Account()
     account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
-    (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
-    shared_totals.add(tmp_path / "cache", account)
+    shared_totals.add(tmp_path / "cache", account, {})
     async with in_cache(tmp_path, project, size) as (app, pilot):
         app.pane.activate()
         await pilot.pause()
         assert "75 % from cache: 89 s saved" in text(app)
-
-
-@pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_unsaved_changes_and_the_answer_of_a_store_are_shown_together(tmp_path, project, size):
-    account = Account()
-    account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
-    (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
-    shared_totals.add(tmp_path / "cache", account)
-    share = tmp_path / "a folder with quite a long name for such a small screen"
-    share.mkdir()
-    async with in_cache(tmp_path, project, size) as (app, pilot):
         for place, words in (
             (tmp_path / "nowhere", "the folder of the shared cache does not exist"),
             (share, "the store answered after"),
@@ -164,8 +154,7 @@ async def test_savings_of_each_builder_are_shown(tmp_path, project, size):
     account.count("data", local_hits=3, remote_hits=5, misses=1, built_ms=90_000, fetch_ms=1000)
     account.count("pictures", remote_hits=1, built_ms=0, fetch_ms=2000)
     account.count("copies", misses=1)
-    (tmp_path / "cache" / ".aptui").mkdir(exist_ok=True)
-    shared_totals.add(tmp_path / "cache", account)
+    shared_totals.add(tmp_path / "cache", account, {})
     async with in_cache(tmp_path, project, size) as (app, pilot):
         await choose(app, pilot, "O", "i")
         await until(pilot, lambda: "All runs" in text(app))

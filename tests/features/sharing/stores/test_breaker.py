@@ -12,10 +12,9 @@ class Clock:
         return self.now
 
 
-def opened(clock, failures=5):
-    breaker = Breaker(failures, 30.0, clock=clock)
-    reported = [breaker.note_failure() for _ in range(failures)]
-    assert reported == [False] * (failures - 1) + [True]
+def opened(clock):
+    breaker = Breaker(clock)
+    assert [breaker.note_failure() for _ in range(5)] == [False] * 4 + [True]
     return breaker
 
 
@@ -27,8 +26,9 @@ def test_five_consecutive_failures_open_the_circuit_breaker():
 
 
 def test_success_resets_the_count_of_failures():
-    breaker = Breaker(2, clock=Clock())
-    breaker.note_failure()
+    breaker = Breaker(Clock())
+    for _ in range(4):
+        breaker.note_failure()
     breaker.note_success()
     breaker.note_failure()
 
@@ -60,7 +60,7 @@ def test_pause_grows_with_each_failure_up_to_a_limit():
 
 
 def test_permanent_error_opens_the_breaker_at_once():
-    breaker = Breaker(clock=Clock())
+    breaker = Breaker(Clock())
     breaker.open_now()
 
     assert not breaker.allows()

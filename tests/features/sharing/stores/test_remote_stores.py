@@ -13,7 +13,18 @@ from aptui.features.sharing.record import MAX_RECORD_BYTES, Seal, base_key, seal
 from aptui.features.sharing.stores.remote_stores import HttpStore
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
-from tests.features.sharing.harness import Fault, HostileServer, digest_of, facts, files_of, free_port, open_record, record
+from tests.features.sharing.harness import (
+    LIES,
+    SLOW,
+    Fault,
+    HostileServer,
+    digest_of,
+    facts,
+    files_of,
+    free_port,
+    open_record,
+    record,
+)
 
 pytestmark = pytest.mark.real
 
@@ -37,10 +48,6 @@ def store(server):
     store = HttpStore(server.address, limit_s=30.0)
     yield store
     store.close()
-
-
-LIES = ["cut", "short", "endless", "flipped", "another", "page", "packed", "redirect", "unavailable", "nonsense", "hangs_up"]
-SLOW = ["silent", "trickling_head", "trickling_body"]
 
 
 def _hurried(server, kind):
