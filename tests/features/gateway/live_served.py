@@ -20,7 +20,7 @@ from waiting import TIMEOUT_S, until
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.client import Client
 from aptui.features.gateway.wire_codec import Scope
-from aptui.features.gateway.wire_records import WaitReady
+from aptui.features.gateway.wire_records import Notice, WaitReady
 from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.link.server import LinkServer
@@ -151,8 +151,8 @@ def garden(root: Path, settings: str = SETTINGS, files: dict[str, str] | None = 
                 thread.join()
 
 
-def receive(client: Client, is_it: Callable[[Any], object]) -> Any:
-    """Return the first notification for which `is_it` returns true."""
+def receive(client: Client, kind: type[Notice] | tuple[type[Notice], ...], is_it: Callable[[Any], object] = bool) -> Any:
+    """Return the first notification of a kind for which `is_it` returns true."""
     deadline = time.monotonic() + TIMEOUT_S
     received = []
     while (left := deadline - time.monotonic()) > 0:
@@ -160,6 +160,6 @@ def receive(client: Client, is_it: Callable[[Any], object]) -> Any:
         if found is None:
             break
         received.append(found.notice)
-        if is_it(found.notice):
+        if isinstance(found.notice, kind) and is_it(found.notice):
             return found.notice
     raise AssertionError(f"waited in vain among {received[-20:]}")
