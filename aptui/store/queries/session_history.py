@@ -14,8 +14,8 @@ from aptui.core.orders import Outcome
 from aptui.shared.errors import UserError
 from aptui.store.queries.reader import Reader
 
-_COLUMNS = """session_id, started_ms, ended_ms, kind, detail, commit_id, outcome, jobs_run, jobs_failed, jobs_gone, restored,
-    work_ms, saved_ms, fetched_bytes, failing"""
+_SESSIONS_SQL = """SELECT session_id, started_ms, ended_ms, kind, detail, commit_id, outcome, jobs_run, jobs_failed, jobs_gone,
+    restored, work_ms, saved_ms, fetched_bytes, failing FROM aptui_sessions WHERE session_id > 0"""
 _RUNS_SQL = """SELECT r.job_id, COALESCE(s.SourceName, g.source), COALESCE(j.Platform, g.platform), COALESCE(j.JobKey, g.job_key),
     COALESCE(j.BuilderGuid, g.builder), r.outcome, r.is_restored, r.duration_ms, r.ended_after_ms, r.size, r.session_id
 FROM aptui_session_runs r LEFT JOIN Jobs j ON j.JobID = r.job_id LEFT JOIN Sources s ON s.SourceID = j.SourcePK
@@ -88,8 +88,7 @@ class SessionRun(Struct, frozen=True):
 
 def sessions(reader: Reader, limit: int = 0) -> list[WorkSession]:
     """Return the sessions that are kept, the last first; `limit` 0 = all."""
-    sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 ORDER BY session_id DESC LIMIT ?"
-    return [WorkSession(*row) for row in reader.ask(sql, (limit or -1,))]
+    return [WorkSession(*row) for row in reader.ask(f"{_SESSIONS_SQL} ORDER BY session_id DESC LIMIT ?", (limit or -1,))]
 
 
 def session_named(reader: Reader, word: str) -> WorkSession:
@@ -102,12 +101,10 @@ def session_named(reader: Reader, word: str) -> WorkSession:
     if match is None:
         raise UserError(f"'{word}' is not a session", hint="give its number, 'last', or 'last~1' for the session before the last")
     if number := match["number"]:
-        row = reader.ask(
-            f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id = ? AND session_id > 0", (int(number),)
-        ).fetchone()
+        sql, value = f"{_SESSIONS_SQL} AND session_id = ?", int(number)
     else:
-        sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 ORDER BY session_id DESC LIMIT 1 OFFSET ?"
-        row = reader.ask(sql, (int(match["back"] or 0),)).fetchone()
+        sql, value = f"{_SESSIONS_SQL} ORDER BY session_id DESC LIMIT 1 OFFSET ?", int(match["back"] or 0)
+    row = reader.ask(sql, (value,)).fetchone()
     if row is None:
         found = reader.ask("SELECT MIN(session_id), MAX(session_id) FROM aptui_sessions WHERE session_id > 0").fetchone()
         known = f"sessions {found[0]} to {found[1]} are stored" if found[0] else "no session is stored yet"
@@ -125,7 +122,7 @@ def session_at(reader: Reader, word: str) -> WorkSession:
         if _WORD.fullmatch(word) is None:
             raise UserError(f"'{word}' is neither a session nor a commit", hint=_SAY_EITHER)
         return session_named(reader, word)
-    sql = f"SELECT {_COLUMNS} FROM aptui_sessions WHERE session_id > 0 AND commit_id GLOB ? ORDER BY session_id DESC"
+    sql = f"{_SESSIONS_SQL} AND commit_id GLOB ? ORDER BY session_id DESC"
     found = [WorkSession(*row) for row in reader.ask(sql, (f"{word.lower()}*",))]
     if not found:
         raise UserError(
