@@ -5,7 +5,7 @@ Keys name their action as `part.action`: `engine.pause` is `action_pause` of `Ap
 Nothing is polled. Code that has something to draw calls `wake`, from any thread. The next frame hands the waiting updates to every
 pane, and the visible pane draws them (`drawing`). While nothing happens, no timer runs and no byte is sent to the terminal.
 
-Tests: `tests/tui/test_foreign_database.py`.
+Tests: `tests/tui/test_foreign_database.py`, `tests/tui/test_known_builders.py`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from __future__ import annotations
 import gc
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
@@ -24,8 +27,12 @@ from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
 
 from aptui import feature
+from aptui.config.dirs import asset_database
+from aptui.core.notices import ConnectionsChanged, ShowRequested
+from aptui.shared.connections.peers import GatewayReport
 from aptui.tui import shell_commands
 from aptui.tui.background import run_in_background
+from aptui.tui.data.session import NoticeListener, Session
 from aptui.tui.drawing import FrameClock, FrameDrawing, MainScreen
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
 from aptui.tui.frame.engine_control import EngineControl, TrustQuestion
@@ -33,7 +40,6 @@ from aptui.tui.frame.sheets import ENGINE_ROOT, KeyTester, Sheet, Sheets, Toasts
 from aptui.tui.frame.statusline import Banner, Hints, Rule, StatusLine, TabBar
 from aptui.tui.frame.terminal_control import Copying, TerminalControl
 from aptui.tui.frame.theme_manager import ThemeManager, ThemePicker
-from aptui.tui.job_feed import JobFeed
 from aptui.tui.key_gate import Keyboard, KeyGate
 from aptui.tui.pane import Pane, PaneSpec, add_panes, list_panes
 from aptui.tui.pane_switcher import PaneSwitcher
@@ -44,6 +50,7 @@ from aptui.tui.shell_commands import CommandBar
 from aptui.tui.terminal import safety
 from aptui.tui.terminal.clipboard import Clipboard
 from aptui.tui.terminal.output.display import DiffRenderingApp
+from aptui.tui.terminal.safety import make_safe
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -52,9 +59,10 @@ if TYPE_CHECKING:
 
     from aptui.config.configuration import Config
     from aptui.core.project import Builder
+    from aptui.link.codec import NoticeLine
     from aptui.link.port import Answer, Verb
+    from aptui.tui.data.early_read import EarlyRead
     from aptui.tui.data.feed import Feed
-    from aptui.tui.data.session import Session
 
 
 _FIRST_ROWS_WITHIN_S = 0.4
@@ -127,10 +135,13 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.trust: TrustQuestion | None = None
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
         """Returns the builders with the facts from their code. The call may start a process, so make it in a thread."""
-        self.jobs = JobFeed(self)
+        self.feed: Feed | None = None
+        """The reader of jobs and notices, None until it is opened."""
+        self.early: EarlyRead | None = None
+        """The read of the jobs that began before the app was imported; None = the read begins with the feed."""
         self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
-        self.switcher = PaneSwitcher(self, self.panes, memory, self.wake, self.jobs.read_again, self.keyboard.hold)
+        self.switcher = PaneSwitcher(self, self.panes, memory, self.wake, self._read_jobs, self.keyboard.hold)
         self.sheets = Sheets(self, self.switcher, lambda: self.keys.keymap, self.commands, session, config, self._facts)
         self.gate = KeyGate(self.keyboard.name_awaited, lambda text: self.show_toast(text, "warning"))
         self.drawing = FrameDrawing(self, lambda: self.feed, self.switcher, self.gate)
@@ -204,7 +215,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     def _begin(self) -> None:
         self.set_timer(_FIRST_ROWS_WITHIN_S, self.drawing.screen.show)
-        self.jobs.open()
+        self.open_feed()
         self.wake()  # draw again, because the frames that panes requested before the feed existed were empty
         self.session.open()
         self._show_engine()
@@ -224,10 +235,21 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.drawing.draw_lines()
         self.refresh_bindings()
 
-    @property
-    def feed(self) -> Feed | None:
-        """The reader of jobs and notices, None until it is opened."""
-        return self.jobs.feed
+    def open_feed(self) -> None:
+        """Begin to read the jobs and to receive notices."""
+        # Imported here to start faster: the module loads numpy and the records of notices.
+        from aptui.tui.data.feed import Feed
+
+        session = self.session
+        self.feed = Feed(
+            asset_database(session.cache_dir), find_known_names(self), more_builders=make_finder(self), wake=self.wake,
+            wake_for_news=self.wake_for_news, clock_ms=session.clock_ms, early=self.early,
+        )  # fmt: skip
+        reveal, show_toast = (
+            partial(self.in_ui, self.reveal, "assets"),
+            lambda text: self.in_ui(self.show_toast, text, "warning", 15),
+        )
+        session.listeners += [self.feed, EngineEvents(reveal, show_toast)]
 
     # -------------------------------------------------------------------------------------------------------------- drawing
 
@@ -415,8 +437,12 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Copy text to the clipboard of the user's terminal, and report by which route."""
         self.copying.copy(text, raw=raw)
 
+    def _read_jobs(self) -> None:
+        if self.feed is not None:
+            self.feed.refresh()
+
     def _read_again(self) -> None:
-        self.jobs.read_again()
+        self._read_jobs()
         if self.pane is not None:
             self.pane.reload()
 
@@ -434,7 +460,92 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.memory.save()
         self.person.save()
         self.session.close()
-        self.jobs.close()
+        if self.feed is not None:
+            self.feed.close()
+
+
+# ------------------------------------------------------------------------------------- names of builders, and events to show
+
+_BUILDERS_KEY = "shell.builders"
+"""Key, in the project's remembered values, of {UUID in hex: name of a builder}."""
+
+
+def find_known_names(app: AptuiApp) -> dict[bytes, str]:
+    """Return {UUID: name} of the builders in the configuration and of the builders that an earlier start found."""
+    remembered: dict[str, object] = app.memory.get(_BUILDERS_KEY, {})
+    try:
+        names = {bytes.fromhex(uuid): f"{name}" for uuid, name in remembered.items()}
+    except ValueError:  # invalid values are ignored, because the user may have edited the file
+        names = {}
+    return names | ({builder.uuid: builder.name for builder in app.config.project.builders} if app.config else {})
+
+
+def make_finder(app: AptuiApp) -> Callable[[], dict[bytes, str]] | None:
+    """Return a function that finds and stores the names of all builders in a thread; None = the configuration has all of them."""
+    config, complete = app.config, app.all_builders
+    if config is None:
+        return partial(_read_from_jobs, asset_database(app.session.cache_dir))
+    if complete is None or not config.has_builders_to_find:
+        return None
+    configured = {builder.uuid for builder in config.project.builders}
+
+    def find() -> dict[bytes, str]:
+        names = {builder.uuid: builder.name for builder in complete()}
+        own = {uuid.hex(): name for uuid, name in names.items() if uuid not in configured}
+        app.in_ui(app.memory.put, _BUILDERS_KEY, own or None)
+        return names
+
+    return find
+
+
+def _read_from_jobs(database: Path) -> dict[bytes, str]:
+    from aptui.store.queries.metrics import builder_names  # imported here because the first rows do not need it
+    from aptui.store.queries.reader import open_reader
+
+    with closing(open_reader(database)) as reader:
+        return builder_names(reader)
+
+
+_MOST_REMEMBERED = 1_000
+"""Maximum number of reported addresses that are remembered."""
+_AT_ONCE = 3
+"""Maximum number of messages that name one rejected address; further addresses are only counted."""
+
+
+class EngineEvents(NoticeListener):
+    """Shows events: goes to an asset that an editor wants to show, and reports each address that the gateway rejected, once.
+
+    Args:
+        reveal: goes to a source; called in the session's thread.
+        show_toast: shows a message; called in the session's thread.
+    """
+
+    def __init__(self, reveal: Callable[[str], object], show_toast: Callable[[str], object]) -> None:
+        self._reveal, self._show_toast = reveal, show_toast
+        self._since_ms = time.time_ns() // 1_000_000
+        self._reported: dict[str, None] = {}
+
+    def receive(self, news: Sequence[NoticeLine]) -> None:
+        """Go to the last asset that an editor asked to show; report connections rejected since the screen opened."""
+        source = ""
+        for line in news:
+            if isinstance(line.notice, ShowRequested) and line.notice.on_screen:
+                source = line.notice.source
+            elif isinstance(line.notice, ConnectionsChanged) and line.notice.gateway is not None:
+                self._report(line.notice.gateway)
+        if source:
+            self._reveal(source)
+
+    def _report(self, gateway: GatewayReport) -> None:
+        fresh = [each for each in gateway.turned_away if each.address not in self._reported and each.last_ms >= self._since_ms]
+        self._reported.update(dict.fromkeys(each.address for each in fresh))
+        while len(self._reported) > _MOST_REMEMBERED:
+            del self._reported[next(iter(self._reported))]
+        for each in fresh[:_AT_ONCE]:
+            self._show_toast(f"a connection was refused: {make_safe(each.why)}; you can allow it on the Connections screen")
+        if len(fresh) > _AT_ONCE:
+            left = len(fresh) - _AT_ONCE
+            self._show_toast(f"connections refused: {left:,} address{'es' * (left > 1)} more; see the Connections screen")
 
 
 def _collect_garbage_again() -> None:

@@ -12,7 +12,7 @@ import select
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from queue import Empty, Queue
 from typing import TYPE_CHECKING, TextIO
@@ -21,6 +21,7 @@ from aptui.core.model import describe_key
 from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, LogLevel, Notice
 from aptui.shared.printing import count
 from aptui.shared.sanitize import sanitize
+from aptui.tui.data.session import NoticeListener
 
 if TYPE_CHECKING:
     from aptui.link.codec import NoticeLine
@@ -57,15 +58,12 @@ def _job_of(notice: JobChanged) -> str:
     return key if key != notice.job_key else f"{notice.platform} · {key}"
 
 
-class Stream:
-    """A session listener that stores lines until they are written; if `_MOST_WAITING` lines wait, new lines are only counted."""
+class Stream(NoticeListener):
+    """A listener that stores lines until they are written; if `_MOST_WAITING` lines wait, new lines are only counted."""
 
     def __init__(self) -> None:
         self._lines: Queue[str] = Queue(_MOST_WAITING)
         self._dropped = 0
-
-    def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """Do nothing: only notices are shown as lines."""
 
     def note_loss(self) -> None:
         """Report that the connection is lost."""

@@ -81,7 +81,7 @@ def run(
     has_mouse = mouse and person.get("mouse", True)
     app = AptuiApp(session, config, memory=memory, person=person, theme=theme, driver=driver.Terminal)
     app.terminal.has_mouse, app.all_builders, app.engine_root = has_mouse, all_builders, engine_root
-    app.jobs.early, app.trust = early, trust
+    app.early, app.trust = early, trust
     _prepare_signals(app, folder)
     app.run(mouse=has_mouse)
     return app.return_code or 0

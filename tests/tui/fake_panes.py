@@ -1,6 +1,5 @@
 """Panes and a session for tests of the app: panes that record updates, an engine with prepared answers."""
 
-import time
 from concurrent.futures import Future
 from pathlib import Path
 from typing import ClassVar
@@ -10,7 +9,7 @@ from textual.binding import Binding
 
 from aptui.link.codec import NoticeLine
 from aptui.shared.errors import UserError
-from aptui.tui.data.session import EngineFacts, SessionState
+from aptui.tui.data.session import EngineFacts, Session, SessionState
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Part
 from aptui.tui.frame.sheets import Lines
@@ -82,22 +81,14 @@ PROBES = [
 ]
 
 
-class FakeSession:
+class FakeSession(Session):
     """A session with prepared answers in place of an engine; `asked` has the requests."""
 
     def __init__(self, cache_dir: Path, state: SessionState = SessionState.ATTACHED) -> None:
-        self.project_name, self.cache_dir, self.is_read_only = "AutomatedTesting", cache_dir, False
-        self.listeners, self.on_state = [], []
-        self.state, self.since_ms, self.trouble = state, 0, ""
-        self.engine = EngineFacts(4711, "0.1.0", 0, "/run/engine.sock")
-        self.latest_progress = self.latest_health = None
-        self.connections = ()
-        self.gateway = None
+        super().__init__("AutomatedTesting", cache_dir)
+        self.state, self.engine = state, EngineFacts(4711, "0.1.0", 0, "/run/engine.sock")
         self.asked, self.done = [], []
         self.refusal = None
-
-    def clock_ms(self) -> int:
-        return int(time.time() * 1000)
 
     def open(self) -> None:
         self.done.append("open")

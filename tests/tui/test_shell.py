@@ -132,8 +132,8 @@ def test_updates_reach_all_panes_and_only_the_visible_pane_draws(tmp_path):
 
 def test_frame_that_is_requested_before_the_feed_opens_is_drawn_later(tmp_path):
     def too_early(app):
-        open_feed = app.jobs.open
-        app.jobs.open = lambda: (app.drawing.draw(), open_feed())
+        open_feed = app.open_feed
+        app.open_feed = lambda: (app.drawing.draw(), open_feed())
 
     async def script(app, pilot, _session):
         await until(pilot, lambda: app.pane.frames)

@@ -42,6 +42,7 @@ from aptui.store.jobs.job_table import AnalysisKeys, JobTable, Moment, build_fir
 from aptui.store.jobs.parts import Beginning, FirstJobs, JobPart
 from aptui.store.queries.reader import NoDatabaseError, open_reader
 from aptui.tui.background import run_in_background
+from aptui.tui.data.session import NoticeListener
 
 if TYPE_CHECKING:
     from aptui.link.codec import NoticeLine
@@ -136,7 +137,7 @@ class _Pending(Struct):
     error: str = ""
 
 
-class Feed:
+class Feed(NoticeListener):
     """Notices of one engine, joined with its database.
 
     Args:

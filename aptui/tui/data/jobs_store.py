@@ -23,7 +23,18 @@ from aptui.core.notices import JobChanged, JobProgress
 from aptui.shared.errors import InternalError, KnownError
 from aptui.shared.lean_imports import give_memory_back
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
-from aptui.store.jobs.job_table import FAILED, FAILED_FIRST, PENDING, PROCESSING, AnalysisKeys, JobTable, Rows, gather
+from aptui.store.jobs.job_table import (
+    COMPLETED,
+    FAILED,
+    FAILED_FIRST,
+    PENDING,
+    PROCESSING,
+    AnalysisKeys,
+    JobTable,
+    Rows,
+    gather,
+    group_failures,
+)
 from aptui.store.jobs.regex import Mask
 from aptui.store.jobs.texts import Codes
 from aptui.store.queries.checks import CheckMark
@@ -31,26 +42,29 @@ from aptui.store.queries.logs import LogLines
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.data.job_infos import (
     SIGN_CELLS,
+    WORDS,
     CauseGroup,
     JobRowInfo,
     SourceJobs,
+    SourceLines,
     View,
     ViewRequest,
     ViewWorker,
     alike_columns,
-    failure_groups,
     find_with,
     has_failed,
+    is_source_key,
     is_worse,
     job_cell,
     job_info,
+    job_of_key,
     jobs_of_source,
     nearest,
     source_cell,
     source_jobs_cell,
-    status_counts,
+    source_key,
+    without_repeats,
 )
-from aptui.tui.data.source_lines import SourceLines, is_source_key, job_of_key, source_key, without_repeats
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, add_prefix
 
@@ -209,16 +223,18 @@ class JobsStore:
         self._worker = ViewWorker(wake)
         self._table = JobTable({}, AnalysisKeys())
         self._next: JobTable | None = None
-        self._filter = Filter()
+        self.filter = Filter()
         self._wanted = Filter()
         self._field, self._is_descending = "completed_ms", True
         self._shown = ShownRows()
         self._number, self._done, self._changes, self._sorted_changes = 0, 0, 0, 0
         self._is_complete = True
         self._touched: set[int] = set()
-        self._running: dict[int, int] = {}
+        self.running: dict[int, int] = {}
+        """{key of a running job: its start in ms}."""
         self._percents: dict[int, JobProgress] = {}
-        self._by_source = False
+        self.by_source = False
+        """Whether a line shows a source instead of a job."""
         self._expanded: set[int] = set()
         """Ids of jobs: one job of each expanded source."""
         self._derived = _Derived(-1)
@@ -268,7 +284,7 @@ class JobsStore:
             return self._job_cell(int(rows[0]), column_id, index)
         found = self._jobs_at(rows)
         key = self._table.value("id", found.worst)
-        return source_jobs_cell(self._table, found, column_id, self._clock_ms(), self._running.get(key), self.percent_of(key))
+        return source_jobs_cell(self._table, found, column_id, self._clock_ms(), self.running.get(key), self.percent_of(key))
 
     def _source_line(self, index: int, rows: Codes, lines: SourceLines) -> Cell:
         """Return the path of a source, after a sign if it has several jobs; a job below it has its key instead."""
@@ -282,7 +298,7 @@ class JobsStore:
         if column_id == "source":
             return source_cell(table, row, self._spans_at(index, row) if index >= 0 else ())
         key = table.value("id", row)
-        return job_cell(table, row, column_id, self._clock_ms(), self._running.get(key), self.percent_of(key))
+        return job_cell(table, row, column_id, self._clock_ms(), self.running.get(key), self.percent_of(key))
 
     def job_text(self, key: int, column_ids: Sequence[str]) -> str:
         """Return the row of a job as text, with tabs between cells; "" for an unknown job."""
@@ -303,7 +319,7 @@ class JobsStore:
 
     def _count_jobs(self, row: int) -> int:
         """Return the number of jobs of a row's source, also of those that the filter hides."""
-        if not self._filter.terms:
+        if not self.filter.terms:
             return 0  # without a filter all jobs are shown, so the number is not needed
         derived = self._current_derived()
         if derived.job_counts is None:
@@ -312,11 +328,6 @@ class JobsStore:
         return int(derived.job_counts[self._table.value("source", row)])
 
     # ----------------------------------------------------------------------------------------------------------- sources
-
-    @property
-    def by_source(self) -> bool:
-        """Whether a line shows a source instead of a job."""
-        return self._by_source
 
     @property
     def source_count(self) -> int:
@@ -328,8 +339,8 @@ class JobsStore:
 
     def group_by_source(self, *, on: bool) -> None:
         """Show a source in each line, or a job."""
-        if on != self._by_source:
-            self._by_source = on
+        if on != self.by_source:
+            self.by_source = on
             self._request_view()
 
     def jobs_of(self, key: int) -> list[int]:
@@ -382,11 +393,6 @@ class JobsStore:
     # -------------------------------------------------------------------------------------------------- facts about jobs
 
     @property
-    def filter(self) -> Filter:
-        """The current filter."""
-        return self._filter
-
-    @property
     def sort(self) -> tuple[str, bool]:
         """(A name of `ORDERS`, is descending)."""
         return next(name for name, field in ORDERS.items() if field == self._field), self._is_descending
@@ -399,7 +405,7 @@ class JobsStore:
     @property
     def is_filtering(self) -> bool:
         """Whether the rows are still those of the previous filter."""
-        return self.is_busy and self._wanted is not self._filter
+        return self.is_busy and self._wanted is not self.filter
 
     @property
     def is_out_of_order(self) -> bool:
@@ -426,15 +432,10 @@ class JobsStore:
         """Whether rows can be shown: the rows of all jobs, or of the first jobs."""
         return self.is_loaded or self._table.whole is not None
 
-    @property
-    def running(self) -> Mapping[int, int]:
-        """{key of a running job: its start in ms}."""
-        return self._running
-
     def percent_of(self, key: int) -> int:
         """Return the progress of a running job in per cent, -1 = unknown."""
         found = self._percents.get(key)
-        return found.percent if found is not None and key in self._running else -1
+        return found.percent if found is not None and key in self.running else -1
 
     @property
     def has_failed(self) -> bool:
@@ -455,7 +456,12 @@ class JobsStore:
 
     def counts(self) -> dict[str, int]:
         """Return {status word: number of jobs}; completed jobs with warnings or errors are also counted under these words."""
-        return status_counts(self._table)
+        alive = self._table.number("alive").astype(np.bool_)
+        status = self._table.number("status")[alive]
+        found = dict(zip(WORDS, np.bincount(status, minlength=len(WORDS)).tolist(), strict=True))
+        for word in ("warnings", "errors"):
+            found[word] = int(np.count_nonzero((status == COMPLETED) & (self._table.number(word)[alive] > 0)))
+        return found
 
     def info(self, key: int) -> JobRowInfo | None:
         """Return the facts of a job, even if the filter hides it; for a source, return the facts of its worst job."""
@@ -496,12 +502,14 @@ class JobsStore:
 
     def failure_groups(self) -> list[CauseGroup]:
         """Return all failed jobs by their cause, the most frequent first."""
-        return failure_groups(self._table)
+        ids = self._table.number("id")
+        groups = group_failures(self._table)
+        return [CauseGroup(cause, is_source, tuple(int(ids[row]) for row in rows)) for cause, is_source, rows in groups]
 
     def tick(self) -> bool:
         """Redraw the durations of running jobs, once a second; return whether any job is running."""
-        self.version += bool(self._running)
-        return bool(self._running)
+        self.version += bool(self.running)
+        return bool(self.running)
 
     # ------------------------------------------------------------------------------------------------------------ requests
 
@@ -552,17 +560,17 @@ class JobsStore:
             self._next = table
             self._next.set_checks(self._found)
             self._next.log_lines = self.log_lines
-            self._overlay(self._running, PROCESSING)
+            self._overlay(self.running, PROCESSING)
         if batch.running is not None:
-            self._overlay(self._running, None)
-            self._running = dict(batch.running)
-            self._overlay(self._running, PROCESSING)
+            self._overlay(self.running, None)
+            self.running = dict(batch.running)
+            self._overlay(self.running, PROCESSING)
         if table is not None:
             self._request_view()  # called after `running` is set, because running jobs are the first rows of the view
         if batch.jobs:
             self._apply_news(batch.jobs)
         if batch.percents:
-            self._percents |= {key: each for key, each in batch.percents.items() if key in self._running}
+            self._percents |= {key: each for key, each in batch.percents.items() if key in self.running}
             self.version += 1
         self._reconsider(self._shown.lingering)
         return self.refresh() or self.version != before
@@ -592,14 +600,14 @@ class JobsStore:
         self._touched.clear()
         self._worker.request(
             ViewRequest(
-                self._number, table, self._wanted, self._field, self._is_descending, self._changes, sorts_anew, self._by_source
+                self._number, table, self._wanted, self._field, self._is_descending, self._changes, sorts_anew, self.by_source
             )
         )  # fmt: skip
 
     def _adopt(self, view: View) -> None:
         self.version += 1
         if view.error is not None:
-            self.error, self._wanted = view.error, self._filter
+            self.error, self._wanted = view.error, self.filter
             self._done = view.request.number
             if self._next is not None and not isinstance(view.error, InternalError):
                 self._request_view()  # The new rows have no view yet, so a view with the previous filter is requested.
@@ -610,7 +618,7 @@ class JobsStore:
         if self._next is view.request.table:
             self._table, self._next = self._next, None
             self.is_loaded = self._table.whole is None
-        self._filter, self._is_complete = view.request.filter, view.is_complete
+        self.filter, self._is_complete = view.request.filter, view.is_complete
         self._spans.clear()
         self._shown.replace(view.rows, self._table.row_count())
         self._shown.lines = SourceLines() if view.request.by_source else None
@@ -664,13 +672,13 @@ class JobsStore:
 
     def _note_running(self, keys: Sequence[int], is_running: Mask, received_ms: Sequence[int], runs: Sequence[int]) -> None:
         """Note which of these jobs run, and their start; forget the progress of other runs."""
-        for key in self._running.keys() & keys:
-            del self._running[key]
+        for key in self.running.keys() & keys:
+            del self.running[key]
         for at in np.flatnonzero(is_running).tolist():
-            self._running[keys[at]] = received_ms[at]
+            self.running[keys[at]] = received_ms[at]
         for key, run_key in zip(keys, runs, strict=True) if self._percents else ():
             known = self._percents.get(key)
-            if known is not None and not (key in self._running and known.run_key in (0, run_key)):
+            if known is not None and not (key in self.running and known.run_key in (0, run_key)):
                 del self._percents[key]
 
     def _note_changed(self, rows: Rows) -> None:
@@ -687,7 +695,7 @@ class JobsStore:
 
     def _reconsider(self, changed: Rows | set[int]) -> None:
         """Apply the filter to the changed rows again: add the rows that match now, and remove the rows that do not."""
-        if len(changed) and self._is_complete and self._shown.reconsider(self._table, self._filter, changed):
+        if len(changed) and self._is_complete and self._shown.reconsider(self._table, self.filter, changed):
             self._lay_lines()
             self.version += 1
 
@@ -696,7 +704,7 @@ class JobsStore:
 
         The paths of the rows around it are searched in the same call, because each search has a fixed cost.
         """
-        if not self._filter.terms:
+        if not self.filter.terms:
             return ()
         code = self._table.value("source", row)
         if code not in self._spans:
@@ -705,7 +713,7 @@ class JobsStore:
             lines = range(max(0, index - _SPANS_AROUND // 2), min(index + _SPANS_AROUND, self.row_count()))
             codes, texts = self._table.text("source")
             wanted = sorted({code, *(int(codes[self._shown.rows_of(line)[0]]) for line in lines)})
-            self._spans.update(zip(wanted, self._filter.spans([texts[code] for code in wanted]), strict=True))
+            self._spans.update(zip(wanted, self.filter.spans([texts[code] for code in wanted]), strict=True))
         return self._spans[code]
 
 

@@ -16,7 +16,7 @@ from enum import StrEnum
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
@@ -68,8 +68,8 @@ class EngineFacts(Struct, frozen=True):
     """TCP ports of the engine's process: {name: port}."""
 
 
-class NoticeListener(Protocol):
-    """Interface of objects that receive notices in the session's thread, such as `feed.Feed`."""
+class NoticeListener:
+    """Base class of objects that receive notices in the session's thread, such as `feed.Feed`; its methods do nothing."""
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
         """Note that notices arrive from now on, and the running jobs, {job id: duration in ms}."""
@@ -81,56 +81,44 @@ class NoticeListener(Protocol):
         """Note that the connection is lost."""
 
 
-class Session(Protocol):
+class Session:
     """The connection to an engine as the app uses it, whether an engine is connected or not."""
 
-    project_name: str
-    cache_dir: Path
-    is_read_only: bool
-    listeners: list[NoticeListener]
-    on_state: list[Callable[[], None]]
-    """Functions that are called after `state`, `trouble` or `engine` changed; in any thread."""
+    is_read_only = False
+    state = SessionState.ATTACHING
+    """State of the connection."""
+    since_ms = 0
+    """Time when `state` last changed from or to ATTACHED (ms since 1970)."""
+    trouble = ""
+    """The problem of the connection to the engine, in words for the user; "" = no problem."""
+    engine = EngineFacts()
+    """The current or last engine."""
+    latest_progress: Progress | None = None
+    """The latest report of the engine's progress, None = no report yet."""
+    latest_health: Health | None = None
+    """The latest report of the engine's health."""
+    connections: tuple[Connection, ...] = ()
+    """Connections of the gateway, as last reported."""
+    gateway: GatewayReport | None = None
+    """The last report of the gateway, None = no gateway is running."""
 
-    @property
-    def state(self) -> SessionState:
-        """State of the connection."""
-
-    @property
-    def since_ms(self) -> int:
-        """Time when `state` last changed from or to ATTACHED (ms since 1970)."""
-
-    @property
-    def trouble(self) -> str:
-        """The problem of the connection to the engine, in words for the user; "" = no problem."""
-
-    @property
-    def engine(self) -> EngineFacts:
-        """The current or last engine."""
-
-    @property
-    def latest_progress(self) -> Progress | None:
-        """The latest report of the engine's progress, None = no report yet."""
-
-    @property
-    def latest_health(self) -> Health | None:
-        """The latest report of the engine's health."""
-
-    @property
-    def connections(self) -> tuple[Connection, ...]:
-        """Connections of the gateway, as last reported."""
-
-    @property
-    def gateway(self) -> GatewayReport | None:
-        """The last report of the gateway, None = no gateway is running."""
+    def __init__(self, project_name: str, cache_dir: Path) -> None:
+        self.project_name, self.cache_dir = project_name, cache_dir
+        self.listeners: list[NoticeListener] = []
+        self.on_state: list[Callable[[], None]] = []
+        """Functions that are called after `state`, `trouble` or `engine` changed; in any thread."""
 
     def clock_ms(self) -> int:
         """Return the time (ms since 1970)."""
+        return int(time.time() * 1000)
 
     def open(self) -> None:
         """Begin to connect; the caller adds the listeners before this call."""
+        raise NotImplementedError
 
     def ask(self, verb: Verb) -> Future[Answer]:
         """Send a request; the future fails with a `KnownError` if there is no engine or it refuses."""
+        raise NotImplementedError
 
     def start_engine(self) -> None:
         """Start an engine if none is running, and connect to it."""
@@ -140,6 +128,11 @@ class Session(Protocol):
 
     def close(self) -> None:
         """Disconnect; the engine keeps running."""
+
+    def _have_read(self) -> None:
+        """Have listeners read the database without an engine; a subscription makes them read it again."""
+        for listener in self.listeners:
+            listener.note_subscription(0, 0, {})
 
 
 def _stamps(cache_dir: Path) -> list[tuple[int, int]]:
@@ -152,50 +145,20 @@ def _stamps(cache_dir: Path) -> list[tuple[int, int]]:
     return found
 
 
-class NoSession:
+class NoSession(Session):
     """A session that shows a database without an engine, for `aptui open`."""
 
     is_read_only = True
     state = SessionState.NONE
-    since_ms = 0
-    trouble = ""
-    engine = EngineFacts()
-    latest_progress: Progress | None = None
-    latest_health: Health | None = None
-    connections: tuple[Connection, ...] = ()
-    gateway: GatewayReport | None = None
-
-    def __init__(self, project_name: str, cache_dir: Path) -> None:
-        self.project_name, self.cache_dir = project_name, cache_dir
-        self.listeners: list[NoticeListener] = []
-        self.on_state: list[Callable[[], None]] = []
-
-    def clock_ms(self) -> int:
-        """Return the time."""
-        return _now_ms()
 
     def open(self) -> None:
         """Have listeners read the database."""
-        for listener in self.listeners:
-            listener.note_subscription(0, 0, {})
+        self._have_read()
 
     def ask(self, verb: Verb) -> Future[Answer]:
         """Fail, because there is no engine."""
-        return _fail(
-            UserError(
-                f"cannot {_word(verb)}: the screen shows a stored database, which has no engine",
-                hint="open the project instead: run 'aptui -C DIR'",
-            )
-        )
-
-    def start_engine(self) -> None:
-        """Do nothing."""
-
-    def restart_engine(self, *, is_when_idle: bool) -> None:
-        """Do nothing."""
-
-    def close(self) -> None:
-        """Do nothing."""
+        why = f"cannot {_word(verb)}: the screen shows a stored database, which has no engine"
+        return _fail(UserError(why, hint="open the project instead: run 'aptui -C DIR'"))
 
 
 class EnginePlaces(Struct, frozen=True):
@@ -216,7 +179,7 @@ class EnginePlaces(Struct, frozen=True):
     starts_at_once: bool = True
 
 
-class LinkSession:
+class LinkSession(Session):
     """A session with an engine behind a local socket. If it `is_read_only`, it requests only notices and logs of runs."""
 
     def __init__(
@@ -227,15 +190,8 @@ class LinkSession:
         connect: Callable[[str], EngineClient] | None = None,
         back_off_s: tuple[float, ...] = BACK_OFF_S,
     ) -> None:
-        self.project_name, self.cache_dir, self.is_read_only = places.project_name, places.cache_dir, is_read_only
-        self.listeners: list[NoticeListener] = []
-        self.on_state: list[Callable[[], None]] = []
-        self.state, self.since_ms, self.trouble = SessionState.ATTACHING, _now_ms(), ""
-        self.engine = EngineFacts(socket=places.socket)
-        self.latest_progress: Progress | None = None
-        self.latest_health: Health | None = None
-        self.connections: tuple[Connection, ...] = ()
-        self.gateway: GatewayReport | None = None
+        super().__init__(places.project_name, places.cache_dir)
+        self.is_read_only, self.since_ms, self.engine = is_read_only, self.clock_ms(), EngineFacts(socket=places.socket)
         self._places, self._back_off_s = places, back_off_s
         self._connect = connect or partial(_connect, places.cache_dir)
         self._client: EngineClient | None = None
@@ -247,10 +203,6 @@ class LinkSession:
         self._thread = threading.Thread(target=self._run, name="aptui-session", daemon=True)
 
     # ------------------------------------------------------------------------------------------------ called in any thread
-
-    def clock_ms(self) -> int:
-        """Return the time."""
-        return _now_ms()
 
     def open(self) -> None:
         """Begin to connect."""
@@ -345,10 +297,8 @@ class LinkSession:
             self._have_read()
 
     def _have_read(self) -> None:
-        """Have listeners read the database without an engine; a subscription makes them read it again."""
         self._read_s, self._read_stamps = time.monotonic(), _stamps(self.cache_dir)
-        for listener in self.listeners:
-            listener.note_subscription(0, 0, {})
+        super()._have_read()
 
     def _attach(self) -> EngineClient | None:
         """Connect to an engine, and start one if that was requested; return None if no engine is available now."""
@@ -455,7 +405,7 @@ class LinkSession:
         if (state, trouble) == (self.state, self.trouble):
             return
         if SessionState.ATTACHED in {state, self.state}:
-            self.since_ms = _now_ms()
+            self.since_ms = self.clock_ms()
         self.state, self.trouble = state, trouble
         for notify in self.on_state:
             notify()
@@ -504,7 +454,3 @@ def _changes_nothing(verb: Verb) -> bool:
     from aptui.link.port import ReadRunLog  # imported here: not needed before the first paint
 
     return isinstance(verb, ReadRunLog)
-
-
-def _now_ms() -> int:
-    return int(time.time() * 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from aptui.tui.data.source_lines import SourceLines, is_source_key, job_of_key, source_key
+from aptui.tui.data.job_infos import SourceLines, is_source_key, job_of_key, source_key
 
 SOURCES = np.array([7, 7, 3, 5, 5, 5])
 

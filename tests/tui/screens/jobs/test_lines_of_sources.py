@@ -6,7 +6,7 @@ import pytest
 
 from aptui.link.port import ReprocessJobs
 from aptui.tui.data.feed import Batch, JobNews
-from aptui.tui.data.source_lines import is_source_key
+from aptui.tui.data.job_infos import is_source_key
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.words import moment_text
 from tests.store.conftest import job_row

@@ -6,7 +6,7 @@ import pytest
 
 from aptui.core.notices import ShowRequested
 from aptui.link.codec import NoticeLine
-from aptui.tui.job_feed import ShownAssets, find_known_names, make_finder
+from aptui.tui.app import EngineEvents, find_known_names, make_finder
 from aptui.tui.preferences.state import UiMemory
 from tests.store.conftest import BUILDER, job_row, source_row
 from tests.tui.database import database
@@ -65,7 +65,7 @@ def test_screen_goes_to_the_last_asset_that_an_editor_shows_on_it():
         ShowRequested(1, "c.png"),
     ]  # fmt: skip
 
-    ShownAssets(revealed.append).receive([NoticeLine(1, 1, each) for each in shown])
-    ShownAssets(revealed.append).receive([NoticeLine(1, 1, shown[2])])
+    EngineEvents(revealed.append, print).receive([NoticeLine(1, 1, each) for each in shown])
+    EngineEvents(revealed.append, print).receive([NoticeLine(1, 1, shown[2])])
 
     assert revealed == ["b.png"]
