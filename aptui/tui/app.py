@@ -60,7 +60,6 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
     from aptui.core.project import Builder
     from aptui.link.codec import NoticeLine
-    from aptui.link.port import Answer, Verb
     from aptui.tui.data.early_read import EarlyRead
     from aptui.tui.data.feed import Feed
 
@@ -153,6 +152,10 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.bar = CommandBar(self, self.switcher.remember_focus, self.switcher.refocus)
         self.themes = ThemeManager(self, self.switcher.remember_focus, self.switcher.refocus, person, theme)
         self.engine = EngineControl(session, self, self.exit)
+        # Members of `Shell` that a part of the app implements.
+        self.wake_for_news, self.in_ui = self.clock.wake_for_news, self.clock.in_ui
+        self.hold_keys, self.reveal = self.keyboard.hold, self.switcher.reveal
+        self.ask, self.copy_text = self.engine.ask, self.copying.copy
         # `_action_targets` is private, but Textual has no public way to add objects that have actions.
         self._action_targets |= PARTS
 
@@ -251,21 +254,11 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         )
         session.listeners += [self.feed, EngineEvents(reveal, show_toast)]
 
-    # -------------------------------------------------------------------------------------------------------------- drawing
+    # ------------------------------------------------------------------------------------------------------ panes and sheets
 
     def wake(self) -> None:
         """Request a frame; thread-safe and cheap."""
         self.clock.wake()
-
-    def wake_for_news(self) -> None:
-        """Request a frame for an update that the user's keys did not cause; thread-safe and cheap."""
-        self.clock.wake_for_news()
-
-    def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
-        """Schedule `do` in the app's thread and return at once; do nothing if the app has ended."""
-        self.clock.in_ui(do, *arguments)
-
-    # ------------------------------------------------------------------------------------------------------ panes and sheets
 
     @property
     def pane(self) -> Pane | None:
@@ -280,14 +273,6 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Show in line 1 of the screen what changed since the user's last visit."""
         self.news = text
         self.wake()
-
-    def hold_keys(self, what: str) -> Callable[[], object]:
-        """Make keys wait until the returned function is called, because an earlier key has not taken effect yet."""
-        return self.keyboard.hold(what)
-
-    def reveal(self, pane_id: str, text: str, **how: str) -> None:
-        """Go to a pane and let the pane show `text`; keys wait until it does."""
-        self.switcher.reveal(pane_id, text, **how)
 
     def on_sheet_sheet_closed(self, event: Sheet.SheetClosed) -> None:
         """Show the pane in place of the closed sheet, and run the action that the user chose in the sheet."""
@@ -375,10 +360,6 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Whether requests can be sent to an engine."""
         return self.engine.can_ask
 
-    def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
-        """Send a request to the engine. On success show `done` and call `then` in the app's thread; show a refusal as an error."""
-        self.engine.ask(verb, done, then)
-
     def _show_engine(self) -> None:
         """Show the state of the connection to the engine."""
         self.drawing.draw_lines()
@@ -430,12 +411,6 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
             self._unknown_keys.add(key)
             self.show_toast(f"'{character}' does nothing here; '?' shows the keys", seconds=2)
         return False
-
-    # ----------------------------------------------------------------------------------------------- clipboard
-
-    def copy_text(self, text: str, *, raw: bool = False) -> None:
-        """Copy text to the clipboard of the user's terminal, and report by which route."""
-        self.copying.copy(text, raw=raw)
 
     def _read_jobs(self) -> None:
         if self.feed is not None:

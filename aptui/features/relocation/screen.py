@@ -193,9 +193,7 @@ class RelocationPreview(_PopUp):
         cls, app: App[Any], report: RelocationReport, send: SendRequest, moved: Callable[[str], object] = lambda _path: None
     ) -> RelocationPreview:
         """Open the preview."""
-        preview = cls(report, send, moved)
-        cls._pop_up(app, preview, None)
-        return preview
+        return cls(report, send, moved).open_in(app)
 
     def expect_size(self, screen: Size) -> Size:
         """Return the expected width from the CSS style; the height is unknown until the lines are wrapped."""

@@ -481,13 +481,14 @@ class AssetModel:
 
     def __init__(self, store: AssetsStore, kind: Kind) -> None:
         self._store, self._kind = store, kind
-        self._nothing = np.empty(0, np.int32)
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._filter = Filter()
         self._unwell: UnwellSources | None = None
         self.tree: AssetTree | None = None
         self.health: TreeHealth | None = None
-        self.version = self.structure_version = 0
+        self.version = self.structure_version = self.node_count = 0
+        self.parent: Codes = np.empty(0, np.int32)
+        self.depth = self.end = self.parent
 
     def refresh_health(self) -> bool:
         """Apply the sources with problems if they were read again; return whether they were."""
@@ -504,31 +505,12 @@ class AssetModel:
         if tree is None or tree is self.tree:
             return False
         self.tree, self._unwell, self.health = tree, None, None
+        self.node_count, self.parent, self.depth, self.end = len(tree), tree.parent, tree.depth, tree.end
         self._spans.clear()
         if not self.refresh_health():
             self.version += 1
         self.structure_version += 1
         return True
-
-    @property
-    def node_count(self) -> int:
-        """Number of nodes."""
-        return 0 if self.tree is None else len(self.tree)
-
-    @property
-    def parent(self) -> Codes:
-        """The parent of each node, -1 = none."""
-        return self._nothing if self.tree is None else self.tree.parent
-
-    @property
-    def depth(self) -> Codes:
-        """The depth of each node."""
-        return self._nothing if self.tree is None else self.tree.depth
-
-    @property
-    def end(self) -> Codes:
-        """One past the last descendant of each node."""
-        return self._nothing if self.tree is None else self.tree.end
 
     def key(self, node: int) -> int:
         """Return the stable id of a node: the id of a source or product, negative for a folder."""

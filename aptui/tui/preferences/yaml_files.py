@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import __version__
-from aptui.config.dirs import user_file
+from aptui.config.dirs import user_file, xdg
 from aptui.shared.errors import KnownError, UserError, nearest
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
 
@@ -89,9 +89,7 @@ def text(node: Node, what: str) -> str:
 
 
 def _find_compiled_file(file: Path) -> str:
-    given = os.environ.get("XDG_CACHE_HOME", "")
-    home = given if os.path.isabs(given) else os.path.expanduser("~/.cache")
-    return os.path.join(home, "aptui", "screen", f"{hashlib.sha256(os.fsencode(file)).hexdigest()[:24]}.json")
+    return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "screen", f"{hashlib.sha256(os.fsencode(file)).hexdigest()[:24]}.json")
 
 
 def _recall(compiled: str, key: str) -> Any:

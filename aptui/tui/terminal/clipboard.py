@@ -19,6 +19,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from aptui.config.dirs import xdg
 from aptui.shared.sanitize import sanitize_lines
 from aptui.tui.background import run_in_background
 from aptui.tui.terminal.safety import prepare_terminal
@@ -82,7 +83,7 @@ class Clipboard:
     ) -> None:
         self._write = write
         self._environ = dict(os.environ if environ is None else environ)
-        self._folder = folder or copies_folder(self._environ)
+        self._folder = folder or Path(xdg("XDG_STATE_HOME", "~/.local/state"), "copies")
         self.register: deque[str] = deque(maxlen=MOST_COPIES)
         self._lock = threading.Lock()
 
@@ -142,12 +143,6 @@ class Clipboard:
         except OSError:
             return None
         return file
-
-
-def copies_folder(environ: Mapping[str, str]) -> Path:
-    """Return the folder for large copies."""
-    home = environ.get("XDG_STATE_HOME") or os.path.join(environ.get("HOME") or os.path.expanduser("~"), ".local", "state")
-    return Path(home, "aptui", "copies")
 
 
 def _for_screen(encoded: str) -> str:

@@ -111,7 +111,6 @@ class _Wall(Struct):
     """State of the hook in `Strip.render`; a process has one hook."""
 
     facts: TerminalFacts = TerminalFacts()
-    is_installed: bool = False
     is_sound: bool = True
     strip_count: int = 0
 
@@ -147,7 +146,6 @@ def install(terminal: TerminalFacts) -> None:
     _wall.facts = terminal
     Strip.render = _render  # type: ignore[method-assign, assignment]
     _clean.cache_clear()
-    _wall.is_installed = True
     _wall.is_sound = verify()
     if not _wall.is_sound:
         raise InternalError(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from rich.cells import cell_len, set_cell_size
 from rich.color import Color
@@ -307,11 +306,6 @@ def pad(segments: list[Segment], width: int, style: Style) -> list[Segment]:
             return [*segments[:at], Segment(set_cell_size(segment.text, width - taken), segment.style)]
         taken += wide
     return [*segments, Segment(" " * (width - taken), style)] if taken < width else segments
-
-
-def text_of(cells: Iterable[Any]) -> str:
-    """Return the text of cells as one line, separated by tabs, for copying."""
-    return "\t".join(cell.text for cell in cells)
 
 
 def share_bar(share: float, cells: int = BAR_CELLS) -> str:

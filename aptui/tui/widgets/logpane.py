@@ -145,7 +145,7 @@ class LogPane(Rows):
 
     def __init__(self, source: LineSource | None = None, *, window_cells: int = 14, wraps: bool = False, **named: Any) -> None:
         super().__init__(**named)
-        self._source: LineSource = source or MemoryLines()
+        self.source: LineSource = source or MemoryLines()
         self._window_cells, self._wraps = window_cells, wraps
         self._seen_version: int | None = None
         self._paused_count: int | None = None
@@ -163,14 +163,9 @@ class LogPane(Rows):
 
     # -------------------------------------------------------------------------------------------------------------- the lines
 
-    @property
-    def source(self) -> LineSource:
-        """The source of the lines."""
-        return self._source
-
     def set_source(self, source: LineSource) -> None:
         """Show another log from its first line; levels, wrap and follow stay."""
-        self._source = source
+        self.source = source
         self.marks.clear()
         self._seen_version = self._paused_count = None
         self.cursor, self.cursor_key = 0, None
@@ -183,16 +178,16 @@ class LogPane(Rows):
         The cursor stays on its line, or goes to the last line; marks stay.
         """
         is_at_end = self._paused_count is None and self.shown_count and self.cursor == self.shown_count - 1
-        self._source, self._seen_version = source, None
+        self.source, self._seen_version = source, None
         self.refresh_source()
         if is_at_end:
             self.move_cursor(self.shown_count - 1)
 
     def refresh_source(self) -> None:
         """Show new lines; call it once per frame."""
-        if self._source.version == self._seen_version:
+        if self.source.version == self._seen_version:
             return
-        self._seen_version = self._source.version
+        self._seen_version = self.source.version
         if self._paused_count is not None:
             self.post_message(self.ModesChanged(self))
             return
@@ -206,7 +201,7 @@ class LogPane(Rows):
             self.painting.forget()
 
     def _renew(self) -> None:
-        self._shown = None if self._levels == LEVELS else self._source.of_levels(self._levels)
+        self._shown = None if self._levels == LEVELS else self.source.of_levels(self._levels)
         self.refresh_rows()
         if self.is_following and self.shown_count:
             self.move_cursor(self.shown_count - 1)
@@ -220,7 +215,7 @@ class LogPane(Rows):
 
     def current(self) -> LogPaneLine | None:
         """Return the line under the cursor."""
-        return self._source.line(self._place(self.cursor)) if self.shown_count else None
+        return self.source.line(self._place(self.cursor)) if self.shown_count else None
 
     def go_to_first_error(self) -> bool:
         """Put the cursor on the first error, else the first warning, else the last line.
@@ -228,8 +223,8 @@ class LogPane(Rows):
         Return whether the log has an error.
         """
         for level in "EW":
-            place = 0 if self.shown_count and self._source.line(0).level == level else self._source.next_of(0, level, 1)
-            if place is not None and self.move_to_key(self._source.key(place)):
+            place = 0 if self.shown_count and self.source.line(0).level == level else self.source.next_of(0, level, 1)
+            if place is not None and self.move_to_key(self.source.key(place)):
                 return level == "E"
         self.action_last()
         return False
@@ -248,7 +243,7 @@ class LogPane(Rows):
         if self.is_wrapped != self._wraps:
             words.append("wrapped" if self.is_wrapped else "cut")
         if self._paused_count is not None:
-            words.append(f"paused, {max(0, self._source.line_count() - self._paused_count):,} new")
+            words.append(f"paused, {max(0, self.source.line_count() - self._paused_count):,} new")
         return "  ".join(words)
 
     @property
@@ -269,16 +264,16 @@ class LogPane(Rows):
 
     def count_rows(self) -> int:
         """Return the number of visible lines."""
-        count = self._source.line_count() if self._shown is None else len(self._shown)
+        count = self.source.line_count() if self._shown is None else len(self._shown)
         return count if self._paused_count is None else min(count, self._paused_count)
 
     def key_of(self, index: int) -> int:
         """Return the key of a line."""
-        return self._source.key(self._place(index))
+        return self.source.key(self._place(index))
 
     def index_of(self, key: int) -> int | None:
         """Return the index of a line among the visible lines."""
-        place = self._source.index_of(key)
+        place = self.source.index_of(key)
         if place is None or self._shown is None:
             return place
         at = bisect.bisect_left(self._shown, place)
@@ -286,7 +281,7 @@ class LogPane(Rows):
 
     def row_state(self, index: int) -> tuple[object, ...]:
         """Return the line and its state: whether it has the cursor or a mark, and the search."""
-        line = self._source.line(self._place(index))
+        line = self.source.line(self._place(index))
         is_cursor = index == self.cursor
         is_lit = is_cursor and self.has_focus
         return (line, is_cursor, is_lit, self.marks.has(index, self.key_of(index)), self._offset, self._search_number, 0)
@@ -368,7 +363,7 @@ class LogPane(Rows):
 
     def _height_of(self, index: int) -> int:
         """Return the number of screen lines of a wrapped line."""
-        line = self._source.line(self._place(index))
+        line = self.source.line(self._place(index))
         width = self.painting.width
         taken = sum(width_of(piece.text) for piece in self._head(line, is_lit=False)[0])
         return len(wrap(self._text(line)[0], width - taken - 1)) + len(self._context_rows(line))
@@ -398,7 +393,7 @@ class LogPane(Rows):
         """Return the text of the line under the cursor if the text does not fit into its row, else ""."""
         if self.is_wrapped or not self.painting.width or self.cursor >= self.count_rows() or self._height_of(self.cursor) == 1:
             return ""
-        return self._source.line(self._place(self.cursor)).text[:_MOST_CHARS]
+        return self.source.line(self._place(self.cursor)).text[:_MOST_CHARS]
 
     @property
     def max_scroll_y(self) -> int:
@@ -451,9 +446,9 @@ class LogPane(Rows):
 
     def action_step(self, levels: str, step: int) -> None:
         """Go to the next or previous line of a visible level."""
-        place = self._source.next_of(self._place(self.cursor), levels, step) if self.shown_count else None
+        place = self.source.next_of(self._place(self.cursor), levels, step) if self.shown_count else None
         if place is not None:
-            self.move_to_key(self._source.key(place))
+            self.move_to_key(self.source.key(place))
 
     def action_hit(self, step: int) -> None:
         """Go to the next or previous hit; hits in hidden lines are skipped."""

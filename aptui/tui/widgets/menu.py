@@ -15,17 +15,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 from rich.segment import Segment
-from textual import events
+from textual import events, on
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.geometry import Offset, Size
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.strip import Strip
 from textual.widget import Widget
@@ -79,19 +79,19 @@ class _PopUp(Widget):
         self._answer: Callable[[Any], object] | None = answer
         self._focused_before: Widget | None = None
 
-    @classmethod
-    def _pop_up(cls, app: App[Any], pop_up: _PopUp, place: Offset | None) -> None:
+    def open_in(self, app: App[Any], place: tuple[int, int] | None = None) -> Self:
+        """Show the pop-up at a place on the screen, None = a little above the centre."""
         screen = app.screen
         close_pop_ups(screen)
-        pop_up._focused_before = screen.focused
-        pop_up._place = place
+        self._focused_before, self._place = screen.focused, place
         # The pop-up is placed before it is mounted; otherwise the first frame would show the pop-up in the corner.
-        pop_up._put(pop_up.expect_size(screen.size), screen.size)
-        screen.mount(pop_up)
-        if pop_up.can_focus:  # focuses at once, because the user may have typed more keys already
-            screen.set_focus(pop_up)
+        self._put(self.expect_size(screen.size), screen.size)
+        screen.mount(self)
+        if self.can_focus:  # focuses at once, because the user may have typed more keys already
+            screen.set_focus(self)
+        return self
 
-    _place: Offset | None = None
+    _place: tuple[int, int] | None = None
 
     def on_mount(self) -> None:
         """Put the focus on the pop-up."""
@@ -108,10 +108,8 @@ class _PopUp(Widget):
         self._put(self.outer_size, self.screen.size)
 
     def _put(self, own: Size, screen: Size) -> None:
-        place = self._place
-        if place is None:
-            place = Offset(max(0, (screen.width - own.width) // 2), max(0, (screen.height - own.height) // 3))
-        self.styles.offset = (place.x, place.y)
+        centre = max(0, (screen.width - own.width) // 2), max(0, (screen.height - own.height) // 3)
+        self.styles.offset = self._place or centre
 
     def expect_size(self, screen: Size) -> Size:
         """Return the expected size with the frame."""
@@ -132,11 +130,9 @@ class _PopUp(Widget):
         self.remove()
         answer(what)
 
-    def on_descendant_blur(self) -> None:
-        """Close the pop-up when the focus went to another widget."""
-        self.call_after_refresh(self._close_when_left)
-
-    def on_blur(self) -> None:
+    @on(events.Blur)
+    @on(events.DescendantBlur)
+    def _lose_focus(self) -> None:
         """Close the pop-up when the focus went to another widget."""
         self.call_after_refresh(self._close_when_left)
 
@@ -182,9 +178,7 @@ class Menu(_PopUp, can_focus=True):
             items: None draws a rule between groups.
             place: (x, y) on the screen, as in `Rows.ContextMenu`; None = the centre.
         """
-        menu = cls(items, answer, title)
-        cls._pop_up(app, menu, None if place is None else Offset(*place))
-        return menu
+        return cls(items, answer, title).open_in(app, place)
 
     @classmethod
     def run_one(
@@ -312,8 +306,7 @@ class Question(Menu):
         runs = {key: run for key, _, run in choices}
         box = cls([*message_items, *items], lambda what: runs[what or safe](), first)
         box._chosen = len(message_items) + len(items) - 1
-        cls._pop_up(app, box, None if place is None else Offset(*place))
-        return box
+        return box.open_in(app, place)
 
 
 class Confirm(Question):
@@ -377,9 +370,7 @@ class Checks(Menu):
             on: ids of the items that are on.
             changed: called with the ids that are on, after every toggle.
         """
-        menu = cls(items, on, changed, title, enter_chooses=enter_chooses)
-        cls._pop_up(app, menu, None)
-        return menu
+        return cls(items, on, changed, title, enter_chooses=enter_chooses).open_in(app)
 
     def _check(self) -> None:
         self._items = [replace(item, label=f"{glyph('mark') if item.id in self._on else ' '} {item.label}") for item in self._plain]
@@ -454,9 +445,7 @@ class Form(_PopUp):
         check: Check = lambda _values: None,
     ) -> Form:
         """Open a form."""
-        form = cls(title, fields, answer, check)
-        cls._pop_up(app, form, None)
-        return form
+        return cls(title, fields, answer, check).open_in(app)
 
     def expect_size(self, screen: Size) -> Size:
         """Return the size of the form: a line for each field, in a frame."""
@@ -544,9 +533,7 @@ class Prompt(Form):
         def answer_line(values: dict[str, str] | None) -> None:
             answer(None if values is None else values["text"])
 
-        prompt = cls(label, [Field("text", "", value)], answer_line, check_line, action="ok")
-        cls._pop_up(app, prompt, None)
-        return prompt
+        return cls(label, [Field("text", "", value)], answer_line, check_line, action="ok").open_in(app)
 
     @property
     def values(self) -> dict[str, str]:

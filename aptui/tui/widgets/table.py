@@ -204,10 +204,12 @@ class Table(Rows):
 
     def __init__(self, columns: Sequence[Column] = (), model: TableModel | None = None, **named: Any) -> None:
         super().__init__(**named)
-        self._columns = tuple(columns)
-        self._model: TableModel = model or ListedRows()
+        self.columns = tuple(columns)
+        """The columns that the screen chose, in order."""
+        self.model: TableModel = model or ListedRows()
         self._sort: tuple[str, bool] | None = None
-        self._offset = 0
+        self.offset_cells = 0
+        """Number of cells by which long texts are scrolled."""
         self._seen_version: int | None = None
         self._layout: list[tuple[Column, int]] = []
         self._layout_width = -1
@@ -216,14 +218,9 @@ class Table(Rows):
 
     # --------------------------------------------------------------------------------------------------------------- the view
 
-    @property
-    def model(self) -> TableModel:
-        """The model."""
-        return self._model
-
     def set_model(self, model: TableModel) -> None:
         """Show another model. The cursor stays on its key if the new model has it; the marks are cleared."""
-        self._model = model
+        self.model = model
         self.marks.clear()
         self._seen_version = None
         self._cells.clear()
@@ -231,18 +228,13 @@ class Table(Rows):
 
     def refresh_model(self) -> None:
         """Show changes; call it once per frame. If `model.version` rose, the visible rows are read; otherwise nothing happens."""
-        if self._model.version != self._seen_version:
-            self._seen_version = self._model.version
+        if self.model.version != self._seen_version:
+            self._seen_version = self.model.version
             self.refresh_rows()
-
-    @property
-    def columns(self) -> tuple[Column, ...]:
-        """The columns that the screen chose, in order."""
-        return self._columns
 
     def set_columns(self, columns: Sequence[Column]) -> None:
         """Show other columns."""
-        self._columns = tuple(columns)
+        self.columns = tuple(columns)
         self._forget_layout()
 
     @property
@@ -255,21 +247,16 @@ class Table(Rows):
         self._sort = value
         self._forget_layout()
 
-    @property
-    def offset_cells(self) -> int:
-        """Number of cells by which long texts are scrolled."""
-        return self._offset
-
     def visible_columns(self) -> set[str]:
         """Return the ids of the columns for which there is room."""
         return {column.id for column, _ in self._lay_columns()}
 
     def row_text(self, key: int) -> str:
         """Return a row as text for copying: cells separated by tabs, without pictures; "" if the row is not in the view."""
-        index = self._model.index_of(key)
+        index = self.model.index_of(key)
         if index is None:
             return ""
-        return "\t".join(self._model.cell(index, each.id).text.strip() for each in self._columns if not each.is_picture)
+        return "\t".join(self.model.cell(index, each.id).text.strip() for each in self.columns if not each.is_picture)
 
     def join_selected_rows(self) -> str:
         """Return the marked rows, or the row under the cursor, as text for copying: one row per line."""
@@ -279,21 +266,21 @@ class Table(Rows):
 
     def count_rows(self) -> int:
         """Return the number of rows."""
-        return self._model.row_count()
+        return self.model.row_count()
 
     def key_of(self, index: int) -> int:
         """Return the key of a row."""
-        return self._model.key(index)
+        return self.model.key(index)
 
     def index_of(self, key: int) -> int | None:
         """Return the index of a row."""
-        return self._model.index_of(key)
+        return self.model.index_of(key)
 
     def row_state(self, index: int) -> tuple[object, ...]:
         """Return the cells and the state of the row: whether it has the cursor or a mark."""
-        key = self._model.key(index)
+        key = self.model.key(index)
         is_cursor = index == self.cursor
-        return (self._cells_of(index, key), is_cursor, is_cursor and self.has_focus, self.marks.has(index, key), self._offset)
+        return (self._cells_of(index, key), is_cursor, is_cursor and self.has_focus, self.marks.has(index, key), self.offset_cells)
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
         """Paint gutter and cells."""
@@ -346,19 +333,19 @@ class Table(Rows):
     def _cells_of(self, index: int, key: int) -> tuple[Cell, ...]:
         """Return the cells of a row, read once per version."""
         # If the width has changed, `_lay_columns` discards all stored cells.
-        version, layout = self._model.version, self._lay_columns()
+        version, layout = self.model.version, self._lay_columns()
         known = self._cells.get(key)
         if known is not None and known[0] == version:
             return known[1]
         if len(self._cells) > 512:
             self._cells.clear()
-        cells = tuple(self._model.cell(index, column.id) for column, _ in layout)
+        cells = tuple(self.model.cell(index, column.id) for column, _ in layout)
         self._cells[key] = (version, cells)
         return cells
 
     def _lay_columns(self) -> list[tuple[Column, int]]:
         width = self.painting.width
-        is_measured = not self.fits_texts or self._fitted_version == self._model.version
+        is_measured = not self.fits_texts or self._fitted_version == self.model.version
         if width != self._layout_width or not is_measured:
             layout = lay_out(self._measure_columns(width - 1), width - 1)
             if layout != self._layout or width != self._layout_width:
@@ -369,12 +356,12 @@ class Table(Rows):
 
     def _measure_columns(self, width: int) -> list[Column]:
         """Return the columns; if the table has few rows, the columns are as wide as their texts."""
-        columns = [self._with_arrow(column) for column in self._columns]
-        self._fitted_version = self._model.version
-        count = self._model.row_count() if self.fits_texts else 0
+        columns = [self._with_arrow(column) for column in self.columns]
+        self._fitted_version = self.model.version
+        count = self.model.row_count() if self.fits_texts else 0
         if not 0 < count <= _MEASURED_ROWS:
             return columns
-        needs = {column.id: max(width_of(self._model.cell(index, column.id).text) for index in range(count)) for column in columns}
+        needs = {column.id: max(width_of(self.model.cell(index, column.id).text) for index in range(count)) for column in columns}
         return [self._with_arrow(column) for column in fit_to_texts(columns, needs, width)]
 
     def _forget_layout(self) -> None:
@@ -385,14 +372,14 @@ class Table(Rows):
 
     def action_shift(self, steps: int) -> None:
         """Scroll the texts of the flexible columns horizontally."""
-        self._offset = max(0, min(self._offset + steps * _SHIFT_CELLS, self._longest_overhang()))
+        self.offset_cells = max(0, min(self.offset_cells + steps * _SHIFT_CELLS, self._longest_overhang()))
         self.refresh()
 
     def _longest_overhang(self) -> int:
         """Return how many cells of the longest visible text of the flexible columns are cut off."""
         most, last = 0, min(self.shown_count, self.top + self.page_rows)
         for index in range(self.top, last):
-            cells = self._cells_of(index, self._model.key(index))
+            cells = self._cells_of(index, self.model.key(index))
             for (column, width), cell in zip(self._lay_columns(), cells, strict=True):
                 if not column.width:
                     most = max(most, len(cell.text) - width)

@@ -41,29 +41,18 @@ class TreeModel(Protocol):
     Nodes may be renumbered when `version` rises; then all arrays are read again, and open nodes stay open by key.
     """
 
-    @property
-    def version(self) -> int:
-        """Rises whenever any node may have changed."""
-
-    @property
-    def node_count(self) -> int:
-        """Number of nodes."""
-
-    @property
-    def parent(self) -> Ids:
-        """The parent of each node, -1 = no parent."""
-
-    @property
-    def depth(self) -> Ids:
-        """The depth of each node, 0 = top level."""
-
-    @property
-    def end(self) -> Ids:
-        """For each node, the number after its last descendant."""
-
-    @property
-    def structure_version(self) -> int:
-        """Rises whenever nodes are added, removed or moved, but not for a changed label."""
+    version: int
+    """Rises whenever any node may have changed."""
+    structure_version: int
+    """Rises whenever nodes are added, removed or moved, but not for a changed label."""
+    node_count: int
+    """Number of nodes."""
+    parent: Ids
+    """The parent of each node, -1 = no parent."""
+    depth: Ids
+    """The depth of each node, 0 = top level."""
+    end: Ids
+    """For each node, the number after its last descendant."""
 
     def cell(self, node: int, column_id: str) -> Cell:
         """Return a cell; the cell of the first column is the label."""
@@ -440,16 +429,12 @@ class LazyTree:
             if up >= 0:
                 ends[up] = max(ends[up], ends[node])
         self._place = {branch.key: node for node, branch in enumerate(self._order)}
+        self.node_count = len(self._order)
         self.depth = np.array(depths, np.int32)
         self.parent = np.array(parents, np.int32)
         self.end = np.array(ends, np.int32)
         self.version += 1
         self.structure_version += 1
-
-    @property
-    def node_count(self) -> int:
-        """Number of known branches."""
-        return len(self._order)
 
     def cell(self, node: int, column_id: str) -> Cell:
         """Return a cell of a branch."""
