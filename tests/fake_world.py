@@ -181,7 +181,7 @@ def settled(world: World, files: Mapping[str, str] = MappingProxyType({}), /, **
 
 
 class World:
-    """See the module's head.
+    """A simulated engine; see the docstring of the module.
 
     Args:
         setup: the configuration.
@@ -445,7 +445,7 @@ class World:
                 break
             (self.rng.choice(moves) if self.rng else moves[0])()
         else:
-            raise AssertionError("it never comes to rest")
+            raise AssertionError("the engine does not become idle")
         if self.is_idle():
             self._rest()
 
@@ -1084,7 +1084,7 @@ class World:
         return [command for command in self.commands if isinstance(command, kind)]
 
     def statuses(self) -> dict[str, str]:
-        """Return {job: status as people see it}; analyses are not in it unless they failed."""
+        """Return {job: the status that users see}, without analyses unless they failed."""
         found = {name: SHOWN[job.state] for name, job in self.live_jobs().items() if job.state is not None}
         return {name: status for name, status in found.items() if not (":analyse" in name and status == "completed")}
 

@@ -54,6 +54,15 @@ from aptui.core.state.conflicts import folders_above
 _WIDTHS = {operation: len(parameters.split(",")) for operation, parameters in ROW_OPERATIONS.items()}
 """{row operation: number of values in its rows}."""
 
+_OWNERS = {
+    "put_legacy": ("sources", 1), "put_analysis": ("sources", 0), "put_job": ("sources", 1), "put_product": ("jobs", 1),
+    "put_link": ("products", 0), "put_facts": ("products", 0), "put_legacy_sub_id": ("products", 0), "put_edge": ("sources", 7),
+    "put_run": ("jobs", 0), "put_retries": ("jobs", 0), "put_draft": ("jobs", 0), "put_conflict": ("jobs", 1),
+}  # fmt: skip
+"""{row operation: (table that must have the owner of the row, column of the owner's id)}."""
+_REPLACED = {"put_retries": "retries", "put_draft": "drafts", "put_stat": "stats", "put_state": "state"}
+"""{row operation that only replaces a value: its table, whose key is the first column}."""
+
 Row = tuple[object, ...]
 
 
@@ -215,9 +224,14 @@ class FakeArchive:
         unknown = saved.keys() - ROW_OPERATIONS.keys()
         assert not unknown, f"there is no row operation {sorted(unknown)}"
         for operation in [each for each in ROW_OPERATIONS if each in saved]:
+            owners, column = _OWNERS.get(operation, ("", 0))
             for row in saved[operation]:
                 assert len(row) == _WIDTHS[operation], f"{operation} takes {ROW_OPERATIONS[operation]}, not {row}"
-                getattr(self, f"_{operation}")(*row)
+                assert not owners or row[column] in getattr(self.tables, owners), f"{operation} {row}: its owner is not stored"
+                if operation in _REPLACED:
+                    getattr(self.tables, _REPLACED[operation])[row[0]] = row[1] if len(row) == 2 else row[1:]
+                elif operation not in ("put_facts", "put_legacy_sub_id"):
+                    getattr(self, f"_{operation}")(*row)
 
     def _drop_source(self, source_id: int) -> None:
         row = self.tables.sources.pop(source_id, None)
@@ -278,21 +292,17 @@ class FakeArchive:
         self.tables.legacy = {row for row in self.tables.legacy if row[1] != source_id}
 
     def _put_legacy(self, uuid: bytes, source_id: int, created_ms: int) -> None:
-        assert source_id in self.tables.sources, f"a UUID of source {source_id}, which is not stored"
         self.tables.legacy.add((uuid, source_id, created_ms))
 
     def _put_analysis(self, source_id: int, uuid: bytes, *row: object) -> None:
-        assert source_id in self.tables.sources, f"an analysis of source {source_id}, which is not stored"
         self._index.analyses.setdefault(source_id, set()).add(uuid)
         self.tables.analyses[source_id, uuid] = (source_id, uuid, *row)
 
     def _put_job(self, job_id: int, source_id: int, *row: object) -> None:
-        assert source_id in self.tables.sources, f"job {job_id} of source {source_id}, which is not stored"
         self._index.jobs.setdefault(source_id, set()).add(job_id)
         self.tables.jobs[job_id] = (job_id, source_id, *row)
 
     def _put_product(self, product_id: int, job_id: int, *row: object) -> None:
-        assert job_id in self.tables.jobs, f"product {row[0]} of job {job_id}, which is not stored"
         assert product_id not in self.tables.products, f"product id {product_id} is taken"
         self._index.products.setdefault(job_id, []).append(product_id)
         self._index.names.setdefault(row[0], set()).add(product_id)
@@ -312,37 +322,20 @@ class FakeArchive:
         sub_id: int,
         flags: int,
     ) -> None:
-        assert product_id in self.tables.products, f"a link of product {product_id}, which is not stored"
         link = ProductLink(LinkKind(kind), path, flags, uuid, sub_id, bool(is_exclusion))
         self.tables.links[product_id] = (*self.tables.links.get(product_id, ()), link)
-
-    def _put_facts(self, product_id: int, *_facts: object) -> None:
-        assert product_id in self.tables.products, f"facts of product {product_id}, which is not stored"
-
-    def _put_legacy_sub_id(self, product_id: int, _job_id: int, _sub_id: int) -> None:
-        assert product_id in self.tables.products, f"a legacy sub id of product {product_id}, which is not stored"
 
     def _put_edge(
         self, _uuid: bytes, builder_uuid: bytes, kind: int, target: str, _bits: int, _sub_ids: str, _from: int, source_id: int
     ) -> None:
-        assert source_id in self.tables.sources, f"an edge of source {source_id}, which is not stored"
         edge = (target.lower(), source_id, builder_uuid, kind)
         self.tables.edges.add(edge)
         self._index.edges.setdefault(source_id, {}).setdefault(builder_uuid, set()).add(edge)
         self._index.targets.setdefault(edge[0], set()).add(edge)
 
     def _put_run(self, job_id: int, run_key: int, *row: object) -> None:
-        assert job_id in self.tables.jobs, f"a run of job {job_id}, which is not stored"
         self._index.runs.setdefault(job_id, set()).add(run_key)
         self.tables.runs[job_id, run_key] = (job_id, run_key, *row)
-
-    def _put_retries(self, job_id: int, run_key: int, kinds: str) -> None:
-        assert job_id in self.tables.jobs, f"retries of job {job_id}, which is not stored"
-        self.tables.retries[job_id] = (run_key, kinds)
-
-    def _put_draft(self, job_id: int, final: int | None) -> None:
-        assert job_id in self.tables.jobs, f"a draft of job {job_id}, which is not stored"
-        self.tables.drafts[job_id] = final
 
     def _drop_draft(self, job_id: int) -> None:
         self.tables.drafts.pop(job_id, None)
@@ -350,11 +343,7 @@ class FakeArchive:
     def drafts(self) -> list[PathKey]:
         return sorted({self._key(job_id) for job_id in self.tables.drafts if self.tables.jobs[job_id][6] == 4})
 
-    def _put_stat(self, name: str, value_ms: int, time_ms: int) -> None:
-        self.tables.stats[name] = (value_ms, time_ms)
-
     def _put_conflict(self, name: str, job_id: int) -> None:
-        assert job_id in self.tables.jobs, f"a conflict of job {job_id}, which is not stored"
         self.tables.conflicts.add((name, job_id))
 
     def _put_folder(self, scan_folder: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> None:
@@ -362,9 +351,6 @@ class FakeArchive:
 
     def _put_file(self, scan_folder: int, name: str, *row: object) -> None:
         self.tables.files[scan_folder, name] = row
-
-    def _put_state(self, key: str, value: str) -> None:
-        self.tables.state[key] = value
 
     def _doubt_job(self, job_id: int) -> None:
         row = self.tables.jobs.get(job_id)

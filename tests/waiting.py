@@ -17,8 +17,8 @@ Step = Callable[[float], object]
 """Function that is called between two checks with the remaining seconds."""
 
 
-def came(is_so: Callable[[], T], timeout_s: float = TIMEOUT_S, step: Step | None = None) -> T:
-    """Check until a condition is true, for at most `patience_s` seconds; return the result of the last check."""
+def wait_for(is_so: Callable[[], T], timeout_s: float = TIMEOUT_S, step: Step | None = None) -> T:
+    """Check until a condition is true, for at most `timeout_s` seconds; return the result of the last check."""
     end_s = time.monotonic() + timeout_s
     began_s = time.monotonic()
     while not (found := is_so()) and (left_s := end_s - (checked_s := time.monotonic())) > 0:
@@ -34,8 +34,8 @@ def until(
     is_so: Callable[[], T], what: str | Callable[[], str] = "it", timeout_s: float = TIMEOUT_S, step: Step | None = None
 ) -> T:
     """Check until a condition is true, and return its result; after the timeout, fail with `what`."""
-    found = came(is_so, timeout_s, step)
-    assert found, _in_vain(what, timeout_s)
+    found = wait_for(is_so, timeout_s, step)
+    assert found, _describe_timeout(what, timeout_s)
     return found
 
 
@@ -48,10 +48,10 @@ async def until_async(
     """Check until a condition is true while the loop runs, and return its result; after the timeout, fail with `what`."""
     end_s = time.monotonic() + timeout_s
     while not (found := is_so()):
-        assert time.monotonic() < end_s, _in_vain(what, timeout_s)
+        assert time.monotonic() < end_s, _describe_timeout(what, timeout_s)
         await pause(_EVERY_S)
     return found
 
 
-def _in_vain(what: str | Callable[[], str], timeout_s: float) -> str:
+def _describe_timeout(what: str | Callable[[], str], timeout_s: float) -> str:
     return f"not within {timeout_s:g} s: {what() if callable(what) else what}"

@@ -103,7 +103,7 @@ class Check(Struct, frozen=True):
 
     def wants(self, rel: str) -> bool:
         """Whether the check applies to this source."""
-        return not self.files or any(_compile_regex(regex).fullmatch(rel) for regex in self.files)
+        return not self.files or any(_compile(regex, re.IGNORECASE).fullmatch(rel) for regex in self.files)
 
 
 class CheckedProduct(Struct, frozen=True):
@@ -117,7 +117,8 @@ class CheckedProduct(Struct, frozen=True):
 def flaws_of_name(check: Check, rel: str) -> Iterator[str]:
     """Yield the flaws of a source's name."""
     name = rel.rpartition("/")[2]
-    if check.file_name and not _compile_name_regex(check.file_name).fullmatch(name):
+    # The regex is case-sensitive, because a rule for names may forbid capital letters.
+    if check.file_name and not _compile(check.file_name).fullmatch(name):
         yield f"the name '{name}' does not match '{check.file_name}'"
 
 
@@ -169,11 +170,4 @@ def _is_power(number: int) -> bool:
     return number & (number - 1) == 0
 
 
-@cache
-def _compile_regex(regex: str) -> re.Pattern[str]:
-    return re.compile(regex, re.IGNORECASE)
-
-
-@cache
-def _compile_name_regex(regex: str) -> re.Pattern[str]:
-    return re.compile(regex)  # case-sensitive, because a rule for names may forbid capital letters
+_compile = cache(re.compile)

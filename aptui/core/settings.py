@@ -283,57 +283,43 @@ class SettingsTree:
         platforms = {platform.id for platform in self._project.platforms}
         tags = {tag for platform in self._project.platforms for tag in platform.tags}
         names = {*platforms, *tags, *self._project.declared_platforms, "*"}
-        for reference, params in section["platforms"].items():
+        for reference in section["platforms"]:
             if reference.lower() not in names:
                 where = file.where(name, "platforms", reference)
                 raise UserError(
                     f"'{reference}' is neither a platform nor a tag", where=where, hint=nearest(reference, names - {"*"})
                 )
-            if params != SKIP and params and _is_copy(builder):
-                raise UserError(
-                    f"builder '{name}' has no parameters, because it only copies files",
-                    where=file.where(name, "platforms", reference),
-                )
-        for place, params in (
-            (("params",), section["params"]),
-            *((("platforms", key), each) for key, each in section["platforms"].items()),
-        ):
-            _check_trust(file, builder, place, params)
-        if section["params"] and _is_copy(builder):
-            raise UserError(
-                f"builder '{name}' has no parameters, because it only copies files",
-                where=file.where(name, "params"),
-                hint="to leave these files out, write platforms: {'*': skip}",
-            )
-        if builder is not None and builder.params_schema:
-            _check_params(file, name, section, builder)
+        scopes: list[tuple[tuple[str, ...], Json]] = [((name, "params"), section["params"])]
+        scopes += [((name, "platforms", reference), params) for reference, params in section["platforms"].items()]
+        for path, params in scopes:
+            if builder is not None and isinstance(params, Mapping):
+                _check_params(file, builder, path, params)
 
 
-def _check_params(file: _Folder, name: str, section: Mapping[str, Mapping[str, Json]], builder: Builder) -> None:
+def _check_params(file: _Folder, builder: Builder, path: tuple[str, ...], params: Mapping[str, Json]) -> None:
     """Raise an error for the first parameter that the builder's class does not declare, or whose value it refuses."""
-    schema = json.loads(builder.params_schema)
-    scopes: list[tuple[tuple[str, ...], Json]] = [((name, "params"), section["params"])]
-    scopes += [((name, "platforms", reference), params) for reference, params in section["platforms"].items()]
-    for path, params in scopes:
-        for mistake in mistakes(schema, params) if isinstance(params, dict) else ():
-            raise UserError(mistake.what, where=file.where(*path, mistake.name), hint=mistake.hint)
+    if params and builder.kind is BuilderKind.COPY:
+        hint = "" if "platforms" in path[1:2] else "to leave these files out, write platforms: {'*': skip}"
+        what = f"builder '{builder.name}' has no parameters, because it only copies files"
+        raise UserError(what, where=file.where(*path), hint=hint)
+    _check_trust(file, builder, path, params)
+    for mistake in mistakes(json.loads(builder.params_schema), params) if builder.params_schema else ():
+        raise UserError(mistake.what, where=file.where(*path, mistake.name), hint=mistake.hint)
 
 
-def _check_trust(file: _Folder, builder: Builder | None, place: tuple[str, ...], params: Json) -> None:
+def _check_trust(file: _Folder, builder: Builder, path: tuple[str, ...], params: Mapping[str, Json]) -> None:
     """Refuse keys that only the project's configuration may set: folders of assets may hold untrusted content."""
-    if builder is None or not isinstance(params, Mapping):
-        return
     for name in params:
         if name in builder.trusted_params:
             raise UserError(
                 f"'{name}' of builder '{builder.name}' can be set only in the project's aptui.yaml",
-                where=file.where(builder.name, *place, name),
+                where=file.where(*path, name),
                 hint="the parameter gives a program, a command or a path outside the project",
             )
         if builder.kind is BuilderKind.COMMAND and _is_option(params[name]):
             raise UserError(
                 f"'{name}' of builder '{builder.name}' begins with '-', so the command would read it as an option",
-                where=file.where(builder.name, *place, name),
+                where=file.where(*path, name),
                 hint="set the parameter in the project's aptui.yaml",
             )
 
@@ -343,10 +329,6 @@ _compile_wildcard = lru_cache(maxsize=1024)(wildcard)
 
 def _is_option(value: Json) -> bool:
     return isinstance(value, str) and value.startswith("-") and not value[1:].replace(".", "", 1).isdigit()
-
-
-def _is_copy(builder: Builder | None) -> bool:
-    return builder is not None and builder.kind is BuilderKind.COPY
 
 
 def choose_references(rules: Mapping[str, Json], platform: str, tags: Iterable[str]) -> list[str]:

@@ -15,7 +15,7 @@ NEXT = {".top": ".mid", ".mid": ".low", ".low": ".end"}
 
 
 class Chained:
-    """See the module's head."""
+    """See the docstring of the module."""
 
     name = "chained"
     version = "1"

@@ -421,8 +421,8 @@ def test_jobs_and_products_of_a_deleted_file_are_deleted(world: World, restart: 
     assert "linux/c.txt" in world.cache
     assert world.job("b.s@linux:main").reason == "dependency 'a.txt' was removed"
     assert [row[4] for row in world.archive.tables.sources.values()] == ["b.s", "c.txt"]
-    assert ("a.txt", False) in [item for news in world.notices if isinstance(news, SourcesChanged) for item in news.sources]
-    assert (("linux/a.txt", ""),) in [news.products for news in world.notices if isinstance(news, ProductsChanged)]
+    assert ("a.txt", False) in [item for notice in world.notices if isinstance(notice, SourcesChanged) for item in notice.sources]
+    assert (("linux/a.txt", ""),) in [notice.products for notice in world.notices if isinstance(notice, ProductsChanged)]
     assert world.ran() == ["b.s@linux:main"]
 
 
@@ -819,9 +819,9 @@ def test_missing_product_is_made_again_after_a_crash_at_any_point(world: World) 
 def test_client_that_follows_every_step_gets_each_status_of_a_job() -> None:
     world = World().boot(reports_every_step=True).apply({"a.s": ""})
 
-    news = [(item.job_key, item.status) for item in world.notices if isinstance(item, JobChanged)]
+    statuses = [(item.job_key, item.status) for item in world.notices if isinstance(item, JobChanged)]
     key = f"CreateJobs_{{{scripter().uuid.hex()}}}"
-    assert news == [
+    assert statuses == [
         (key, "pending"), (key, "processing"), (key, "completed"), ("main", "pending"), ("main", "processing"),
         ("main", "completed"),
     ]  # fmt: skip

@@ -27,7 +27,7 @@ from aptui.link import places, port
 from aptui.link.client import EngineClient
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Health
-from tests.waiting import TIMEOUT_S, came
+from tests.waiting import TIMEOUT_S, wait_for
 
 from ..worlds.mutants import replace_members
 from ..worlds.report import Report
@@ -291,7 +291,7 @@ class Serving:
 
     def until(self, is_true: Callable[[], object], timeout_s: float = TIMEOUT_S) -> bool:
         """Wait until a condition is true; return whether it became true."""
-        return bool(came(lambda: is_true() or self.process.poll() is not None, timeout_s) and is_true())
+        return bool(wait_for(lambda: is_true() or self.process.poll() is not None, timeout_s) and is_true())
 
     def verify(self, report: Report, where: str, timeout_s: float = TIMEOUT_S) -> float:
         """Wait until the engine is idle and the cache equals a clean build; record violations.
@@ -310,7 +310,7 @@ class Serving:
             return self._is_right(expected) and self.is_idle
 
         # `is_right` is not called again after the wait, because a second result would be wrong if the engine is sweeping a folder.
-        if came(lambda: (is_right() and "right") or (is_over() and "over"), _LONGEST * timeout_s) == "right":
+        if wait_for(lambda: (is_right() and "right") or (is_over() and "over"), _LONGEST * timeout_s) == "right":
             found = self._lasting_violations()
         else:
             found = [f"not right {timeout_s:g} s after the last news", *self._wrong(), self._standing(expected)]
@@ -325,7 +325,7 @@ class Serving:
             found[:] = self.world.violations()
             return not found
 
-        came(is_settled, _REST_S)
+        wait_for(is_settled, _REST_S)
         return found
 
     def _wrong(self) -> list[str]:
