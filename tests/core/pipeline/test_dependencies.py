@@ -67,36 +67,27 @@ def test_changed_jobs_of_a_chain_run_once_each_after_their_dependencies(world: W
     assert runs_of(world) == ["c.s", "b.s", "a.s"]
 
 
-def test_escalating_a_source_also_escalates_its_dependencies(world: World) -> None:
-    files = {"a.s": "", "b.s": "", "x.s": "", "y.s": "after x.s:main", "z.s": "after y.s:main"}
-    for name, text in files.items():
-        world.write(name, text)
-    world.duration_ms, world.slots = 1_000, 100
-    world.held = {f"{name}:analyse" for name in files}
-    world.settle()
-    world.slots = 0
-    world.release()
-    world._post(RequestReceived(world._next(), "escalate", (PathKey("z.s"),), (), 200))
-
-    world.slots = 1
-    world.run()
-
-    assert runs_of(world) == ["x.s", "y.s", "z.s", "a.s", "b.s"]
-
-
 def show_source(world: World, name: str, number: int) -> None:
     world._post(RequestReceived(world._next(), "interest", (PathKey(name),), (), number))
 
 
 def held_up(world: World, files: dict[str, str]) -> None:
     """Write these files and analyse all of them, but run no job."""
-    for name, text in files.items():
-        world.write(name, text)
     world.duration_ms, world.slots = 1_000, 100
     world.held = {f"{name}:analyse" for name in files}
-    world.settle()
+    world.apply(files)
     world.slots = 0
     world.release()
+
+
+def test_escalating_a_source_also_escalates_its_dependencies(world: World) -> None:
+    held_up(world, {"a.s": "", "b.s": "", "x.s": "", "y.s": "after x.s:main", "z.s": "after y.s:main"})
+    world._post(RequestReceived(world._next(), "escalate", (PathKey("z.s"),), (), 200))
+
+    world.slots = 1
+    world.run()
+
+    assert runs_of(world) == ["x.s", "y.s", "z.s", "a.s", "b.s"]
 
 
 def test_boost_of_a_source_includes_all_its_dependencies(world: World) -> None:

@@ -13,35 +13,28 @@ from aptui.core.orders import RunResult
 from aptui.core.pipeline.pipeline import OVERHEAD_MS, pending_work
 
 
-def a_project_that_ran(**texts: str) -> World:
-    world = World(Setup(builders=(copier(), scripter())))
-    world.duration_ms = 1_000
-    for name, text in texts.items():
-        world.write(name.replace("_", "."), text)
-    world.settle()
-    return world
+def a_project_that_ran(files: dict[str, str]) -> World:
+    return World().boot(duration_ms=1_000).apply(files)
 
 
-def with_all_changed(world: World, **texts: str) -> World:
+def with_all_changed(world: World, files: dict[str, str]) -> World:
     """Change the files and analyse all of them, but start no job."""
-    world.held = {f"{rel.replace('_', '.')}:analyse" for rel in texts}
-    for name, text in texts.items():
-        world.write(name.replace("_", "."), text)
+    world.held = {f"{rel}:analyse" for rel in files}
     world.slots = 100
-    world.settle()
+    world.apply(files)
     world.slots = 0
     world.release()
     return world
 
 
 def test_idle_project_has_no_pending_work() -> None:
-    work = a_project_that_ran(a_s="info 1").pipeline.pending_work({})
+    work = a_project_that_ran({"a.s": "info 1"}).pipeline.pending_work({})
 
     assert (work.work_ms, work.chain_ms, work.unknown_count) == (0, 0, 0)
 
 
 def test_forecast_of_a_job_is_the_duration_of_its_last_run() -> None:
-    world = with_all_changed(a_project_that_ran(a_s="info 1"), a_s="info 2")
+    world = with_all_changed(a_project_that_ran({"a.s": "info 1"}), {"a.s": "info 2"})
 
     work = world.pipeline.pending_work({})
 
@@ -49,7 +42,7 @@ def test_forecast_of_a_job_is_the_duration_of_its_last_run() -> None:
 
 
 def test_fetched_results_do_not_change_the_forecast(monkeypatch: pytest.MonkeyPatch) -> None:
-    world = a_project_that_ran(a_s="info 1", b_s="info 1")
+    world = a_project_that_ran({"a.s": "info 1", "b.s": "info 1"})
     made = world._outcome
 
     def fetched(order: object, text: str | None, name: str) -> object:
@@ -60,7 +53,7 @@ def test_fetched_results_do_not_change_the_forecast(monkeypatch: pytest.MonkeyPa
         patch.setattr(world, "_outcome", fetched)
         world.apply({"a.s": "info 2"})
     assert world.job("a.s@linux:main").duration_ms == 3
-    with_all_changed(world, a_s="info 3", b_s="info 3")
+    with_all_changed(world, {"a.s": "info 3", "b.s": "info 3"})
 
     work = world.pipeline.pending_work({})
 
@@ -68,7 +61,7 @@ def test_fetched_results_do_not_change_the_forecast(monkeypatch: pytest.MonkeyPa
 
 
 def test_forecast_of_a_new_job_is_the_median_duration_of_its_builder() -> None:
-    world = with_all_changed(a_project_that_ran(a_s="info 1"), b_s="info 1")
+    world = with_all_changed(a_project_that_ran({"a.s": "info 1"}), {"b.s": "info 1"})
 
     work = world.pipeline.pending_work({})
 
@@ -78,13 +71,13 @@ def test_forecast_of_a_new_job_is_the_median_duration_of_its_builder() -> None:
 def test_forecast_counts_jobs_of_a_builder_without_runs_as_unknown() -> None:
     world = World(Setup(builders=(copier(), scripter())))
 
-    work = with_all_changed(world, a_s="info 1").pipeline.pending_work({})
+    work = with_all_changed(world, {"a.s": "info 1"}).pipeline.pending_work({})
 
     assert work.unknown_count == 1
 
 
 def test_forecast_of_a_running_job_is_its_remaining_time() -> None:
-    world = with_all_changed(a_project_that_ran(a_s="info 1"), a_s="info 2")
+    world = with_all_changed(a_project_that_ran({"a.s": "info 1"}), {"a.s": "info 2"})
     world.pipeline.handle(SlotsFree(9_000, 1, jobs=1))
     (run_key,) = world.pipeline.jobs.running
 
@@ -93,8 +86,8 @@ def test_forecast_of_a_running_job_is_its_remaining_time() -> None:
 
 
 def test_forecast_has_the_duration_of_the_longest_chain_of_jobs() -> None:
-    texts = {"a_s": "print b.s:main\n", "b_s": "print c.s:main\n", "c_s": ""}
-    world = with_all_changed(a_project_that_ran(**texts), **{name: f"{text}info 2" for name, text in texts.items()})
+    files = {"a.s": "print b.s:main\n", "b.s": "print c.s:main\n", "c.s": ""}
+    world = with_all_changed(a_project_that_ran(files), {name: f"{text}info 2" for name, text in files.items()})
 
     work = world.pipeline.pending_work({})
 
@@ -102,14 +95,14 @@ def test_forecast_has_the_duration_of_the_longest_chain_of_jobs() -> None:
 
 
 def test_forecast_is_extrapolated_from_the_first_jobs_to_all_jobs() -> None:
-    texts = {f"{letter}_s": "info 1" for letter in "abcdef"}
-    world = with_all_changed(a_project_that_ran(**texts), **dict.fromkeys(texts, "info 2"))
+    files = {f"{letter}.s": "info 1" for letter in "abcdef"}
+    world = with_all_changed(a_project_that_ran(files), dict.fromkeys(files, "info 2"))
 
     assert pending_work(world.pipeline.jobs, {}, most=2).work_ms == 6 * (1_000 + OVERHEAD_MS)
 
 
 def test_ended_runs_are_counted_with_their_expected_duration() -> None:
-    world = a_project_that_ran(a_s="info 1")
+    world = a_project_that_ran({"a.s": "info 1"})
     world.duration_ms = 3_000
     world.apply({"a.s": "info 2"})
 
@@ -120,11 +113,8 @@ def test_forecast_adds_up_durations_of_jobs_that_share_a_resource() -> None:
     world = World(Setup(builders=(copier(), scripter(resources=("gpu",))), resources=(("gpu", 2),)))
     world.duration_ms = 1_000
     names = ("a.s", "b.s", "c.s", "d.s")
-    for text in ("info 1", "info 2"):
-        world.edit(dict.fromkeys(names, text))
-        if text == "info 1":
-            world.settle()
-    with_all_changed(world, **dict.fromkeys((name.replace(".", "_") for name in names), "info 2"))
+    world.apply(dict.fromkeys(names, "info 1"))
+    with_all_changed(world, dict.fromkeys(names, "info 2"))
 
     work = world.pipeline.pending_work({})
 

@@ -84,9 +84,9 @@ def test_notice_of_a_job_names_the_event_that_changed_the_job(world: World) -> N
     before = world.pipeline.jobs.ledger.cause
     world.process()
 
-    (news,) = world.pipeline.jobs.reports.latest(list(world.pipeline.jobs.running))
+    (notice,) = world.pipeline.jobs.reports.latest(list(world.pipeline.jobs.running))
 
-    assert 0 < news.cause <= before < world.pipeline.jobs.ledger.cause
+    assert 0 < notice.cause <= before < world.pipeline.jobs.ledger.cause
 
 
 def test_cancelled_job_that_is_reprocessed_is_reported_as_pending(world: World) -> None:

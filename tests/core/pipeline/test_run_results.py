@@ -713,17 +713,6 @@ def test_backlog_counts_pending_work(world: World) -> None:
     assert world.pipeline.jobs.backlog == 2
 
 
-def test_job_that_was_never_planned_is_dropped_without_rows(world: World) -> None:
-    settled(world, a_txt="x")
-    (source,) = world.pipeline.jobs.memory.load(["a.txt"])  # type: ignore[list-item]
-    analysis = world.pipeline.plans._analysis_of(source, scripter())
-
-    world.pipeline.jobs.drop(analysis)
-
-    assert [job.is_analysis for job in source.jobs.values()] == [False]
-    assert not world.pipeline.jobs.ledger.rows
-
-
 def test_escalation_of_unknown_sources_gives_no_commands(world: World) -> None:
     assert world.pipeline.handle(RequestReceived(1, "escalate")) == ([], [])
 
