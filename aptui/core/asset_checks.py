@@ -170,4 +170,6 @@ def _is_power(number: int) -> bool:
     return number & (number - 1) == 0
 
 
-_compile = cache(re.compile)
+@cache
+def _compile(regex: str, flags: int = 0) -> re.Pattern[str]:
+    return re.compile(regex, flags)
