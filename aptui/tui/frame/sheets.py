@@ -28,7 +28,7 @@ from textual.widgets import Input
 from aptui import __version__
 from aptui.shared.sanitize import sanitize
 from aptui.tui.frame.line import Part, Parts, strip_of
-from aptui.tui.preferences.keymap import EVERYWHERE, Actions, Keymap, show_key
+from aptui.tui.preferences.keymap import EVERYWHERE, MOVES, Actions, Keymap, show_key
 from aptui.tui.preferences.theming import roles
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import width_of, wrap
@@ -277,8 +277,6 @@ class Sheet(Vertical):
 
 
 _KEYS_CELLS = 14
-MOVES = frozenset({"rows", "table", "tree", "text", "sheet"})
-"""Scopes of the keymap with keys that only move the cursor or the view; the help lists them in a group of their own."""
 
 
 def help_lines(

@@ -37,6 +37,8 @@ class Actions:
 
 
 EVERYWHERE = "everywhere"
+MOVES = frozenset({"rows", "table", "tree", "text", "sheet"})
+"""Scopes of the keymap with keys that only move the cursor or the view; the help lists them in a group of their own."""
 COVERING = frozenset({"command", "menu", "picker", "sheet"})
 """Scopes whose keys replace the keys of the scope `everywhere` while a widget of the scope is open."""
 NO_KEY = "none"

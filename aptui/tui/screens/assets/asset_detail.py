@@ -22,8 +22,7 @@ from aptui.tui.data.assets_store import Kind
 from aptui.tui.frame.line import Line, Part, Parts, width_of
 from aptui.tui.screens.assets.asset_panel import Panel, Ref, ReferenceGroup, read_links
 from aptui.tui.screens.assets.asset_readers import PREVIEW, QueryWorker
-from aptui.tui.screens.assets.earlier_versions import VersionPair
-from aptui.tui.screens.assets.file_previews import FIRST, Preview, TexturePlace, preview_of
+from aptui.tui.screens.assets.file_previews import FIRST, Preview, TexturePlace, VersionPair, preview_of
 from aptui.tui.terminal.output.display import DiffRenderingApp
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, fit

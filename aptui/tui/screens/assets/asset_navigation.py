@@ -16,7 +16,7 @@ from aptui.tui.screens.assets.asset_detail import AssetDetail
 from aptui.tui.screens.assets.asset_panel import JOB, PRODUCT, Panel, Ref, find, folder_panel, kind_of_source, read_panel
 from aptui.tui.screens.assets.asset_readers import AssetReaders
 from aptui.tui.screens.assets.asset_trees import AssetTrees, Place, TreeSearch
-from aptui.tui.screens.assets.earlier_versions import VersionPair, read_comparison
+from aptui.tui.screens.assets.file_previews import VersionPair, read_comparison
 from aptui.tui.screens.jobs.job_texts import break_line, explain_job
 from aptui.tui.widgets.textview import TextPreview
 

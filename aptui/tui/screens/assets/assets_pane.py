@@ -23,7 +23,7 @@ from aptui.tui.pane import Pane
 from aptui.tui.screens.assets.asset_actions import AssetActions, AssetExtension, AssetParts
 from aptui.tui.screens.assets.asset_detail import TITLES, AssetDetail, FilePreview, ReferenceTree, TreeTabs
 from aptui.tui.screens.assets.asset_navigation import TARGET, AssetNavigation, SelectedAsset
-from aptui.tui.screens.assets.asset_readers import PREVIEW, AssetReaders, QueryWorker
+from aptui.tui.screens.assets.asset_readers import PREVIEW, AssetReaders
 from aptui.tui.screens.assets.asset_trees import SEARCH, AssetTrees, LiveTrees, SearchResult, TreeSearch
 from aptui.tui.widgets.filterbox import FilterBox, give_focus
 from aptui.tui.widgets.row_list import Rows
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aptui.tui.screens.assets.asset_panel import Panel
 
 
-NARROW = 110
+_NARROW = 110
 """Width below which the details replace the tree instead of standing beside it (cells)."""
 _ROOMY, TIGHT = 100, 72
 """Width from which the tabs show the counts of all trees, and width below which the tabs are brief (cells)."""
@@ -72,100 +72,6 @@ AssetsPane.-zoom-references #assets-references { height: 1fr; max-height: 100%; 
 #assets-detail.-without-preview #assets-references { height: 1fr; max-height: 100%; }
 AssetsPane.-zoom-preview .for-references { display: none; }
 """
-
-
-class AssetsLayout:
-    """Divides the room among tree, references and preview, by classes of the pane."""
-
-    def __init__(self, pane: Pane, trees: AssetTrees, detail: AssetDetail, selected: SelectedAsset, queries: QueryWorker) -> None:
-        self._pane, self._trees, self._detail, self._selected, self._queries = pane, trees, detail, selected, queries
-
-    def fit(self, width: int) -> None:
-        """On a narrow screen, show the details in place of the tree."""
-        self._pane.set_class(width < NARROW, "-narrow")
-
-    def uncover_tree(self) -> None:
-        """Show the tree if another widget covers it."""
-        self._pane.remove_class(*_ABOVE_TREE)
-
-    def go_into_tree(self) -> None:
-        """Show the tree and focus it."""
-        self.uncover_tree()
-        give_focus(self._trees.view)
-
-    def go_into_details(self) -> None:
-        """Show the details and focus the references."""
-        self._pane.add_class("-detail")
-        give_focus(self._detail.references)
-
-    def keep_keys_from_search(self) -> None:
-        """Move the focus from the search to the tree."""
-        if isinstance(self._focused, Input):
-            give_focus(self._trees.view)
-
-    @property
-    def _focused(self) -> Widget | None:
-        return self._pane.app.focused
-
-    @property
-    def _zooms(self) -> list[str]:
-        return [name for name in self._pane.classes if name.startswith("-zoom")]
-
-    def walk_parts(self, step: int) -> None:
-        """Focus the next part: tree, references, preview; never the search, so that letters are not typed into it."""
-        tree, focused = self._trees.view, self._focused
-        parts: list[Widget] = [tree, *self._detail.parts]
-        if self._zooms:
-            parts = [part for part in parts if part in self._pane.screen.focus_chain] or [tree]
-        at = parts.index(focused) if focused in parts else -1 if step > 0 else 0
-        part = parts[(at + step) % len(parts)]
-        self._pane.set_class(part is not tree, "-detail")
-        give_focus(part)
-
-    def leave(self) -> bool:
-        """End the zoom, else leave the details; return whether either was active."""
-        if self._zooms and not self._pane.has_class(_PEEK):
-            self._pane.remove_class(*self._zooms)
-        elif self._focused is not self._trees.view:
-            self.go_into_tree()
-        else:
-            return False
-        return True
-
-    def zoom(self) -> None:
-        """Give the focused widget all the room, or divide the room again. If the tree has all the room, give it to the preview."""
-        if self._pane.has_class(_PEEK):
-            self.go_into_tree()
-        elif self._zooms:
-            self._pane.remove_class(*self._zooms)
-        elif self._focused is self._trees.view:
-            self._zoom_tree()
-        else:
-            part = "-zoom-preview" if isinstance(self._focused, TextView) else "-zoom-references"
-            self._pane.add_class("-zoom-detail", part)
-
-    def _zoom_tree(self) -> None:
-        """Give the tree all the room. On a narrow screen, which the tree fills already, show the row's preview once it is read."""
-        if self._pane.has_class("-narrow"):
-            self.uncover_preview()
-        else:
-            self._pane.add_class("-zoom-tree")
-
-    def uncover_preview(self) -> None:
-        """On a narrow screen, show the preview of the row once it is read, in place of tree and details."""
-        if self._pane.has_class("-narrow"):
-            self._selected.when_read(lambda panel: self._queries.after(PREVIEW, partial(self._peek, panel)))
-
-    def _peek(self, panel: Panel) -> None:
-        """Give the preview all the room."""
-        shown, preview = self._selected.panel, self._detail.query_one(FilePreview)
-        if shown is None or (shown.kind, shown.key) != (panel.kind, panel.key):
-            return
-        if preview in self._detail.parts:
-            self._pane.add_class("-detail", "-zoom-detail", "-zoom-preview", _PEEK)
-            give_focus(preview)
-        else:
-            self._pane.shell.show_toast("no preview: this is a folder, or the file does not exist", seconds=2)
 
 
 _PLACEHOLDER = "name, path/, UUID or asset id"
@@ -227,7 +133,6 @@ class AssetsPane(Pane):
         parts = AssetParts(shell, self.readers, self.trees, self.selected, self.navigation)
         self.extensions: list[AssetExtension] = [extend(parts) for extend in feature.load_all("assets")]
         self.actions = AssetActions(parts, self.extensions)
-        self.screen_layout = AssetsLayout(self, self.trees, self.detail, self.selected, queries)
 
     @classmethod
     def list_command_names(cls) -> Sequence[str]:
@@ -268,14 +173,15 @@ class AssetsPane(Pane):
 
     def on_resize(self, event: events.Resize) -> None:
         """Lay out again after a change of the size."""
-        self.screen_layout.fit(event.size.width)
+        self.set_class(event.size.width < _NARROW, "-narrow")
         self._show_tabs()
 
     # ----------------------------------------------------------------------------------------------------- methods of `Pane`
 
     def activate(self) -> None:
         """Focus the tree instead of the search."""
-        self.screen_layout.keep_keys_from_search()
+        if isinstance(self.app.focused, Input):
+            give_focus(self.trees.view)
 
     def deactivate(self) -> None:
         """Remember the tree and the search."""
@@ -392,7 +298,8 @@ class AssetsPane(Pane):
         references = self.detail.references
         if event.rows is self.trees.view:
             if event.key >= 0:
-                self.screen_layout.go_into_details()
+                self.add_class("-detail")
+                give_focus(references)
             elif self.trees.model.node_of(event.key) is not None:
                 self.trees.view.action_open()
         elif event.rows is references and (ref := references.reference(event.key)) is not None:
@@ -423,12 +330,12 @@ class AssetsPane(Pane):
     def on_asset_detail_preview_replaced(self, event: AssetDetail.PreviewReplaced) -> None:
         """Show the preview on a screen that is too narrow for tree and details."""
         event.stop()
-        self.screen_layout.uncover_preview()
+        self._uncover_preview()
 
     def on_tree_tabs_tree_chosen(self, event: TreeTabs.TreeChosen) -> None:
         """Show the tree whose tab was clicked."""
         self.show_tree(event.kind)
-        self.screen_layout.go_into_tree()
+        self._go_into_tree()
 
     # ------------------------------------------------------------------------------------------------------------------ keys
 
@@ -442,14 +349,14 @@ class AssetsPane(Pane):
 
     def action_search(self) -> None:
         """Focus the search."""
-        self.screen_layout.uncover_tree()
+        self._uncover_tree()
         self.box.begin()
 
     def action_next_tree(self, step: int) -> None:
         """Show the next tree and focus it."""
         kinds = list(Kind)
         self.show_tree(kinds[(kinds.index(self.trees.kind) + step) % len(kinds)])
-        self.screen_layout.go_into_tree()
+        self._go_into_tree()
 
     async def action_walk(self, step: int) -> None:
         """Go back or forward."""
@@ -473,15 +380,67 @@ class AssetsPane(Pane):
             )
             self.shell.show_toast(why, seconds=2)
 
-    def action_part(self, step: int) -> None:
-        """Focus the next part."""
-        self.screen_layout.walk_parts(step)
+    # -------------------------------------------------------------------------------------------------------------- layout
 
-    def action_zoom(self) -> None:
-        """Give one widget all the room, or restore the layout."""
-        self.screen_layout.zoom()
+    def _uncover_tree(self) -> None:
+        """Show the tree if another widget covers it."""
+        self.remove_class(*_ABOVE_TREE)
+
+    def _go_into_tree(self) -> None:
+        """Show the tree and focus it."""
+        self._uncover_tree()
+        give_focus(self.trees.view)
+
+    @property
+    def _zooms(self) -> list[str]:
+        return [name for name in self.classes if name.startswith("-zoom")]
+
+    def action_part(self, step: int) -> None:
+        """Focus the next part: tree, references, preview; never the search, so that letters are not typed into it."""
+        tree, focused = self.trees.view, self.app.focused
+        parts: list[Widget] = [tree, *self.detail.parts]
+        if self._zooms:
+            parts = [part for part in parts if part in self.screen.focus_chain] or [tree]
+        at = parts.index(focused) if focused in parts else -1 if step > 0 else 0
+        part = parts[(at + step) % len(parts)]
+        self.set_class(part is not tree, "-detail")
+        give_focus(part)
 
     def action_leave(self) -> None:
         """End the zoom, else leave the details, else clear the search."""
-        if not self.screen_layout.leave() and self.box.text:
+        if self._zooms and not self.has_class(_PEEK):
+            self.remove_class(*self._zooms)
+        elif self.app.focused is not self.trees.view:
+            self._go_into_tree()
+        elif self.box.text:
             self.box.text = ""
+
+    def action_zoom(self) -> None:
+        """Give the focused widget all the room, or divide the room again. If the tree has all the room, give it to the preview."""
+        if self.has_class(_PEEK):
+            self._go_into_tree()
+        elif self._zooms:
+            self.remove_class(*self._zooms)
+        elif self.app.focused is self.trees.view and self.has_class("-narrow"):
+            self._uncover_preview()  # the tree fills a narrow screen already
+        elif self.app.focused is self.trees.view:
+            self.add_class("-zoom-tree")
+        else:
+            part = "-zoom-preview" if isinstance(self.app.focused, TextView) else "-zoom-references"
+            self.add_class("-zoom-detail", part)
+
+    def _uncover_preview(self) -> None:
+        """On a narrow screen, show the preview of the row once it is read, in place of tree and details."""
+        if self.has_class("-narrow"):
+            self.selected.when_read(lambda panel: self.readers.queries.after(PREVIEW, partial(self._peek, panel)))
+
+    def _peek(self, panel: Panel) -> None:
+        """Give the preview all the room."""
+        shown, preview = self.selected.panel, self.detail.query_one(FilePreview)
+        if shown is None or (shown.kind, shown.key) != (panel.kind, panel.key):
+            return
+        if preview in self.detail.parts:
+            self.add_class("-detail", "-zoom-detail", "-zoom-preview", _PEEK)
+            give_focus(preview)
+        else:
+            self.shell.show_toast("no preview: this is a folder, or the file does not exist", seconds=2)

@@ -13,14 +13,11 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
-from textual.containers import Vertical
-from textual.widget import Widget
 
 from aptui.core.project import Builder, BuilderKind, PatternKind
 from aptui.shared.errors import KnownError
@@ -29,14 +26,11 @@ from aptui.store.db.schema import uuid_text
 from aptui.store.queries.metrics import BuilderSpent, Entry, Spent, analysis_entries, builder_names, builders_spent, job_entries
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
-from aptui.tui.frame.line import Bar, Part, TabLine
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import BAR_CELLS, Cell, share_bar, width_of
-from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.listing import ListedRow
-from aptui.tui.widgets.row_list import Rows
-from aptui.tui.widgets.table import Column, KeyValue, SideTable, Table
-from aptui.tui.widgets.tree import Branch, LazyTree, VTree
+from aptui.tui.widgets.table import Column
+from aptui.tui.widgets.tree import Branch, LazyTree
 from aptui.tui.words import duration_text, size_text
 
 if TYPE_CHECKING:
@@ -86,35 +80,25 @@ class FoundBuilders(Struct, frozen=True):
     trouble: str = ""
 
 
-class BuilderPlaces(Struct, frozen=True):
-    """The places where builders are found: the configuration and the database.
+def find(database: Path, config: Config | None, complete: Callable[[], Sequence[Builder]] | None) -> FoundBuilders:
+    """Return all builders. The call may start a process and takes a second at a million jobs, so make it in a thread.
 
     Args:
         database: path of the asset database.
         config: configuration of the project, None = only a database exists.
         complete: returns the configured builders, completed by the facts in their code.
-        names: {UUID: name} of the configured builders.
     """
-
-    database: Path
-    config: Config | None = None
-    complete: Callable[[], Sequence[Builder]] | None = None
-    names: Mapping[bytes, str] = field(default_factory=dict)
-
-
-def find(places: BuilderPlaces) -> FoundBuilders:
-    """Return all builders. The call may start a process and takes a second at a million jobs, so make it in a thread."""
     troubles: list[str] = []
-    builders: Sequence[Builder] = places.config.project.builders if places.config else ()
-    if places.complete is not None:
+    builders: Sequence[Builder] = config.project.builders if config else ()
+    names: Mapping[bytes, str] = {each.uuid: each.name for each in builders}
+    if complete is not None:
         try:
-            builders = places.complete()
+            builders = complete()
         except KnownError as error:
             troubles.append(str(error))
     spent: dict[bytes, BuilderSpent] = {}
-    names = places.names
     try:
-        with closing(open_reader(places.database)) as reader:
+        with closing(open_reader(database)) as reader:
             spent = {each.builder: each for each in builders_spent(reader)}
             if spent.keys() - names.keys() - {each.uuid for each in builders}:
                 names = builder_names(reader, names)
@@ -319,39 +303,6 @@ _INDENT = 4
 _TITLES = ("Analysis jobs", "Processing jobs")
 
 
-class BuilderWidgets:
-    """The widgets of one Builders pane.
-
-    Args:
-        titles: returns the titles of the parts.
-        words: returns the words at the right of the tabs, or of the first heading.
-    """
-
-    def __init__(
-        self, pane: Widget, tabs: TabLine, titles: Callable[[], Sequence[str]], words: Callable[[], Sequence[Part]]
-    ) -> None:
-        self.pane, self.tabs, self.titles, self.words = pane, tabs, titles, words
-        self.box = FilterBox(id="builders-filter")
-        self.list = Table(BUILDERS, id="builders-list")
-        self.patterns, self.details = SideTable(PATTERNS, id="builders-patterns"), KeyValue(id="builders-details")
-        self.spent = VTree(METRICS, id="builders-metrics")
-        self.parts: dict[str, Rows] = dict(zip(TABS, (self.patterns, self.details, self.spent), strict=True))
-        self.heads = {name: Bar(partial(self._head, name), id=f"builders-{name}-head", rules=True) for name in TABS}
-        """The headings of the parts; visible if all parts are visible, in place of the tabs."""
-        self.columns = {name: Vertical(self.heads[name], self.parts[name], id=f"builders-{name}-column") for name in TABS}
-        self.side = Vertical(tabs, *self.columns.values(), id="builders-side")
-
-    def _head(self, name: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        title = self.titles()[TABS.index(name)]
-        return (Part(title, "title" if self.parts[name].has_focus else "header"),), self.words() if name == TABS[0] else ()
-
-    def refresh_titles(self) -> None:
-        """Draw the tabs and the headings again if they changed."""
-        self.tabs.refresh_if_changed()
-        for head in self.heads.values():
-            head.refresh_if_changed()
-
-
 class MetricsGroup(Struct):
     """A group of the metrics: the analyses (0) or the jobs (1) of a builder. `entries` is None until they are read."""
 
@@ -388,7 +339,7 @@ class Metrics:
         self._put_roots()
         return True
 
-    def sort_by(self, column_id: str, *, is_descending: bool) -> None:
+    def sort_by(self, column_id: str, is_descending: bool) -> None:
         """Set the order of entries."""
         self._sort = (column_id, is_descending)
         self._grow_all()

@@ -8,15 +8,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import on
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.widgets import Input
 
 from aptui.config.dirs import asset_database
+from aptui.shared.errors import KnownError
+from aptui.store.queries.metrics import Entry
 from aptui.tui.background import run_in_background
 from aptui.tui.frame.commandline import Command
-from aptui.tui.frame.line import Part, TabLine
+from aptui.tui.frame.line import Bar, Part, TabLine
 from aptui.tui.frame.statusline import Rule
 from aptui.tui.pane import Pane, Shell
 from aptui.tui.screens.builders import builder_facts as known
@@ -25,78 +27,31 @@ from aptui.tui.screens.builders.builder_facts import (
     DESCENDING,
     LARGEST_FIRST,
     METRICS,
+    MOST,
     SORTED_BY,
     TABS,
-    BuilderPlaces,
-    BuilderWidgets,
     FoundBuilders,
+    KnownBuilder,
     Metrics,
     find,
     is_descending_next,
+    join_searched,
 )
-from aptui.tui.screens.builders.builders_layout import BuildersLayout, BuildersSearch
 from aptui.tui.screens.external_programs import Copy, offer_copies, offer_pair
 from aptui.tui.screens.jobs.job_texts import details as as_lines
 from aptui.tui.screens.jobs.job_texts import term
+from aptui.tui.screens.logs.log_tabs import parse_filter
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.listing import ListedRows
 from aptui.tui.widgets.menu import Menu, MenuChoice, MenuItem
 from aptui.tui.widgets.row_list import Rows
-from aptui.tui.widgets.table import Table, fit_columns
+from aptui.tui.widgets.table import KeyValue, SideTable, Table, fit_columns, width_of_all
+from aptui.tui.widgets.tree import VTree
 
 if TYPE_CHECKING:
     from textual.widget import Widget
 
     from aptui.tui.data.feed import Batch
-
-
-def ask_what_to_copy(shell: Shell, widgets: BuilderWidgets, builder: str) -> None:
-    """Open the menu of texts to copy: texts of the focused part, or of the builder with this name."""
-    if offer_pair(shell, widgets.details):
-        return
-    part = next((part for part in (widgets.list, widgets.patterns, widgets.spent) if part.has_focus), widgets.list)
-    row: Copy = ("Row", "y", part.join_selected_rows)
-    everything = "\n".join(as_lines(widgets.details.pairs))
-    offer_copies(shell, [row, ("Name", "n", lambda: builder), ("All details", "a", lambda: everything)])
-
-
-class BuildersOrder:
-    """Sorts the list and the metrics.
-
-    Args:
-        rows: the rows of the list.
-        metrics: returns the metrics.
-    """
-
-    def __init__(self, widgets: BuilderWidgets, rows: ListedRows, metrics: Callable[[], Metrics]) -> None:
-        self._widgets, self._rows, self._metrics = widgets, rows, metrics
-
-    def sort_list(self, column_id: str, *, is_descending: bool) -> None:
-        """Sort builders for the list."""
-        table = self._widgets.list
-        table.sort = (column_id, is_descending)
-        self._rows.sort_by(table.sort)
-        table.refresh_model()
-
-    def _sort_tree(self, column_id: str, *, is_descending: bool) -> None:
-        tree, column_id = self._widgets.spent, column_id if column_id in SORTED_BY else "total"
-        tree.sort = (column_id, is_descending)
-        self._metrics().sort_by(column_id, is_descending=is_descending)
-        tree.refresh_model()
-
-    def sort_by(self, column_id: str, *, is_tree: bool) -> None:
-        """Sort by a column; choosing the current column reverses its order."""
-        if is_tree:
-            self._sort_tree(column_id, is_descending=is_descending_next(self._widgets.spent.sort, column_id, LARGEST_FIRST))
-        else:
-            self.sort_list(column_id, is_descending=is_descending_next(self._widgets.list.sort, column_id, DESCENDING))
-
-    def ask(self, app: App[object]) -> None:
-        """Open the menu of sort orders for the focused part."""
-        is_tree = self._widgets.spent.has_focus
-        columns = [column for column in METRICS if column.id in SORTED_BY] if is_tree else list(BUILDERS)
-        items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
-        Menu.ask(app, items, lambda column_id: self.sort_by(column_id, is_tree=is_tree) if column_id else None, title="Sort by")
 
 
 READ_AGAIN_S = 2.0
@@ -142,18 +97,14 @@ class BuilderReading:
         self._due()
 
     def _read(self) -> None:
-        shell, config = self._shell, self._shell.config
-        places = BuilderPlaces(
-            asset_database(shell.session.cache_dir), config, shell.all_builders,
-            {each.uuid: each.name for each in config.project.builders} if config else {},
-        )  # fmt: skip
+        shell = self._shell
         self.is_stale = False
-        run_in_background("aptui-builders", self._find, places)
+        run_in_background("aptui-builders", self._find, asset_database(shell.session.cache_dir), shell.config, shell.all_builders)
 
-    def _find(self, places: BuilderPlaces) -> None:
+    def _find(self, *places: Any) -> None:
         """Read the builders in a thread."""
         began_s = time.monotonic()
-        found = find(places)
+        found = find(*places)
         self._shell.in_ui(self._accept, found, time.monotonic() - began_s)
 
     def _accept(self, found: FoundBuilders, took_s: float) -> None:
@@ -164,6 +115,100 @@ class BuilderReading:
 
 
 _SORT = ("total", True)
+_BESIDE_CELLS = 170
+"""Minimum width of the screen for the details beside the list (cells); on a narrower screen they are below it."""
+_LEAST_SHARE, _MOST_SHARE = 5, 8
+"""Minimum and maximum width of the list beside the details, in twelfths of the screen."""
+_COLUMNS_LINES = 36
+"""Minimum height of the screen for all three parts of the details, in columns below the list (lines)."""
+_LEAST_LIST = 4
+_AROUND_LIST = 2
+"""Cells that the list needs beside its columns: the edge and the scroll bar."""
+_DETAIL_LINES = 17
+"""Number of lines for the details below the list; on a high screen, the list gets the remaining lines."""
+_AROUND_PATTERNS = 3
+"""Lines above the patterns: a rule, the tabs, the header."""
+
+
+class BuildersSearch:
+    """The filter line, which filters the list (by names and patterns) or the metrics (by sources); each keeps its own filter."""
+
+    def __init__(self, pane: BuildersPane) -> None:
+        self._pane = pane
+        self._texts = {"list": "", "metrics": ""}
+        self._place = "list"
+
+    @property
+    def list_text(self) -> str:
+        """The filter of the list."""
+        return self._texts["list"]
+
+    def begin(self) -> None:
+        """Open the filter line for the metrics if they have the focus, else for the list."""
+        box = self._pane.box
+        self._place = "metrics" if self._pane.spent.has_focus else "list"
+        box.text = self._texts[self._place]
+        box.show_count("")
+        box.display = True
+        box.begin()
+
+    def handle(self, event: FilterBox.Changed) -> None:
+        """Filter by the typed text; when the user leaves the line, focus the rows."""
+        if isinstance(event, FilterBox.FilterLeft):
+            self._pane.box.display = bool(event.text)
+            (self._pane.spent if self._place == "metrics" else self._pane.list).focus()
+        elif event.text != self._texts[self._place]:
+            self._narrow(event.text)
+
+    def clear_list(self) -> None:
+        """Show all builders."""
+        self._place = "list"
+        self._hide()
+        self._narrow("")
+
+    def forget_list(self) -> None:
+        """Drop the filter of the list; the caller fills the list again."""
+        self._texts["list"] = ""
+        self._hide()
+
+    def _hide(self) -> None:
+        self._pane.box.text, self._pane.box.display = "", False
+
+    def _narrow(self, text: str) -> None:
+        """Apply a filter. If the filter has a mistake, show the mistake and do not change the rows."""
+        try:
+            parse_filter(text)
+        except KnownError as error:
+            self._pane.box.show_error(error)
+            return
+        self._texts[self._place] = text
+        if self._place == "list":
+            self._pane.fill_list()
+        else:
+            self.narrow_metrics()
+            self._pane.spent.refresh_model()
+
+    def passing(self, builders: Sequence[KnownBuilder]) -> list[KnownBuilder]:
+        """Return the builders that match the filter."""
+        masks = parse_filter(self._texts["list"]).passing([join_searched(each) for each in builders])
+        return [each for each, is_hit in zip(builders, masks, strict=True) if is_hit]
+
+    def show_list_count(self, count: int, of: int) -> None:
+        """Show how many of all builders match the filter."""
+        if self._pane.box.display and self._place == "list":
+            self._pane.box.show_count(f"{count} of {of}" if self._texts["list"] else "")
+
+    def narrow_metrics(self) -> None:
+        """Show the entries of the metrics that match the filter."""
+        found, metrics = parse_filter(self._texts["metrics"]), self._pane.metrics
+
+        def passes(entries: Sequence[Entry]) -> Sequence[Entry]:
+            masks = found.passing([f"{entry.source} {entry.platform} {entry.job_key}" for entry in entries])
+            return [entry for entry, is_hit in zip(entries, masks, strict=True) if is_hit]
+
+        metrics.narrow(passes)
+        if self._pane.box.display and self._place == "metrics":
+            self._pane.box.show_count(f"{metrics.entry_count:,} of the slowest {MOST:,}")
 
 
 class BuildersPane(Pane):
@@ -199,12 +244,20 @@ class BuildersPane(Pane):
 
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
-        self.list, self.patterns = ListedRows(), ListedRows()
-        tabs = TabLine(self._titles, self._words, lambda at: self.action_part(TABS[at]), id="builders-tabs")
-        self.widgets = BuilderWidgets(self, tabs, lambda: self._titles()[0], self._words)
-        self.parts = BuildersLayout(self.widgets, self.list.row_count, self._most_patterns, self._open_groups)
-        self.search = BuildersSearch(self.widgets, lambda: self.metrics, self._put)
-        self.order = BuildersOrder(self.widgets, self.list, lambda: self.metrics)
+        self.rows, self.pattern_rows = ListedRows(), ListedRows()
+        """The rows of the list, and of the patterns of the builder under the cursor."""
+        self.box, self.list = FilterBox(id="builders-filter"), Table(BUILDERS, id="builders-list")
+        self.patterns, self.details = SideTable(known.PATTERNS, id="builders-patterns"), KeyValue(id="builders-details")
+        self.spent = VTree(METRICS, id="builders-metrics")
+        self._parts: dict[str, Rows] = dict(zip(TABS, (self.patterns, self.details, self.spent), strict=True))
+        self._tabs = TabLine(self._titles, self._words, lambda at: self.action_part(TABS[at]), id="builders-tabs")
+        self._heads = {name: Bar(partial(self._head, name), id=f"builders-{name}-head", rules=True) for name in TABS}
+        """The headings of the parts; visible if all parts are visible, in place of the tabs."""
+        self._columns = {name: Vertical(self._heads[name], self._parts[name], id=f"builders-{name}-column") for name in TABS}
+        self._side = Vertical(self._tabs, *self._columns.values(), id="builders-side")
+        self.part = TABS[0]
+        self._is_zoomed = self._has_columns = False
+        self.search = BuildersSearch(self)
         self._keys: dict[bytes, int] = {}
         self._is_visible = False
         self._wanted = ""
@@ -212,12 +265,16 @@ class BuildersPane(Pane):
     def compose(self) -> ComposeResult:
         """Create the widgets."""
         self.reading = BuilderReading(self.shell, self.set_timer, self._read_on, self._accept_builders)
-        yield self.widgets.box
-        yield Vertical(self.widgets.list, Rule(name="builders-rule"), self.widgets.side, id="builders-both")
+        yield self.box
+        yield Vertical(self.list, Rule(name="builders-rule"), self._side, id="builders-both")
+
+    def _head(self, name: str, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        title = self._titles()[0][TABS.index(name)]
+        return (Part(title, "title" if self._parts[name].has_focus else "header"),), self._words() if name == TABS[0] else ()
 
     def _titles(self) -> tuple[Sequence[str], int]:
-        count = self.patterns.row_count()
-        return (f"Patterns ({count})" if count else "Patterns", "Details", "Metrics"), TABS.index(self.parts.part)
+        count = self.pattern_rows.row_count()
+        return (f"Patterns ({count})" if count else "Patterns", "Details", "Metrics"), TABS.index(self.part)
 
     def _words(self) -> Sequence[Part]:
         current = self.current
@@ -228,20 +285,68 @@ class BuildersPane(Pane):
         shell, memory = self.shell, self.shell.memory
         self.metrics = Metrics(asset_database(shell.session.cache_dir), shell.in_ui, self._accept_entries)
         part = memory.get("builders.part", TABS[0])
-        self.parts.part = part if part in TABS else TABS[0]
+        self.part = part if part in TABS else TABS[0]
         sort: list[Any] = memory.get("builders.sort", list(_SORT))
-        self.order.sort_list(f"{next(iter(sort), _SORT[0])}", is_descending=sort[1:] != [False])
-        self.widgets.list.set_model(self.list)
-        self.widgets.list.empty_text = "reading the builders"
-        self.widgets.patterns.set_model(self.patterns)
-        self.widgets.spent.sort = ("total", True)
-        self.widgets.spent.set_tree(self.metrics.tree)
-        self.widgets.spent.empty_text = "reading its metrics"
-        self.parts.show()
+        self._sort_list(f"{next(iter(sort), _SORT[0])}", is_descending=sort[1:] != [False])
+        self.list.set_model(self.rows)
+        self.list.empty_text = "reading the builders"
+        self.patterns.set_model(self.pattern_rows)
+        self.spent.sort = ("total", True)
+        self.spent.set_tree(self.metrics.tree)
+        self.spent.empty_text = "reading its metrics"
+        self._show_parts()
+
+    # ----------------------------------------------------------------------------------------------------------------- layout
 
     def on_resize(self) -> None:
-        """Put the details beside the list if there is room, else below it."""
-        self.parts.resize()
+        """Put the details beside the list or below it: one part, or all three as columns if there is room."""
+        has_columns = self.size.width >= _BESIDE_CELLS and self.size.height >= _COLUMNS_LINES
+        self.set_class(self.size.width >= _BESIDE_CELLS and not has_columns, "-beside")
+        self.set_class(has_columns, "-columns")
+        if self._has_columns != has_columns:
+            self._has_columns = has_columns
+            self._show_parts()
+        self._divide_height()
+
+    def _is_shown(self, name: str) -> bool:
+        """Return whether a part of the details is visible."""
+        return self._has_columns or name == self.part
+
+    def _divide_height(self) -> None:
+        """If the details are below the list, give the list the height that it needs.
+
+        The height depends on the builder that has most patterns, so that it does not change when the cursor moves.
+        """
+        is_below = not self.has_class("-beside") and not self._is_zoomed
+        lines = _DETAIL_LINES
+        if self.part == TABS[0] and not self._has_columns:
+            most_patterns = max((len(each.builder.patterns) for each in self.reading.found.builders if each.builder), default=0)
+            lines = min(lines, _AROUND_PATTERNS + max(1, most_patterns))
+        most = max(_LEAST_LIST, self.size.height * 2 // 5, self.size.height - lines)
+        wanted = min(most, max(_LEAST_LIST, self.rows.row_count() + 1 + self._has_columns))
+        self.list.styles.height = wanted if is_below else "1fr"
+        self.query_one("#builders-rule").display = is_below and not self._has_columns
+        needs = width_of_all(self.list.columns) + _AROUND_LIST
+        width = max(self.size.width * _LEAST_SHARE // 12, min(needs, self.size.width * _MOST_SHARE // 12))
+        self.list.styles.width = width if self.has_class("-beside") and not self._is_zoomed else "1fr"
+
+    def _show_parts(self) -> None:
+        """Show the list and the current part, or one of them if it is zoomed."""
+        for name in TABS:
+            self._columns[name].display = self._parts[name].display = self._is_shown(name)
+            self._heads[name].display = self._has_columns
+        self._tabs.display = not self._has_columns
+        list_has_focus = self.list.has_focus
+        self.list.display = not self._is_zoomed or list_has_focus
+        self._side.display = not self._is_zoomed or not list_has_focus
+        self._divide_height()
+        self._open_groups()
+        self._refresh_titles()
+
+    def _refresh_titles(self) -> None:
+        """Draw the tabs and the headings again if they changed."""
+        for line in (self._tabs, *self._heads.values()):
+            line.refresh_if_changed()
 
     # ------------------------------------------------------------------------------------------------------ methods of `Pane`
 
@@ -257,23 +362,23 @@ class BuildersPane(Pane):
     def deactivate(self) -> None:
         """Remember the shown part and the sort order."""
         self._is_visible = False
-        self.shell.memory.put("builders.part", self.parts.part)
-        if self.widgets.list.sort:
-            self.shell.memory.put("builders.sort", list(self.widgets.list.sort))
+        self.shell.memory.put("builders.part", self.part)
+        if self.list.sort:
+            self.shell.memory.put("builders.sort", list(self.list.sort))
 
     def on_news(self, batch: Batch) -> None:
         """Note that jobs ended."""
         if batch.table is not None or any(news.notice.status in {"completed", "failed"} for news in batch.jobs):
             self.reading.is_stale = True
         if batch.health is not None and self.reading.is_known:
-            self._put()
+            self.fill_list()
 
     def on_frame(self) -> None:
         """Read again after jobs ended, and draw."""
         self.reading.poll()
-        self.widgets.list.refresh_model()
-        self.widgets.spent.refresh_model()
-        self.widgets.refresh_titles()
+        self.list.refresh_model()
+        self.spent.refresh_model()
+        self._refresh_titles()
 
     def reload(self) -> None:
         """Read all builders again."""
@@ -281,7 +386,7 @@ class BuildersPane(Pane):
 
     def status(self) -> str:
         """Return the number of builders."""
-        return f"{self.list.row_count()} builders"
+        return f"{self.rows.row_count()} builders"
 
     def commands(self) -> Sequence[Command]:
         """Return the commands of the `:` line."""
@@ -303,11 +408,11 @@ class BuildersPane(Pane):
                 self.shell.show_toast(f"no builder '{name}'", "warning")
             return
         self._wanted = ""
-        if not self.widgets.list.move_to_key(self._keys[found.uuid]):
+        if not self.list.move_to_key(self._keys[found.uuid]):
             self.search.forget_list()
-            self._put()
-            self.widgets.list.move_to_key(self._keys[found.uuid])
-        self.widgets.list.focus()
+            self.fill_list()
+            self.list.move_to_key(self._keys[found.uuid])
+        self.list.focus()
 
     # ---------------------------------------------------------------------------------------------------------------- reading
 
@@ -315,14 +420,14 @@ class BuildersPane(Pane):
         if self._is_visible:
             self.shell.wake()
 
-    def _accept_builders(self, was: known.FoundBuilders) -> None:
+    def _accept_builders(self, was: FoundBuilders) -> None:
         if not self.is_attached:
             return
         trouble = self.reading.found.trouble
         if trouble and trouble != was.trouble:
             self.shell.show_toast(trouble, "warning", 10)
-        self.widgets.spent.empty_text = "this builder has not run yet"
-        self._put()
+        self.spent.empty_text = "this builder has not run yet"
+        self.fill_list()
         if self._wanted:
             self.reveal(self._wanted)
         if self.reading.is_stale:
@@ -331,9 +436,9 @@ class BuildersPane(Pane):
     # ---------------------------------------------------------------------------------------------------------------- drawing
 
     @property
-    def current(self) -> known.KnownBuilder | None:
+    def current(self) -> KnownBuilder | None:
         """The builder under the cursor."""
-        row = self.list.row(self.widgets.list.cursor_key)
+        row = self.rows.row(self.list.cursor_key)
         return row.data if row else None
 
     @property
@@ -344,33 +449,30 @@ class BuildersPane(Pane):
         health = self.shell.session.latest_health
         return dict(health.broken_builders).get(name, "") if health else ""
 
-    def _put(self) -> None:
+    def fill_list(self) -> None:
         """Fill the list with the builders that match the filter."""
         found = self.reading.found
         for each in found.builders:
             self._keys.setdefault(each.uuid, len(self._keys))
         builders = self.search.passing(found.builders)
         all_ms = sum(each.all_spent.total_ms for each in found.builders)
-        self.widgets.list.set_columns(known.columns_for(builders))
-        self.list.put([known.row_of(self._keys[each.uuid], each, self._describe_broken(each.name), all_ms) for each in builders])
-        self.widgets.list.empty_text = "no builder matches" if self.search.list_text else found.trouble or "no builder"
-        self.widgets.list.refresh_model()
+        self.list.set_columns(known.columns_for(builders))
+        self.rows.put([known.row_of(self._keys[each.uuid], each, self._describe_broken(each.name), all_ms) for each in builders])
+        self.list.empty_text = "no builder matches" if self.search.list_text else found.trouble or "no builder"
+        self.list.refresh_model()
         self.search.show_list_count(len(builders), len(found.builders))
-        self.parts.divide_height()
+        self._divide_height()
         self._show_builder()
-
-    def _most_patterns(self) -> int:
-        return max((len(each.builder.patterns) for each in self.reading.found.builders if each.builder), default=0)
 
     def _show_builder(self) -> None:
         current = self.current
         rows = known.pattern_rows(current, self.shell.config) if current else []
-        self.patterns.put(rows)
-        panel = self.widgets.details
+        self.pattern_rows.put(rows)
+        panel = self.details
         pairs = known.details(current, self.shell.config, self._describe_broken(current.name)) if current else []
         if pairs != panel.pairs:
             panel.show(pairs)
-        table = self.widgets.patterns
+        table = self.patterns
         table.empty_text = (
             "the patterns are unknown, because this builder is only in the database, not in the configuration"
             if current and not current.builder
@@ -380,16 +482,16 @@ class BuildersPane(Pane):
             table.set_columns(columns)
         table.refresh_model()
         if self.metrics.show(current):
-            self.widgets.spent.refresh_model()
+            self.spent.refresh_model()
             self._open_groups()
-        self.widgets.refresh_titles()
+        self._refresh_titles()
 
     def _open_groups(self) -> None:
         """Open both groups when the metrics are shown."""
-        for key in self.metrics.group_keys() if self.parts.is_shown("metrics") else ():
+        for key in self.metrics.group_keys() if self._is_shown("metrics") else ():
             node = self.metrics.tree.node_of(key)
             if node is not None:
-                self.widgets.spent.set_open(node, is_open=True)
+                self.spent.set_open(node, is_open=True)
 
     def _accept_entries(self, trouble: str) -> None:
         if not self.is_attached:
@@ -397,9 +499,9 @@ class BuildersPane(Pane):
         if trouble:
             self.shell.show_toast(trouble, "warning")
         self.search.narrow_metrics()
-        if self.widgets.spent.columns != (columns := self.metrics.columns()):
-            self.widgets.spent.set_columns(columns)
-        self.widgets.spent.refresh_model()
+        if self.spent.columns != (columns := self.metrics.columns()):
+            self.spent.set_columns(columns)
+        self.spent.refresh_model()
 
     @on(Rows.Highlighted, "#builders-list")
     def _accept_choice(self, event: Rows.Highlighted) -> None:
@@ -409,24 +511,35 @@ class BuildersPane(Pane):
     @on(Rows.Opened, "#builders-list")
     def _open_row(self, event: Rows.Opened) -> None:
         event.stop()
-        self.widgets.parts[self.parts.part].focus()
+        self._parts[self.part].focus()
 
     def action_part(self, name: str) -> None:
         """Show the patterns, details or metrics; if they are shown already, focus them."""
-        self.parts.go_to(name)
+        side_has_focus = self._side.has_focus_within
+        was_shown, self.part = self._is_shown(name), name
+        if self._is_zoomed and self.list.has_focus:
+            self._is_zoomed = False
+        self._show_parts()
+        if side_has_focus or was_shown:
+            self._parts[name].focus()
 
     def action_back(self) -> None:
         """Focus the list; if the list has the focus already, remove the filter."""
-        if not self.parts.go_to_list() and self.search.list_text:
+        if not self.list.has_focus:
+            self.list.display = True
+            self.list.focus()
+            self._show_parts()
+        elif self.search.list_text:
             self.search.clear_list()
 
     def action_zoom(self) -> None:
         """Show only the focused part (list or details), or both parts again."""
-        self.parts.zoom()
+        self._is_zoomed = not self._is_zoomed
+        self._show_parts()
 
     def on_descendant_focus(self) -> None:
         """Highlight the heading of the focused part."""
-        self.widgets.refresh_titles()
+        self._refresh_titles()
 
     # ---------------------------------------------------------------------------------------------------- filter and order
 
@@ -442,12 +555,31 @@ class BuildersPane(Pane):
     @on(Table.HeaderClicked)
     def _sort_by_header(self, event: Table.HeaderClicked) -> None:
         event.stop()
-        if event.rows in (self.widgets.list, self.widgets.spent):
-            self.order.sort_by(event.column_id, is_tree=event.rows is self.widgets.spent)
+        if event.rows in (self.list, self.spent):
+            self.sort_by(event.column_id, is_tree=event.rows is self.spent)
+
+    def _sort_list(self, column_id: str, *, is_descending: bool) -> None:
+        self.list.sort = (column_id, is_descending)
+        self.rows.sort_by(self.list.sort)
+        self.list.refresh_model()
+
+    def sort_by(self, column_id: str, *, is_tree: bool) -> None:
+        """Sort the list, or the tree of metrics, by a column; choosing the current column reverses its order."""
+        if not is_tree:
+            self._sort_list(column_id, is_descending=is_descending_next(self.list.sort, column_id, DESCENDING))
+            return
+        is_descending = is_descending_next(self.spent.sort, column_id, LARGEST_FIRST)
+        self.spent.sort = (column_id if column_id in SORTED_BY else "total", is_descending)
+        self.metrics.sort_by(*self.spent.sort)
+        self.spent.refresh_model()
 
     def action_sort(self) -> None:
-        """Open the menu of sort orders; choosing the current column reverses its order."""
-        self.order.ask(self.shell.app)
+        """Open the menu of sort orders for the focused part."""
+        is_tree = self.spent.has_focus
+        columns = [column for column in METRICS if column.id in SORTED_BY] if is_tree else list(BUILDERS)
+        items = [MenuItem(column.id, column.title, f"{at}") for at, column in enumerate(columns, start=1)]
+        sort = partial(self.sort_by, is_tree=is_tree)
+        Menu.ask(self.shell.app, items, lambda column_id: sort(column_id) if column_id else None, title="Sort by")
 
     # ------------------------------------------------------------------------------------------------------------ row actions
 
@@ -468,8 +600,13 @@ class BuildersPane(Pane):
             self.shell.reveal("jobs", f"#{entry.job_id}" if entry.job_id else term("source", entry.source) + builder)
 
     def action_copy(self) -> None:
-        """Open the menu of texts to copy."""
-        ask_what_to_copy(self.shell, self.widgets, self._shown_name)
+        """Open the menu of texts to copy: texts of the focused part, or of the builder under the cursor."""
+        if offer_pair(self.shell, self.details):
+            return
+        name, everything = self._shown_name, "\n".join(as_lines(self.details.pairs))
+        part = next((part for part in (self.list, self.patterns, self.spent) if part.has_focus), self.list)
+        row: Copy = ("Row", "y", part.join_selected_rows)
+        offer_copies(self.shell, [row, ("Name", "n", lambda: name), ("All details", "a", lambda: everything)])
 
     def action_menu(self, place: tuple[int, int] | None = None) -> None:
         """Open the menu of this screen's actions."""

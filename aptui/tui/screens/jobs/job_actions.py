@@ -53,21 +53,21 @@ _ASKS_FROM = 100
 class RowActions:
     """Offers and runs the actions of one Jobs screen on its selected jobs."""
 
-    def __init__(self, view: JobsView) -> None:
-        self._view, self._shell = view, view.shell
+    def __init__(self, pane: JobsView) -> None:
+        self._pane, self._shell = pane, pane.shell
         self.is_asking_why = False
         """Whether the sheet of `why` is being read; the next key waits for the sheet."""
 
     def can(self, action_id: str) -> bool:
         """Return whether an action is possible on this screen."""
-        action = next((each for each in ROW_ACTIONS if each.id == action_id), None)
+        action = _ACTIONS_BY_ID.get(action_id)
         if action is None or (action.needs_engine and not self._shell.can_ask):
             return False
         return not action.pane or any(each.id == action.pane for each in self._shell.panes)
 
     def menu(self, place: Place = None) -> None:
         """Open the menu of all actions."""
-        infos = self._view.list_selected()
+        infos = self._pane.list_selected()
         if not infos:
             return
         keys, items, group = self._shell.keys.keymap.actions, list[MenuItem | None](), 0
@@ -81,7 +81,9 @@ class RowActions:
             items.append(MenuItem(action.id, action.label, ",".join(key.keys) if key else "", self._is_possible(action.id, infos)))
         jobs = f"{len(infos):,} jobs"
         title = jobs if len(_sources(infos)) > 1 else infos[0].source if len(infos) == 1 else f"{infos[0].source}: {jobs}"
-        Menu.ask(self._shell.app, items, lambda what: self._run(what, infos) if what else None, title=title, place=place)
+        Menu.ask(
+            self._shell.app, items, lambda what: _ACTIONS_BY_ID[what].run(self, infos) if what else None, title=title, place=place
+        )
 
     def _is_possible(self, action_id: str, infos: Infos) -> bool:
         if action_id == "cancel":
@@ -94,17 +96,13 @@ class RowActions:
 
     def do(self, action_id: str) -> None:
         """Run an action on the selected jobs."""
-        infos = self._view.list_selected()
+        infos = self._pane.list_selected()
         if not infos or not self.can(action_id):
             return
-        changes_something = next(each.needs_engine for each in ROW_ACTIONS if each.id == action_id)
-        if changes_something and not self._view.table.marks and self._view.resting.has_just_flipped:
+        if _ACTIONS_BY_ID[action_id].needs_engine and not self._pane.table.marks and self._pane.resting.has_just_flipped:
             self._shell.show_toast(f"the row changed just now to {infos[0].source}: press the key again to act on it", "warning")
             return
-        self._run(action_id, infos)
-
-    def _run(self, action_id: str, infos: Infos) -> None:
-        next(each for each in ROW_ACTIONS if each.id == action_id).run(self, infos)
+        _ACTIONS_BY_ID[action_id].run(self, infos)
 
     # ------------------------------------------------------------------------------------------------------ background work
 
@@ -127,7 +125,7 @@ class RowActions:
         """Query the database in a thread and call `then` in the app's thread; keys wait until then."""
 
         def work() -> T:
-            with closing(open_reader(self._view.database)) as reader:
+            with closing(open_reader(self._pane.database)) as reader:
                 return question(reader)
 
         self._call(work, then, self._shell.hold_keys("the answer"))
@@ -178,14 +176,14 @@ class RowActions:
             self.is_asking_why = False
 
         self.is_asking_why = True
-        question = partial(why_lines, self._view.database, infos[0], self._shell.app.size.width - 1)
+        question = partial(why_lines, self._pane.database, infos[0], self._shell.app.size.width - 1)
         self._call(question, lambda lines: self._shell.sheets.show(lines, "jobs.why"), end)
 
     # -------------------------------------------------------------------------------------------------------------- copying
 
     def _find_details(self, info: JobRowInfo) -> JobDetails | None:
         """Return the job's details if the lower panes show this job."""
-        job_details = self._view.event_log.job_details
+        job_details = self._pane.event_log.job_details
         return job_details if job_details is not None and job_details.info.key == info.key else None
 
     def copy(self, infos: Infos) -> None:
@@ -220,7 +218,7 @@ class RowActions:
             ),
             (
                 MenuItem("text", f"Copy row{word} as text", "t"),
-                lambda: copy_text("\n".join(filter(None, (self._view.table.row_text(info.key) for info in infos)))),
+                lambda: copy_text("\n".join(filter(None, (self._pane.table.row_text(info.key) for info in infos)))),
             ),
             (
                 MenuItem("command", f"Copy command{word} to run only this", "c", bool(commands)),
@@ -239,7 +237,7 @@ class RowActions:
         If several jobs of a line in the table have the same error, return only the first of these jobs.
         """
         found = [info for info in infos if info.status == "failed" or info.errors] or infos
-        if not self._view.store.by_source:
+        if not self._pane.store.by_source:
             return found
         return list({(info.source, info.error or info.key): info for info in reversed(found)}.values())[::-1]
 
@@ -247,7 +245,7 @@ class RowActions:
         """Copy the first error of each job, after reading the logs in a thread."""
 
         def read() -> list[JobDetails]:
-            reader = self._view.event_log.reader
+            reader = self._pane.event_log.reader
             return [reader.read(DetailsRequest(info)) for info in infos] if reader else []
 
         def copy(found: list[JobDetails]) -> None:
@@ -366,7 +364,7 @@ class RowActions:
 
     def editor(self, infos: Infos) -> None:
         """Open the source in the editor; if the log has the focus, open the log."""
-        if self._view.event_log.has_focus_within:
+        if self._pane.event_log.has_focus_within:
             self.log_editor(infos)
         else:
             self.query(
@@ -446,6 +444,7 @@ ROW_ACTIONS = (
     RowAction("why", "Why", 2, RowActions.why),
     RowAction("show", "Show in the connected editor", 2, RowActions.show, needs_engine=True),
 )
+_ACTIONS_BY_ID = {each.id: each for each in ROW_ACTIONS}
 
 
 def _split(infos: Infos) -> tuple[tuple[str, ...], tuple[int, ...]]:

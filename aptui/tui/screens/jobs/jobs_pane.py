@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
-from rich.cells import cell_len
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -22,166 +20,42 @@ from aptui.shared.sanitize import sanitize
 from aptui.store.queries.logs import LogLines, log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.data.feed import Batch
-from aptui.tui.data.job_infos import JobRowInfo
+from aptui.tui.data.job_infos import CauseGroup, JobRowInfo
 from aptui.tui.data.jobs_store import JobsStore
-from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
-from aptui.tui.frame.line import Bar, Line, Part, Parts, spread, strip_of
+from aptui.tui.frame.line import Bar, Part
+from aptui.tui.pane import Pane
 from aptui.tui.screens.jobs.event_log import WIDE, EventLog
 from aptui.tui.screens.jobs.job_actions import RowActions
 from aptui.tui.screens.jobs.job_details import DetailsReader
-from aptui.tui.screens.jobs.job_texts import CheckMarks
-from aptui.tui.screens.jobs.jobs_table import FAILED_FIRST, Causes, CausesTable, Choices, JobsTableView
-from aptui.tui.screens.jobs.selection import CursorGoal, FixedJobs, JobsView, LastVisit, Resting, SelectedJob, TableChanges
-from aptui.tui.screens.jobs.three_panes import BESIDE, CausesView, ThreePanes
-from aptui.tui.terminal.safety import glyph, terminal_facts
-from aptui.tui.widgets.cells import fit
+from aptui.tui.screens.jobs.job_texts import CheckMarks, term
+from aptui.tui.screens.jobs.jobs_table import FAILED_FIRST, Causes, CausesTable, Choices, JobsTableView, RunningStrip
+from aptui.tui.screens.jobs.selection import CursorGoal, FixedJobs, LastVisit, Resting, SelectedJob, TableChanges
+from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.filterbox import FilterBox
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import Table
-from aptui.tui.words import brief
-
-if TYPE_CHECKING:
-    from textual.strip import Strip
-
 
 _ROOMY, _LEAST = 100, 60
-_SECOND_MS = 1000
-
-
-class Head:
-    """The line above the table: the filter, the number of jobs, the order."""
-
-    def __init__(self, view: JobsView, store: JobsStore, choices: Choices, causes: Causes) -> None:
-        self._jobs, self._store, self._choices, self._causes = view, store, choices, causes
-
-    def count_words(self) -> str:
-        """Return the number of jobs that match the filter, and the number of all jobs."""
-        hits, total = self._store.hit_count, self._store.total
-        if not self._store.has_rows:
-            return ""
-        # A filter with a mistake does not change the rows.
-        if self._store.is_filtering and self._choices.mistake() is None:
-            return "filtering…"  # the rows still belong to the previous filter
-        words = f"{hits:,} of {total:,}" if self._store.filter.terms else count(total, "job")
-        sources = self._store.source_count
-        return f"{count(sources, 'source')}, {words}" if sources and self._jobs.shell.app.size.width >= _ROOMY else words
-
-    def ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return both ends of the line."""
-        text, mistake = self._choices.text, self._choices.mistake()
-        press = "keys.press('slash')"
-        if self._jobs.shows_causes:  # filters have no effect on the list of causes
-            return [Part(" all failures by cause", "header")], [Part(count(self._causes.row_count(), "cause"), "title")]
-        left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
-        if mistake is not None:
-            left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
-        marks, late = len(self._jobs.table.marks), self._store.late_count
-        right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
-        if (top := self._jobs.table.top) and (above := self._store.count_failed_above(top)):
-            right.append(Part(f"{glyph('ascending')} {above:,} failed above   ", "failed", "keys.press('E')"))
-        if late:
-            right.append(Part(f"{late:,} new at the end   " if width >= _ROOMY else f"+{late:,}   ", "accent", "keys.press('R')"))
-        right.append(Part(self.count_words(), "title" if text else "muted"))
-        if width >= _LEAST:
-            words = self._choices.order_words()
-            right.append(Part(f"   {words if width >= _ROOMY else words.removeprefix('sorted by ')}", "muted", "keys.press('S')"))
-        return left, right
-
-
-_RUNNING_CELLS, _SPARK_CELLS = 40, 16
-"""Minimum width of one running job in the strip above the table, and width of the rates beside the jobs (cells)."""
-_SPARKS = "▁▂▃▄▅▆▇█"
-_TALL, _TALLEST = 30, 45
-"""Minimum heights of the screen for two and for three lines of running jobs (lines)."""
-
-
-class RunningStrip(Line):
-    """The strip above the table: the running jobs with their ages, and the rate of the last seconds. It is shown while jobs run.
-
-    The strip changes once a second, and a job keeps its place until it ends. If more jobs run than fit, the strip gets another
-    line, which stays as long as any job runs.
-    """
-
-    def __init__(self, view: JobsView, store: JobsStore) -> None:
-        super().__init__(id="jobs-running")
-        self._jobs, self._store = view, store
-        self._slots: list[int] = []
-        self._counts: deque[int] = deque(maxlen=_SPARK_CELLS - 3)
-        self._filled_ms = 0
-        self._most = 0
-        """The largest number of jobs that ran at one time since the strip was shown."""
-
-    def update_jobs(self) -> None:
-        """Show the jobs that run now; called with each frame."""
-        session, now_ms = self._jobs.shell.session, self._jobs.shell.session.clock_ms()
-        progress = session.latest_progress if session.state is SessionState.ATTACHED else None
-        if progress is None or not progress.jobs_waiting + progress.jobs_running:
-            if self.display:
-                self.display = False
-                self._counts.clear()
-                self._most = 0
-        elif not self.display and not self._store.running:
-            pass  # the strip stays hidden until a job runs
-        elif not self.display or not 0 <= now_ms - self._filled_ms < _SECOND_MS:
-            self._filled_ms = now_ms
-            self._counts.append(progress.done_now + progress.failed_now)
-            self._fill()
-            self.display = True
-            self.refresh()
-
-    def _fill(self) -> None:
-        """Put jobs that are not shown yet into free places, the oldest job first."""
-        width, height = self.app.size
-        running = self._store.running
-        self._most = max(self._most, len(running))
-        columns = self._columns(width)
-        row_count = self.styles.height = min(1 + (height >= _TALL) + (height >= _TALLEST), -(-self._most // columns))
-        count = row_count * columns
-        staying = [key if key in running else 0 for key in self._slots[:count]]
-        waiting = sorted(running.keys() - set(staying), key=running.__getitem__)
-        self._slots = [key or (waiting.pop(0) if waiting else 0) for key in staying + [0] * (count - len(staying))]
-
-    def _columns(self, width: int) -> int:
-        return max(1, (width - _SPARK_CELLS) // _RUNNING_CELLS)
-
-    def render_line(self, y: int) -> Strip:
-        """Return one line of running jobs; the first line also has the rates."""
-        width = self.size.width
-        columns, sparks = self._columns(width), self._sparks() if y == 0 else ""
-        cells = (width - _SPARK_CELLS) // columns
-        slots = self._slots[y * columns : (y + 1) * columns]
-        parts = [part for key in slots for part in self._describe(key, cells)]
-        return strip_of(spread(parts, (Part(sparks, "muted"), Part(" ")), width), self, width, self.rich_style)
-
-    def _describe(self, key: int, cells: int) -> Parts:
-        info = self._store.info(key) if key else None
-        if info is None:
-            return (Part(" " * cells),)
-        age = brief(max(0, self._jobs.shell.session.clock_ms() - self._store.running.get(key, self._filled_ms)))
-        if (percent := self._store.percent_of(key)) >= 0:
-            age = f"{percent} % {age}"
-        name = fit(info.source, cells - len(age) - 6).text
-        return (
-            Part(f" {glyph('processing')} ", "processing"),
-            Part(name, "path"),
-            Part(f" {age:<{cells - 3 - cell_len(name) - 1}}", "muted"),
-        )
-
-    def _sparks(self) -> str:
-        done = list(self._counts)
-        rates = [max(0, after - before) for before, after in pairwise(done)]
-        if not any(rates) or not terminal_facts().is_utf8:
-            return ""
-        return "".join(_SPARKS[rate * (len(_SPARKS) - 1) // max(rates)] for rate in rates)
-
-
 _SPLIT_STEP = 8
 """Step by which a key moves the border between the panes, in per cent of the height."""
+_ALONE_BELOW = 12
+"""Height of the screen below which only one pane is visible (lines)."""
+_LEAST_LOWER = 5
+_SPLIT, _SPLIT_BESIDE = 40, 41
+"""Default height of the lower panes and default width of the log beside the table, in per cent of the screen."""
+_BESIDE = 160
+"""Minimum width for the log beside the table (columns)."""
+_NARROWEST, _WIDEST = 16, 80
+_ABOVE_ROWS, _LEAST_ROWS = 2, 6
+"""Lines above the rows (filter and header); minimum number of rows that stay visible."""
 
 
-class JobsPane(ThreePanes):
-    """The Jobs screen; other screens call its method `reveal`."""
+class JobsPane(Pane):
+    """The Jobs screen; other screens call its method `reveal`.
+
+    It shows table, event log and details: all three if there is room, else two or one; `Tab` focuses the next, `z` zooms one.
+    """
 
     DEFAULT_CSS = """
     JobsPane { layout: vertical; }
@@ -232,18 +106,21 @@ class JobsPane(ThreePanes):
         Binding("escape", "back", "back", show=False, id="jobs.back"),
     ]
 
+    _part = "table"
+    _is_zoomed = False
+    shows_causes = False
+    """Whether the upper pane lists the failures by cause instead of jobs."""
+
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id)
         self.store = JobsStore(wake=self._wake, clock_ms=self.shell.session.clock_ms)
         self.choices = Choices(self, self.store)
         self.actions = RowActions(self)
         self._causes = Causes(self, self.store)
-        self.head = Head(self, self.store, self.choices, self._causes)
         self._reader: DetailsReader | None = None
         self._checks: CheckMarks | None = None
         self.selection = SelectedJob(self.store, lambda: self.event_log)
         self.goal = CursorGoal(self.store, lambda: self.table, lambda: self.choices.filter_by(""), self.shell.show_toast)
-        self.by_cause = CausesView(self, self._causes, self.selection, self.choices, self.goal, self._show_counts)
         self._is_warm = False
         self._knows_platforms = self.shell.config is not None
         self._trouble = ""
@@ -255,7 +132,7 @@ class JobsPane(ThreePanes):
     def compose(self) -> ComposeResult:
         """Create the widgets."""
         with Vertical(id="jobs-upper"):
-            yield Bar(self.head.ends, id="jobs-bar", rules=False)
+            yield Bar(self._head_ends, id="jobs-bar", rules=False)
             yield FilterBox(
                 id="jobs-filter",
                 placeholder="a regex on the path; status: platform: key: builder: reason: after: slower: !not",
@@ -266,8 +143,8 @@ class JobsPane(ThreePanes):
             yield CausesTable(id="jobs-causes")
         # The classes are set before the first frame, because a later change would style every widget a second time.
         width = self.app.size.width
-        self.set_class(width >= BESIDE, "-beside")
-        yield EventLog(is_wide=WIDE <= width < BESIDE, is_tall=width >= BESIDE)
+        self.set_class(width >= _BESIDE, "-beside")
+        yield EventLog(is_wide=WIDE <= width < _BESIDE, is_tall=width >= _BESIDE)
 
     def on_mount(self) -> None:
         """Restore the remembered choices; the first rows arrive with the first frame."""
@@ -296,6 +173,113 @@ class JobsPane(ThreePanes):
         for thread in (self._reader, self._checks, self._causes):
             if thread is not None:
                 thread.close()
+
+    # -------------------------------------------------------------------------------------------------------------- layout
+
+    @property
+    def table(self) -> JobsTableView:
+        """The widget of the table of jobs."""
+        return self.query_one(JobsTableView)
+
+    @property
+    def causes(self) -> CausesTable:
+        """The widget that lists failures by cause."""
+        return self.query_one(CausesTable)
+
+    @property
+    def box(self) -> FilterBox:
+        """The filter line."""
+        return self.query_one("#jobs-filter", FilterBox)
+
+    @property
+    def event_log(self) -> EventLog:
+        """The widget of the lower panes."""
+        return self.query_one(EventLog)
+
+    @property
+    def upper(self) -> Table:
+        """The table in the upper pane: the jobs or the causes."""
+        causes = self.causes
+        return causes if causes.display else self.table
+
+    def arrange_parts(self) -> None:
+        """Divide the room among all three panes, among two, or give it to the zoomed pane."""
+        height = self.size.height
+        if not height:
+            return
+        is_alone = self._is_zoomed or height < _ALONE_BELOW
+        is_beside = self.is_beside and not is_alone
+        self.set_class(is_beside, "-beside")
+        log, shows_upper = self.event_log, not is_alone or self._part == "table"
+        self.query_one("#jobs-upper").display = shows_upper
+        self.table.display, self.causes.display = not self.shows_causes, self.shows_causes
+        log.display = not is_alone or self._part != "table"
+        log.styles.height = "1fr" if is_alone or is_beside else self._lower_height(height)
+        log.styles.width = f"{self.shell.memory.get('jobs.split', 0) or _SPLIT_BESIDE}%" if is_beside else "1fr"
+        log.lay_out("details" if self._part == "details" else "log", is_alone=is_alone, is_tall=is_beside)
+
+    @property
+    def is_beside(self) -> bool:
+        """Whether there is room for the log beside the table."""
+        return self.size.width >= _BESIDE
+
+    def _lower_height(self, height: int) -> int:
+        """Return the height of the lower panes.
+
+        The user may choose it. The default is the larger of a share of the screen and the room that the rows do not need.
+        """
+        share = self.shell.memory.get("jobs.split", 0)
+        wanted = max(_LEAST_LOWER, height * (share or _SPLIT) // 100)
+        return wanted if share else max(wanted, height - _ABOVE_ROWS - max(_LEAST_ROWS, self.upper.count_rows()))
+
+    def follow_rows(self) -> None:
+        """Give the lower panes the lines that the rows of the table no longer need, or give lines back to the table."""
+        height = self.size.height
+        if height and not self._is_zoomed and height >= _ALONE_BELOW and not self.is_beside:
+            wanted = self._lower_height(height)
+            if self.event_log.styles.height is None or self.event_log.styles.height.value != wanted:
+                self.event_log.styles.height = wanted
+
+    def on_resize(self, event: events.Resize) -> None:
+        """Lay out again for another size."""
+        del event
+        self.arrange_parts()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """Note the focused part."""
+        log = self.event_log
+        part = {log.log_pane: "log", log.details: "details", self.table: "table", self.causes: "table"}.get(event.widget)  # type: ignore[call-overload]
+        if part is not None and part != self._part:
+            self._part = part
+            self.arrange_parts()
+
+    def go_to(self, part: str) -> None:
+        """Show a part and focus it; hide the previous part only after that, so that no key is lost."""
+        self._part = part
+        upper = self.causes if self.shows_causes else self.table
+        target = {"table": upper, "log": self.event_log.log_pane, "details": self.event_log.details}[part]
+        target.display = True
+        (self.query_one("#jobs-upper") if part == "table" else self.event_log).display = True
+        self.screen.set_focus(target)
+        self.arrange_parts()
+
+    def action_part(self, step: int) -> None:
+        """Focus the next (1) or previous (-1) of the three panes."""
+        parts = ["table", "log", *(["details"] if self.event_log.has_details else [])]
+        at = parts.index(self._part) if self._part in parts else 0
+        self.go_to(parts[(at + step) % len(parts)])
+
+    def action_zoom(self) -> None:
+        """Give one pane all the room, or divide the room again."""
+        self._is_zoomed = not self._is_zoomed
+        self.arrange_parts()
+
+    def action_split(self, per_cent: int) -> None:
+        """Move the border between table and log."""
+        share = _SPLIT_BESIDE if self.is_beside else 100 * self._lower_height(self.size.height) // max(1, self.size.height)
+        now = self.shell.memory.get("jobs.split", 0) or share
+        self.shell.memory.put("jobs.split", max(_NARROWEST, min(_WIDEST, now + per_cent)))
+        self.arrange_parts()
 
     # ------------------------------------------------------------------------------------- selection and methods of `Pane`
 
@@ -341,7 +325,7 @@ class JobsPane(ThreePanes):
 
     def status(self) -> str:
         """Return the number of visible jobs."""
-        return f"{self.head.count_words()}, {self.choices.order_words()}"
+        return f"{self._count_words()}, {self.choices.order_words()}"
 
     def commands(self) -> Sequence[Command]:
         """Return the commands of the `:` line."""
@@ -364,7 +348,7 @@ class JobsPane(ThreePanes):
 
     def reveal(self, text: str) -> None:
         """Show a job (`#12`), or the jobs that match a filter; called by other screens."""
-        self.by_cause.close()
+        self._close_causes()
         digits = text.strip().removeprefix("#")
         if text.strip().startswith("#") and digits.isdigit():
             self.goal.set_job(int(digits))
@@ -412,7 +396,9 @@ class JobsPane(ThreePanes):
         if not self.box.display:  # the columns keep their widths while the user types a filter
             self.choices.fit_columns()
         self.goal.apply()
-        self.by_cause.draw()
+        if self.causes.display:
+            self._causes.renew()
+            self.causes.refresh_model()
         if self.store.has_rows:
             self.follow_rows()
         self.selection.follow(self.table.cursor_key)
@@ -446,14 +432,49 @@ class JobsPane(ThreePanes):
         self.query_one(RunningStrip).update_jobs()
         self.query_one("#jobs-bar", Bar).refresh_if_changed()
         if self.box.display:
-            self.choices.show_count(self.box, self.head.count_words())
+            self.choices.show_count(self.box, self._count_words())
+
+    # ------------------------------------------------------------------------------------------------ line above the table
+
+    def _count_words(self) -> str:
+        """Return the number of jobs that match the filter, and the number of all jobs."""
+        hits, total = self.store.hit_count, self.store.total
+        if not self.store.has_rows:
+            return ""
+        # A filter with a mistake does not change the rows.
+        if self.store.is_filtering and self.choices.mistake() is None:
+            return "filtering…"  # the rows still belong to the previous filter
+        words = f"{hits:,} of {total:,}" if self.store.filter.terms else count(total, "job")
+        sources = self.store.source_count
+        return f"{count(sources, 'source')}, {words}" if sources and self.app.size.width >= _ROOMY else words
+
+    def _head_ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
+        """Return both ends of the line: the filter; and the marks, the number of jobs, the order."""
+        text, mistake = self.choices.text, self.choices.mistake()
+        press = "keys.press('slash')"
+        if self.shows_causes:  # filters have no effect on the list of causes
+            return [Part(" all failures by cause", "header")], [Part(count(self._causes.row_count(), "cause"), "title")]
+        left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
+        if mistake is not None:
+            left.append(Part(f"   ✗ column {mistake[0] + 1}: {sanitize(mistake[1])}", "error"))
+        marks, late = len(self.table.marks), self.store.late_count
+        right = [Part(f"{marks:,} marked   ", "mark")] if marks else []
+        if (top := self.table.top) and (above := self.store.count_failed_above(top)):
+            right.append(Part(f"{glyph('ascending')} {above:,} failed above   ", "failed", "keys.press('E')"))
+        if late:
+            right.append(Part(f"{late:,} new at the end   " if width >= _ROOMY else f"+{late:,}   ", "accent", "keys.press('R')"))
+        right.append(Part(self._count_words(), "title" if text else "muted"))
+        if width >= _LEAST:
+            words = self.choices.order_words()
+            right.append(Part(f"   {words if width >= _ROOMY else words.removeprefix('sorted by ')}", "muted", "keys.press('S')"))
+        return left, right
 
     # ------------------------------------------------------------------------------------------------ the key for going back
 
     def action_back(self) -> None:
         """Leave the list of causes or the zoom, else clear the marks, else clear the filter."""
         if self.shows_causes:
-            self.by_cause.close()
+            self._close_causes()
             self.table.focus()
         elif self._is_zoomed:
             self.action_zoom()
@@ -474,8 +495,8 @@ class JobsPane(ThreePanes):
                 if self.selection.key is not None:
                     self.resting.note_cursor(self.shell.touched_s)
                 self.selection.show_job(event.key)
-        elif event.rows is self.causes:
-            self.by_cause.highlight(event.key)
+        elif event.rows is self.causes and self.shows_causes and self._causes.index_of(event.key) is not None:
+            self.selection.show_job(self._causes.find_first(self._causes.at(event.key))[0])
 
     def on_rows_opened(self, event: Rows.Opened) -> None:
         """Open a row: go to the log of a job, or to the jobs of a cause."""
@@ -487,7 +508,7 @@ class JobsPane(ThreePanes):
             self.go_to("log")
             self.event_log.go_to_first_error()
         elif event.rows is self.causes:
-            self.by_cause.open(event.key)
+            self._open_cause(self._causes.at(event.key))
 
     def on_rows_context_menu(self, event: Rows.ContextMenu) -> None:
         """Open the menu of actions."""
@@ -555,7 +576,7 @@ class JobsPane(ThreePanes):
 
     def action_lines(self) -> None:
         """Switch between one line per source and one line per job."""
-        self.by_cause.close()
+        self._close_causes()
         self.choices.turn_lines()
 
     def action_failed_first(self) -> None:
@@ -572,7 +593,7 @@ class JobsPane(ThreePanes):
 
     def action_filter(self) -> None:
         """Open the filter line."""
-        self.by_cause.close()
+        self._close_causes()
         if self._part != "table":
             self.go_to("table")
         if not self._is_warm:
@@ -609,8 +630,30 @@ class JobsPane(ThreePanes):
     def action_causes(self) -> None:
         """Group the failures by cause, or show the jobs again."""
         if self.shows_causes:
-            self.by_cause.close()
+            self._close_causes()
             self.table.focus()
         else:
-            self.by_cause.show()
+            self._causes.renew()
+            self.shows_causes = True
+            self.causes.refresh_model()
+            self.go_to("table")
             self._show_counts()
+
+    def _close_causes(self) -> None:
+        """Show the jobs again in place of the causes."""
+        if self.shows_causes:
+            self.shows_causes = False
+            self.selection.show_job(self.table.cursor_key)
+            self.arrange_parts()
+            self._show_counts()
+
+    def _open_cause(self, group: CauseGroup) -> None:
+        """Show the jobs that failed for a cause; if it is a single job, go to it directly."""
+        self._close_causes()
+        if len(group.keys) == 1:
+            self.goal.set_job(group.keys[0])
+            self.go_to("table")
+            return
+        about = term("cause", group.cause) if group.cause else ""
+        self.choices.filter_by(f"status:failed {about}".strip())
+        self.table.focus()

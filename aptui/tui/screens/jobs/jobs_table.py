@@ -1,12 +1,15 @@
-"""The tables of the upper pane (jobs, failures by cause) with their columns, and the user's choices: filter, order, columns."""
+"""The upper pane: tables of jobs and of failures by cause, running jobs, and the user's choices: filter, order, columns."""
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
+from itertools import pairwise
 from typing import TYPE_CHECKING, ClassVar
 
 from msgspec.structs import replace
+from rich.cells import cell_len
 from textual import events
 from textual.binding import Binding, BindingType
 
@@ -17,19 +20,21 @@ from aptui.store.queries.session_history import OutcomeChange, first_failed
 from aptui.tui.background import LatestOnly
 from aptui.tui.data.job_infos import SIGN_CELLS, CauseGroup, short_error
 from aptui.tui.data.jobs_store import JobsStore
+from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
+from aptui.tui.frame.line import Line, Part, Parts, spread, strip_of
 from aptui.tui.screens.jobs.job_texts import commit_text
 from aptui.tui.screens.jobs.selection import JobsView, read_changes
-from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import Cell
+from aptui.tui.terminal.safety import glyph, terminal_facts
+from aptui.tui.widgets.cells import Cell, fit
 from aptui.tui.widgets.filterbox import FilterBox
+from aptui.tui.widgets.listing import Listing
 from aptui.tui.widgets.menu import Checks, Menu, MenuItem
 from aptui.tui.widgets.table import GAP, Column, Table
-from aptui.tui.words import ROLES, moment_text
+from aptui.tui.words import ROLES, brief, moment_text
 
 if TYPE_CHECKING:
-    from aptui.tui.pane import Shell
-    from aptui.tui.preferences.state import UiMemory
+    from textual.strip import Strip
 
 
 _RAN_OR_FAILED = "Why it ran, or failed"
@@ -59,7 +64,6 @@ _STEP = 4
 """Step by which a column becomes wider (cells)."""
 _WIDEST = {"status": 25, "platform": 16, "key": 16}
 """{column that is as wide as its texts: its maximum width in cells}."""
-_UNKNOWN: Mapping[str, int] = {}
 FAILED_FIRST = "failed"
 """The default order: failed jobs, then jobs with errors, then jobs with warnings, then all other jobs."""
 _CAUSES = (
@@ -71,7 +75,7 @@ _CAUSES = (
 
 
 def choose_columns(
-    ids: Sequence[str], *, has_failed: bool = True, alike: Collection[str] = (), needs: Mapping[str, int] = _UNKNOWN
+    ids: Sequence[str], *, has_failed: bool = True, alike: Collection[str] = (), needs: Mapping[str, int] | None = None
 ) -> tuple[Column, ...]:
     """Return the columns with these ids in their order; the default columns if no id is known.
 
@@ -82,7 +86,8 @@ def choose_columns(
         needs: {column id: width of its texts in cells}.
     """
     wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
-    columns = tuple(_fit_column(column, needs.get(column.id, 0)) for column in COLUMNS if column.id in wanted | {"source"})
+    cells = needs or {}
+    columns = tuple(_fit_column(column, cells.get(column.id, 0)) for column in COLUMNS if column.id in wanted | {"source"})
     may_yield = set(USUAL) & set(alike) - {"reason"}
     columns = tuple(replace(each, drop_rank=_YIELDS) if each.id in may_yield else each for each in columns)
     if has_failed:
@@ -103,11 +108,6 @@ def _fit_column(column: Column, needs: int) -> Column:
         least = column.width if column.id == "status" else len(column.title)
         return replace(column, width=min(max(needs, least), _WIDEST[column.id]))
     return column
-
-
-def title_of(column_id: str) -> str:
-    """Return the title of a column."""
-    return next(column.title for column in COLUMNS if column.id == column_id)
 
 
 class JobsTableView(Table):
@@ -184,13 +184,12 @@ _Cause = tuple[str, bool]
 """Identifies a group of failures, also after jobs of the group were added or removed: (its text, whether the text is a source)."""
 
 
-class Causes:
-    """The `TableModel` of failures by cause; keys are indices of `groups`."""
+class Causes(Listing[CauseGroup]):
+    """The failures by cause."""
 
-    def __init__(self, view: JobsView, store: JobsStore) -> None:
-        self._jobs, self._store = view, store
-        self.version = 0
-        self.groups: list[CauseGroup] = []
+    def __init__(self, pane: JobsView, store: JobsStore) -> None:
+        super().__init__(self._draw)
+        self._pane, self._store = pane, store
         self._first: dict[_Cause, tuple[int, OutcomeChange | None]] = {}
         """{cause: (the job that failed first, since when and which commit it fails)}."""
         self._reader: LatestOnly[list[CauseGroup]] = LatestOnly("aptui-causes", self._read)
@@ -202,60 +201,42 @@ class Causes:
     def renew(self) -> None:
         """Group the failures again; a thread reads since when they fail."""
         groups = self._store.failure_groups()
-        if groups != self.groups:
-            self.groups = groups
-            self.version += 1
+        if groups != self.records:
+            self.show(groups)
             self._reader.put(groups)
 
     def _read(self, _kind: str, groups: list[CauseGroup]) -> None:
-        config = self._jobs.shell.config
+        config = self._pane.shell.config
         try:
-            with closing(open_reader(self._jobs.database)) as reader, reader.snapshot():
+            with closing(open_reader(self._pane.database)) as reader, reader.snapshot():
                 first = {(group.cause, group.is_source): first_failed(reader, group.keys) for group in groups}
                 changes = read_changes(reader, first.values(), config.project_dir if config is not None else None)
         except KnownError:
             return  # the feed reports the error
-        self._jobs.shell.in_ui(self._accept, {cause: (key, changes.get(key)) for cause, key in first.items()})
+        self._pane.shell.in_ui(self._accept, {cause: (key, changes.get(key)) for cause, key in first.items()})
 
     def _accept(self, first: dict[_Cause, tuple[int, OutcomeChange | None]]) -> None:
         self._first = first
         self.version += 1
-        self._jobs.shell.wake()
+        self._pane.shell.wake()
 
     def _describe(self, change: OutcomeChange) -> str:
         """Return since when jobs fail, and the commit and its author if the commit may be the cause."""
-        time = moment_text(change.ended_ms, self._jobs.shell.session.clock_ms()).partition(".")[0]
+        time = moment_text(change.ended_ms, self._pane.shell.session.clock_ms()).partition(".")[0]
         return time + f"  {commit_text(change)}" * change.is_after_checkout
 
-    def find_first(self, index: int) -> tuple[int, OutcomeChange | None]:
+    def find_first(self, group: CauseGroup) -> tuple[int, OutcomeChange | None]:
         """Return the job of a cause that failed first, and since when it fails; until this is read, the first job of the cause."""
-        group = self.groups[index]
         return self._first.get((group.cause, group.is_source), (group.keys[0], None))
 
-    def row_count(self) -> int:
-        """Return the number of causes."""
-        return len(self.groups)
-
-    def key(self, index: int) -> int:
-        """Return the key of a row, which is its index."""
-        return index
-
-    def index_of(self, key: int) -> int | None:
-        """Return the index of the row with a key. Keys are indices here, so that is the key, or None beyond the end of the list."""
-        return key if 0 <= key < len(self.groups) else None
-
-    def cell(self, index: int, column_id: str) -> Cell:
-        """Return the content of a cell."""
-        group = self.groups[index]
+    def _draw(self, group: CauseGroup, column_id: str) -> Cell:
         if column_id == "count":
             return Cell(f"{len(group.keys):,}", "failed")
         if column_id == "cause":
-            return Cell(
-                f"after {group.cause} failed"
-                if group.is_source
-                else short_error(group.cause, glyph("ellipsis")) or "no reason given"
-            )
-        key, change = self.find_first(index)
+            if group.is_source:
+                return Cell(f"after {group.cause} failed")
+            return Cell(short_error(group.cause, glyph("ellipsis")) or "no reason given")
+        key, change = self.find_first(group)
         if column_id == "since":
             return Cell("" if change is None else self._describe(change), "muted")
         info = self._store.info(key)
@@ -270,6 +251,94 @@ class CausesTable(Table):
     def __init__(self, *, id: str) -> None:  # noqa: A002  # Textual's name
         super().__init__(_CAUSES, id=id)
         self.empty_text = "nothing failed"
+
+
+_SECOND_MS = 1000
+_RUNNING_CELLS, _SPARK_CELLS = 40, 16
+"""Minimum width of one running job in the strip above the table, and width of the rates beside the jobs (cells)."""
+_SPARKS = "▁▂▃▄▅▆▇█"
+_TALL, _TALLEST = 30, 45
+"""Minimum heights of the screen for two and for three lines of running jobs (lines)."""
+
+
+class RunningStrip(Line):
+    """The strip above the table: the running jobs with their ages, and the rate of the last seconds. It is shown while jobs run.
+
+    The strip changes once a second, and a job keeps its place until it ends. If more jobs run than fit, the strip gets another
+    line, which stays as long as any job runs.
+    """
+
+    def __init__(self, pane: JobsView, store: JobsStore) -> None:
+        super().__init__(id="jobs-running")
+        self._pane, self._store = pane, store
+        self._slots: list[int] = []
+        self._counts: deque[int] = deque(maxlen=_SPARK_CELLS - 3)
+        self._filled_ms = 0
+        self._most = 0
+        """The largest number of jobs that ran at one time since the strip was shown."""
+
+    def update_jobs(self) -> None:
+        """Show the jobs that run now; called with each frame."""
+        session, now_ms = self._pane.shell.session, self._pane.shell.session.clock_ms()
+        progress = session.latest_progress if session.state is SessionState.ATTACHED else None
+        if progress is None or not progress.jobs_waiting + progress.jobs_running:
+            if self.display:
+                self.display = False
+                self._counts.clear()
+                self._most = 0
+        elif not self.display and not self._store.running:
+            pass  # the strip stays hidden until a job runs
+        elif not self.display or not 0 <= now_ms - self._filled_ms < _SECOND_MS:
+            self._filled_ms = now_ms
+            self._counts.append(progress.done_now + progress.failed_now)
+            self._fill()
+            self.display = True
+            self.refresh()
+
+    def _fill(self) -> None:
+        """Put jobs that are not shown yet into free places, the oldest job first."""
+        width, height = self.app.size
+        running = self._store.running
+        self._most = max(self._most, len(running))
+        columns = self._columns(width)
+        row_count = self.styles.height = min(1 + (height >= _TALL) + (height >= _TALLEST), -(-self._most // columns))
+        count = row_count * columns
+        staying = [key if key in running else 0 for key in self._slots[:count]]
+        waiting = sorted(running.keys() - set(staying), key=running.__getitem__)
+        self._slots = [key or (waiting.pop(0) if waiting else 0) for key in staying + [0] * (count - len(staying))]
+
+    def _columns(self, width: int) -> int:
+        return max(1, (width - _SPARK_CELLS) // _RUNNING_CELLS)
+
+    def render_line(self, y: int) -> Strip:
+        """Return one line of running jobs; the first line also has the rates."""
+        width = self.size.width
+        columns, sparks = self._columns(width), self._sparks() if y == 0 else ""
+        cells = (width - _SPARK_CELLS) // columns
+        slots = self._slots[y * columns : (y + 1) * columns]
+        parts = [part for key in slots for part in self._describe(key, cells)]
+        return strip_of(spread(parts, (Part(sparks, "muted"), Part(" ")), width), self, width, self.rich_style)
+
+    def _describe(self, key: int, cells: int) -> Parts:
+        info = self._store.info(key) if key else None
+        if info is None:
+            return (Part(" " * cells),)
+        age = brief(max(0, self._pane.shell.session.clock_ms() - self._store.running.get(key, self._filled_ms)))
+        if (percent := self._store.percent_of(key)) >= 0:
+            age = f"{percent} % {age}"
+        name = fit(info.source, cells - len(age) - 6).text
+        return (
+            Part(f" {glyph('processing')} ", "processing"),
+            Part(name, "path"),
+            Part(f" {age:<{cells - 3 - cell_len(name) - 1}}", "muted"),
+        )
+
+    def _sparks(self) -> str:
+        done = list(self._counts)
+        rates = [max(0, after - before) for before, after in pairwise(done)]
+        if not any(rates) or not terminal_facts().is_utf8:
+            return ""
+        return "".join(_SPARKS[rate * (len(_SPARKS) - 1) // max(rates)] for rate in rates)
 
 
 _STATUSES = (
@@ -290,25 +359,17 @@ _MOST_VIEWS = 50
 class Choices:
     """The user's choices in one pane: filter, saved filters, statuses, order, columns."""
 
-    def __init__(self, view: JobsView, store: JobsStore) -> None:
-        self._jobs, self._store = view, store
-        self._text = ""
+    def __init__(self, pane: JobsView, store: JobsStore) -> None:
+        self._pane, self._store = pane, store
+        self.shell, self.memory = pane.shell, pane.shell.memory
+        self.text = ""
+        """The filter as the user typed it; it may contain a mistake."""
         self._mistake: FilterError | None = None
         self._views: list[str] = [""]
         self._view = 0
         self._facts = (True, frozenset[str]())
         self._needs: dict[str, int] = {}
         self._measured = ""
-
-    @property
-    def shell(self) -> Shell:
-        """The app."""
-        return self._jobs.shell
-
-    @property
-    def memory(self) -> UiMemory:
-        """The memory of the project."""
-        return self.shell.memory
 
     def restore(self) -> None:
         """Restore the remembered choices."""
@@ -318,15 +379,10 @@ class Choices:
         config = self.shell.config
         self.group_by_source(platform_count=len(config.project.platforms) if config is not None else 0)
         self._show_columns()
-        self._jobs.table.sort = self._store.sort
+        self._pane.table.sort = self._store.sort
         self.filter_by(self.memory.get("jobs.filter", ""))
 
     # ------------------------------------------------------------------------------------------------------------- filter
-
-    @property
-    def text(self) -> str:
-        """The filter as the user typed it; it may contain a mistake."""
-        return self._text
 
     def history(self) -> list[str]:
         """Return the remembered filters, the newest first."""
@@ -334,7 +390,7 @@ class Choices:
 
     def type(self, text: str) -> None:
         """Filter by a text that the user is typing."""
-        self._text, self._mistake = text, None
+        self.text, self._mistake = text, None
         self._store.set_filter(text)
         self.drop_invalid()
 
@@ -354,7 +410,7 @@ class Choices:
 
     def keep(self) -> None:
         """Remember the filter until it is removed."""
-        text = self._text
+        text = self.text
         self.memory.put("jobs.filter", text or None)
         self.memory.remember("jobs.filter_history", text)
         if text != self._views[self._view]:
@@ -367,7 +423,7 @@ class Choices:
         if 0 <= place < len(self._views):
             self._view = place
             self.type(self._views[place])
-            self.memory.put("jobs.filter", self._text or None)
+            self.memory.put("jobs.filter", self.text or None)
         else:
             self.shell.show_toast("this is the newest filter" if step > 0 else "this is the oldest filter", seconds=2)
 
@@ -393,7 +449,7 @@ class Choices:
         """
         if self._store.filter.hint or self._store.is_busy:
             return self._store.filter.hint
-        for term in self._text.split():
+        for term in self.text.split():
             sign, word = term[: term.startswith("!")], term.removeprefix("!")
             is_idle = bool(sign) or not self._store.hit_count
             if is_idle and ":" not in word and (field := self._store.find_field(word)):
@@ -420,14 +476,14 @@ class Choices:
             self.shell.app,
             items,
             wanted,
-            lambda on: self.filter_by(with_statuses(self._text, [word for word in words if word in on])),
+            lambda on: self.filter_by(with_statuses(self.text, [word for word in words if word in on])),
             title="Status",
             enter_chooses=True,
         )
 
     def _find_wanted_statuses(self) -> tuple[str, ...]:
         try:
-            return parse(self._text).statuses
+            return parse(self.text).statuses
         except KnownError:
             return ()
 
@@ -453,7 +509,7 @@ class Choices:
         before, is_descending = self._store.sort
         turned = not is_descending if order == before != FAILED_FIRST else order in DESCENDING
         self._store.set_sort(order, is_descending=turned)
-        self._jobs.table.sort = (order, turned)
+        self._pane.table.sort = (order, turned)
         self.memory.put("jobs.sort", [order, turned])
 
     def ask_order(self) -> None:
@@ -470,7 +526,8 @@ class Choices:
         order, is_descending = self._store.sort
         if order == FAILED_FIRST:
             return "failed first"
-        return f"sorted by {title_of(order)} {glyph('descending' if is_descending else 'ascending')}"
+        title = next(column.title for column in COLUMNS if column.id == order)
+        return f"sorted by {title} {glyph('descending' if is_descending else 'ascending')}"
 
     def fit_columns(self) -> None:
         """Fit the columns to their texts. Columns with one value for all jobs get less room, columns with errors get more."""
@@ -488,13 +545,13 @@ class Choices:
         has_failed, alike = self._facts
         ids = self.memory.get("jobs.columns", list(USUAL))
         columns = choose_columns(ids, has_failed=has_failed, alike=alike, needs=self._needs)
-        if columns != self._jobs.table.columns:
-            self._jobs.table.set_columns(columns)
+        if columns != self._pane.table.columns:
+            self._pane.table.set_columns(columns)
 
     def ask_columns(self) -> None:
         """Open the menu of columns."""
         remembered = set(self.memory.get("jobs.columns", list(USUAL))) | {"source"}
-        hidden = {column.id for column in self._jobs.table.columns} - self._jobs.table.visible_columns()
+        hidden = {column.id for column in self._pane.table.columns} - self._pane.table.visible_columns()
         items = [
             MenuItem(column.id, column.title + (" (no room)" if column.id in hidden else ""), is_enabled=column.id != "source")
             for column in COLUMNS
@@ -541,18 +598,18 @@ class Choices:
                 self.memory.put("jobs.filters", saved)
                 self.shell.show_toast(f"filter '{name}' deleted")
         elif not words:
-            self._jobs.action_filter()
+            self._pane.action_filter()
         else:
             self.filter_by(saved.get(words, words))
 
     def _save(self, name: str, saved: dict[str, str]) -> None:
-        if not name or name in _VERBS or self.mistake() is not None or not self._text:
+        if not name or name in _VERBS or self.mistake() is not None or not self.text:
             self.shell.show_toast(
                 "type ':filter save NAME' while a filter is set" if self.mistake() is None else "this filter has a mistake",
                 "warning",
             )
             return
-        self.memory.put("jobs.filters", {**saved, name: self._text})
+        self.memory.put("jobs.filters", {**saved, name: self.text})
         self.shell.show_toast(f"saved: ':filter {name}' applies it")
 
     def _run_sort_command(self, order: str) -> None:
@@ -564,7 +621,7 @@ class Choices:
     def _run_job_command(self, number: str) -> None:
         digits = number.strip().removeprefix("#")
         if digits.isdigit():
-            self._jobs.reveal(f"#{digits}")
+            self._pane.reveal(f"#{digits}")
         else:
             self.shell.show_toast("type ':job #12'", "warning")
 

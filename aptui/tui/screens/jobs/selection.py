@@ -126,8 +126,8 @@ class LastVisit:
     Line 1 of the screen has the numbers until the user opens the sheet of changes (`:news`).
     """
 
-    def __init__(self, view: JobsView, store: JobsStore) -> None:
-        self._view, self._store = view, store
+    def __init__(self, pane: JobsView, store: JobsStore) -> None:
+        self._pane, self._store = pane, store
         self.left_ms = 0
         """Time at which the user last left the screen, 0 = unknown."""
         self._failed: set[int] = set()
@@ -136,7 +136,7 @@ class LastVisit:
 
     def restore(self) -> None:
         """Read the jobs that had failed when the user last left the screen."""
-        memory = self._view.shell.memory
+        memory = self._pane.shell.memory
         failed: list[object] = memory.get("jobs.failed", [])
         self.left_ms, self._failed = memory.get("jobs.left_ms", 0), {key for key in failed if isinstance(key, int)}
 
@@ -144,15 +144,15 @@ class LastVisit:
         """Remember the jobs that are failed now, for the next visit; jobs that had failed and still wait to run are failed, too."""
         if self._store.is_loaded and self._is_compared:
             failed = self._store.find_failed() | self._store.find_unfinished_among(list(self._failed))
-            self._view.shell.memory.put("jobs.failed", sorted(failed)[:_MOST_FAILED])
-            self._view.shell.memory.put("jobs.left_ms", self._view.shell.session.clock_ms())
+            self._pane.shell.memory.put("jobs.failed", sorted(failed)[:_MOST_FAILED])
+            self._pane.shell.memory.put("jobs.left_ms", self._pane.shell.session.clock_ms())
 
     def compare(self) -> None:
         """Find, once and in a thread, what changed since the last visit.
 
         An engine that starts runs failed jobs again: unless the queue is paused, the comparison waits until these runs have ended.
         """
-        if self._is_compared or (self._view.shell.can_ask and self._may_run_again()):
+        if self._is_compared or (self._pane.shell.can_ask and self._may_run_again()):
             return
         self._is_compared = True
         failed = self._store.find_failed()
@@ -160,12 +160,12 @@ class LastVisit:
         known = (self._store.info(key) for key in (*sorted(new), *sorted(fixed)))
         infos = [info for info in known if info is not None and info.status not in {"pending", "processing", "cancelled"}]
         if self.left_ms and infos:
-            config = self._view.shell.config
+            config = self._pane.shell.config
             run_in_background("aptui-news", self._read, infos, config.project_dir if config is not None else None)
 
     def _may_run_again(self) -> bool:
         """Return whether the engine may still run jobs that had failed; until its scan and analyses have ended, it may."""
-        session = self._view.shell.session
+        session = self._pane.shell.session
         is_attached = session.state is SessionState.ATTACHED
         if is_attached and session.latest_health is not None and session.latest_health.is_paused:
             return False
@@ -179,14 +179,14 @@ class LastVisit:
     def _read(self, infos: Sequence[JobRowInfo], project: Path | None) -> None:
         """Read the changes of these jobs; runs in a thread."""
         try:
-            with closing(open_reader(self._view.database)) as reader, reader.snapshot():
+            with closing(open_reader(self._pane.database)) as reader, reader.snapshot():
                 changes = read_changes(reader, [info.key for info in infos[:_MOST_NAMED]], project)
         except KnownError:
             changes = {}  # ignored here, because the feed reports the error
-        self._view.shell.in_ui(self._accept, infos, changes)
+        self._pane.shell.in_ui(self._accept, infos, changes)
 
     def _accept(self, infos: Sequence[JobRowInfo], changes: Mapping[int, OutcomeChange]) -> None:
-        shell = self._view.shell
+        shell = self._pane.shell
         now_ms, width = shell.session.clock_ms(), shell.app.size.width
         since = moment_text(self.left_ms, now_ms).partition(".")[0]
         failed, fixed = ([info for info in infos if (info.status == "failed") is is_failed] for is_failed in (True, False))
@@ -210,13 +210,13 @@ class LastVisit:
 
     def show(self) -> None:
         """Open the sheet of changes."""
-        self._view.shell.set_news("")
+        self._pane.shell.set_news("")
         nothing = "no job failed or was fixed since your last visit"
         if not self.left_ms:
             nothing = "this is your first visit; your next visit will have news"
         elif not self._is_compared:
             nothing = "the news appear when the scan has ended and failed jobs have run again"
-        self._view.shell.sheets.show_news(self._lines or [(), (Part(f" {nothing}", "muted"),)])
+        self._pane.shell.sheets.show_news(self._lines or [(), (Part(f" {nothing}", "muted"),)])
 
 
 def read_changes(reader: Reader, job_ids: Iterable[int], project: Path | None) -> dict[int, OutcomeChange]:
@@ -357,8 +357,8 @@ _CHECK_S = 0.2
 class TableChanges:
     """Updates the durations of running jobs, and sorts rows while the user is idle."""
 
-    def __init__(self, view: JobsView, store: JobsStore, resting: Resting) -> None:
-        self._view, self._store, self._resting = view, store, resting
+    def __init__(self, pane: JobsView, store: JobsStore, resting: Resting) -> None:
+        self._pane, self._store, self._resting = pane, store, resting
         self._waits = False
         self.ticks = False
         """Whether an update of durations is scheduled."""
@@ -368,16 +368,16 @@ class TableChanges:
         self._sort()
         if not self.ticks and self._store.tick():
             self.ticks = True
-            self._view.set_timer(_TICK_S, self._tick)
+            self._pane.set_timer(_TICK_S, self._tick)
 
     def _sort(self) -> None:
-        store, view = self._store, self._view
+        store, pane = self._store, self._pane
         if not store.is_loaded or not store.is_out_of_order or store.is_busy or self._waits:
             return
-        wait_s = self._resting.due_in(view.shell.touched_s, store.total)
-        if wait_s > 0 or view.table.marks.are_in_range or view.screen.query(Menu):
+        wait_s = self._resting.due_in(pane.shell.touched_s, store.total)
+        if wait_s > 0 or pane.table.marks.are_in_range or pane.screen.query(Menu):
             self._waits = True
-            view.set_timer(max(wait_s, _CHECK_S), self._check_again)
+            pane.set_timer(max(wait_s, _CHECK_S), self._check_again)
             return
         self._resting.note_sorted()
         store.resort()
@@ -385,7 +385,7 @@ class TableChanges:
     def _tick(self) -> None:
         self.ticks = False
         if self._is_on_top:
-            self._view.shell.wake_for_news()
+            self._pane.shell.wake_for_news()
 
     def _check_again(self) -> None:
         self._waits = False
@@ -394,7 +394,7 @@ class TableChanges:
 
     @property
     def _is_on_top(self) -> bool:
-        return cast("object", self._view) is self._view.shell.pane
+        return cast("object", self._pane) is self._pane.shell.pane
 
 
 class JobsView(Protocol):
@@ -423,10 +423,6 @@ class JobsView(Protocol):
     @property
     def database(self) -> Path:
         """The asset database."""
-
-    @property
-    def shows_causes(self) -> bool:
-        """Whether the upper pane lists the failures by cause instead of jobs."""
 
     def list_selected(self) -> list[JobRowInfo]:
         """Return the jobs for an action: the marked jobs, or the job under the cursor."""

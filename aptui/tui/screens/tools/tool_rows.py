@@ -1,21 +1,27 @@
-"""The rows of the Tools screen, and the editor of settings. Tools that are not available now are not listed.
+"""The rows of the Tools screen (tools, checks), the doctor, and the editor of settings. Only available tools are listed.
 
-Settings are read in a thread and written to the file that the user chooses.
+Settings are read in a thread and written to the file that the user chooses. `aptui doctor` runs in another process, so that its
+imports and programs cannot harm the screen.
 
 Tests: `tests/tui/screens/tools/test_tools_pane.py`.
 """
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
+from msgspec.structs import replace
 
-from aptui.shared.errors import KnownError
+from aptui.shared.errors import HostError, KnownError
+from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.shared.printing import count
 from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import SessionState
@@ -29,7 +35,6 @@ from aptui.tui.words import brief
 if TYPE_CHECKING:
     from aptui.config.edit import Setting, Value
     from aptui.core.notices import Progress
-    from aptui.shared.health import Health
     from aptui.tui.pane import Shell
 
 
@@ -117,17 +122,11 @@ def tools(facts: ToolFacts) -> list[ToolRow]:
         note = (
             "'aptui doctor': versions, limits, disk, watches, cache, database. It changes nothing; its findings are listed below."
         )
-        rows.append(
-            ToolRow(
-                "doctor",
-                "Checks",
-                "Doctor",
-                facts.doctor or "not run",
-                "check the project and its environment",
-                facts.key_of("tools.doctor"),
-                note,
-            )
-        )
+        does, now = "check the project and its environment", facts.doctor or "not run"
+        rows.append(ToolRow("doctor", "Checks", "Doctor", now, does, facts.key_of("tools.doctor"), note))
+    for at in range(len(rows) - 1, 0, -1):  # the first row of a group shows the group's name
+        if rows[at].group == rows[at - 1].group:
+            rows[at] = replace(rows[at], group="")
     return rows
 
 
@@ -239,26 +238,15 @@ def _on(is_on: bool) -> str:
     return "on" if is_on else "off"
 
 
-def tool_cells(rows: list[ToolRow]) -> Callable[[ToolRow, str], Cell]:
-    """Return a function that draws the rows; the first row of a group shows the group's name."""
-    heads = {each.id: each for at, each in enumerate(rows) if not at or rows[at - 1].group != each.group}
+_TOOL_ROLES = {"group": "header", "does": "muted", "origin": "muted", "key": "key"}
 
-    def cell(tool: ToolRow, column: str) -> Cell:
-        match column:
-            case "group":
-                return Cell(tool.group if heads.get(tool.id) is tool else "", "header")
-            case "name":
-                return Cell(tool.name)
-            case "now":
-                return Cell(tool.now, tool.role or ("muted" if tool.now in {"off", "as shipped", "not run"} else "value"))
-            case "does":
-                return Cell(tool.does, "muted")
-            case "origin":
-                return Cell(tool.origin, "muted")
-            case _:
-                return Cell(tool.key, "key")
 
-    return cell
+def tool_cell(tool: ToolRow, column: str) -> Cell:
+    """Return a cell of a row of the tools."""
+    role = _TOOL_ROLES.get(column, "")
+    if column == "now":
+        role = tool.role or ("muted" if tool.now in {"off", "as shipped", "not run"} else "value")
+    return Cell(getattr(tool, column), role)
 
 
 class SettingsEditor:
@@ -320,9 +308,8 @@ class SettingsEditor:
             MenuItem("project", f"This project   {_short(project)}", "p"),
             MenuItem("own", f"You, in every project   {_short(own)}", "u"),
         ]
-        files = {"project": project, "own": own}
-        accept_answer: Callable[[str | None], object] = lambda what: self._prompt(adjustable, files[what], text) if what else None  # noqa: E731  # shorter than a function
-        Menu.ask(self._shell.app, items, accept_answer, title=f"Write '{key}' for")
+        files, title = {"project": project, "own": own}, f"Write '{key}' for"
+        Menu.ask(self._shell.app, items, lambda what: self._prompt(adjustable, files[what], text) if what else None, title=title)
 
     def _prompt(self, adjustable: Adjustable, file: Path, text: str) -> None:
         from aptui.config.edit import mistake_in, value_of  # imported here to start faster
@@ -364,3 +351,169 @@ class SettingsEditor:
 def _short(file: Path) -> str:
     home, text = os.path.expanduser("~"), str(file)
     return f"~{text[len(home) :]}" if text.startswith(f"{home}/") else text
+
+
+CHECK_COLUMNS = (
+    Column("state", "State", 6),
+    Column("name", "Check", 14),
+    Column("said", "Result", 0, 20, weight=3),
+    Column("advice", "Advice", 0, 16, drop_rank=1, weight=2),
+)
+_SIGNS = {"ok": "completed", "warn": "warning", "fail": "failed"}
+"""{state of a check: its sign, and the role of the sign}."""
+_RANKS = {"fail": 0, "warn": 1, "ok": 2}
+
+
+class DoctorRow(Struct, frozen=True):
+    """The result of a check of the doctor or of the engine: `state` is "ok", "warn" or "fail"."""
+
+    name: str
+    state: str
+    message: str
+    advice: str = ""
+
+
+def columns_for(found: Sequence[DoctorRow]) -> tuple[Column, ...]:
+    """Return the columns for these rows; the column of advice is left out if no row has advice."""
+    return CHECK_COLUMNS if any(check.advice for check in found) else CHECK_COLUMNS[:-1]
+
+
+def of_health(health: Health | None) -> list[DoctorRow]:
+    """Return the checks that the engine itself made, the worst result first."""
+    return sorted(_checks_of(health), key=lambda check: _RANKS[check.state]) if health is not None else []
+
+
+def _checks_of(health: Health) -> Iterator[DoctorRow]:
+    for hold in health.holds:
+        yield DoctorRow("held back", "warn", f"by {hold}", "changes wait until it ends")
+    if health.is_paused:
+        yield DoctorRow("queue", "warn", "paused: no job starts", "run 'aptui resume' to continue")
+    if health.is_draining:
+        yield DoctorRow("queue", "warn", "draining: changes wait", "run 'aptui resume' to handle changes again")
+    trouble, _, remedy = health.database.partition(": ")
+    for name, message, advice in (
+        ("workers", health.pool, "the engine retries"),
+        ("disk", health.disk, "free some space; the engine continues by itself"),
+        ("database", trouble, remedy),
+    ):
+        if message:
+            yield DoctorRow(name, "fail", message, advice)
+    if health.configuration:
+        yield DoctorRow("configuration", "warn", health.configuration, "fix the file; the previous configuration is in use")
+    for name, why in health.broken_builders:
+        yield DoctorRow(
+            "builder", "fail", f"{name}: {why}", "fix the builder; it is loaded again when its code changes, or by 'Rescan'"
+        )
+    for root in health.roots:
+        yield _check_of_root(root)
+
+
+def _check_of_root(root: WatchedRoot) -> DoctorRow:
+    state, advice = {
+        WatchMode.NATIVE: ("ok", ""),
+        WatchMode.STARTING: ("ok", "no changes are lost until then"),
+        WatchMode.POLLING: (
+            "warn",
+            "changes are noticed some seconds late; move the folder to a local disk to notice them at once",
+        ),
+        WatchMode.LIMITED: ("warn", "raise the system's limit of file watches (sysctl), then 'Rescan'"),
+        WatchMode.GONE: ("fail", "mount the folder again, or fix 'scan_folders'"),
+    }[root.mode]
+    detail = f" ({root.detail})" if root.detail else f", {count(root.watches, 'folder')}" if root.watches else ""
+    return DoctorRow("watching", state, f"{root.mode.value}{detail}: {root.path}", advice)
+
+
+def summary(checks: list[DoctorRow]) -> str:
+    """Return a summary of the results of all checks."""
+    failed, warned = (sum(check.state == state for check in checks) for state in ("fail", "warn"))
+    if failed:
+        return f"{glyph('failed')} {failed} to fix"
+    return f"{glyph('warning')} {warned} to check" if warned else f"{glyph('completed')} all well"
+
+
+def check_cell(check: DoctorRow, column: str) -> Cell:
+    """Return a cell of a row."""
+    if column == "state":
+        sign = _SIGNS.get(check.state, "warning")
+        return Cell(f"{glyph(sign)} {check.state}", sign)
+    return {
+        "name": Cell(check.name, "key"),
+        "said": Cell(check.message, "value"),
+        "advice": Cell(check.advice, "muted" if check.state == "ok" else ""),
+    }[column]
+
+
+_POLL_S = 0.1
+_LIMIT_S = 300.0
+"""Timeout of the doctor (seconds)."""
+
+
+class Doctor:
+    """Runs the doctor and stores its result.
+
+    Args:
+        changed: called when the doctor starts and when it ends.
+    """
+
+    def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
+        self._shell, self._changed = shell, changed
+        self._task = BackgroundTask("aptui-tools-doctor", shell.in_ui)
+        self.found: list[DoctorRow] = []
+
+    def close(self) -> None:
+        """Cancel a running check."""
+        self._task.close()
+
+    @property
+    def words(self) -> str:
+        """The summary of the results, "" if the doctor was not run."""
+        return "checking…" if self._task.is_busy else summary(self.found) if self.found else ""
+
+    def ask(self, project_dir: Path) -> None:
+        """Run the doctor, unless it is running already."""
+        words = command(project_dir)
+        if self._task.start(lambda task: _ask(task, words), self._accept, self._fail):
+            self._changed()
+
+    def _accept(self, found: list[DoctorRow]) -> None:
+        self.found = found
+        self._changed()
+
+    def _fail(self, error: KnownError) -> None:
+        self._shell.show_toast(str(error), "error", 10)
+        self._changed()
+
+
+def command(project_dir: Path) -> list[str]:
+    """Return the command that runs the doctor."""
+    return [sys.executable, "-P", "-m", "aptui", "doctor", "--json", "--project", str(project_dir)]
+
+
+def _ask(task: BackgroundTask, words: list[str]) -> list[DoctorRow]:
+    """Run the doctor and return its result.
+
+    Raises:
+        HostError: its output cannot be read. CancelledError: the screen was closed.
+    """
+    waited_s = 0.0
+    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        try:
+            while True:
+                try:
+                    output, complaint = process.communicate(timeout=_POLL_S)
+                    break
+                except subprocess.TimeoutExpired:
+                    task.check()
+                    waited_s += _POLL_S
+                    if waited_s > _LIMIT_S:
+                        raise HostError(
+                            f"the doctor did not end within {_LIMIT_S:g} s",
+                            hint="run 'aptui doctor' in a shell to see where it waits",
+                        ) from None
+        finally:
+            process.kill()
+    try:
+        return [DoctorRow(each["name"], each["state"], each["said"], each["advice"]) for each in json.loads(output)]
+    except (ValueError, KeyError, TypeError):
+        last = (complaint.decode("utf-8", "replace").strip().splitlines() or ["it printed nothing"])[-1]
+        raise HostError(f"the doctor failed: {last}", hint="run 'aptui doctor' in a shell to see the whole output") from None

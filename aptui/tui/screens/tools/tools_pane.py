@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from aptui.config.dirs import asset_database
 from aptui.core.paths import key_of
-from aptui.link.port import ReprocessJobs
+from aptui.link.port import Answer, Drain, ReadStatus, ReloadConfig, ReprocessJobs, RescanSources, ResumeJobs, RunNext, SetOption
 from aptui.shared.errors import KnownError
 from aptui.shared.printing import count
 from aptui.store.db.schema import translate_errors
@@ -27,12 +27,9 @@ from aptui.tui.frame.commandline import Choice, Command
 from aptui.tui.frame.line import Bar, Part
 from aptui.tui.pane import Pane, Shell
 from aptui.tui.preferences.keymap import show_key
-from aptui.tui.screens.tools import engine_tools
 from aptui.tui.screens.tools import tool_rows as listed
-from aptui.tui.screens.tools.engine_tools import Doctor, DoctorRow, EngineTools
-from aptui.tui.screens.tools.tool_rows import SettingsEditor, ToolFacts, ToolRow
+from aptui.tui.screens.tools.tool_rows import Doctor, DoctorRow, SettingsEditor, ToolFacts, ToolRow
 from aptui.tui.terminal.safety import make_safe
-from aptui.tui.widgets.cells import Cell
 from aptui.tui.widgets.listing import Listing
 from aptui.tui.widgets.row_list import Rows
 from aptui.tui.widgets.table import SideTable, Table
@@ -104,6 +101,110 @@ class FailedJobs:
         self._shell.show_toast(str(error), "error", 10)
 
 
+_WORDS = {"on": True, "off": False}
+_OPTION_NAMES = {"debug_output": "debug output", "fast_scan": "faster scanning"}
+
+
+class EngineTools:
+    """Sends requests to the engine, and stores the engine's options.
+
+    Args:
+        changed: called when `options` changed.
+    """
+
+    def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
+        self._shell, self._changed = shell, changed
+        self._asked_pid = 0
+        self.options: dict[str, bool] | None = None
+        """{option: whether it is on}; None = the options are unknown."""
+
+    def forget(self) -> None:
+        """Query the options again."""
+        self._asked_pid = 0
+
+    def refresh(self, *, is_attached: bool) -> None:
+        """Query the options once for each engine."""
+        pid = self._shell.session.engine.pid
+        if not is_attached:
+            self.options, self._asked_pid = None, 0
+        elif self._asked_pid != pid:
+            self._asked_pid = pid
+            self._shell.ask(ReadStatus(), then=self._accept_status)
+
+    def _accept_status(self, answer: Answer) -> None:
+        options = answer.get("options")
+        self.options = {str(name): bool(value) for name, value in options.items()} if isinstance(options, dict) else {}
+        self._changed()
+
+    def resume(self) -> None:
+        """Resume the paused queue."""
+        self._shell.ask(ResumeJobs(), "resumed")
+
+    def run_next(self) -> None:
+        """Run one more job while paused."""
+        self._shell.ask(RunNext(), then=lambda answer: self._shell.show_toast(_show_start(answer)))
+
+    def drain(self) -> None:
+        """Finish the queue and ignore new changes, after a confirmation."""
+        ask = partial(self._shell.ask, Drain(), "drained: the queue is finished")
+        text = "finish the queue, and let new changes wait until you resume?"
+        self._shell.question(text, [Choice("y", "drain", ask), Choice("n", "no")])
+
+    def rescan(self, *, is_full: bool) -> None:
+        """Scan all scan folders."""
+        self._shell.ask(RescanSources(is_full=is_full), "scanning")
+
+    def full_scan(self) -> None:
+        """Read every byte of every source, after a confirmation."""
+        text = "read every byte of every source?"
+        self._shell.question(text, [Choice("y", "scan", partial(self.rescan, is_full=True)), Choice("n", "no")])
+
+    def reload(self) -> None:
+        """Request that the engine reads the configuration again."""
+
+        def report(answer: Answer) -> None:
+            self._shell.show_toast("configuration reloaded" if answer.get("is_changed") else "the configuration has not changed")
+
+        self._shell.ask(ReloadConfig(), then=report)
+
+    def set_debug(self, word: str = "") -> None:
+        """Switch debug output "on" or "off", after a confirmation; with another word, toggle it."""
+        options = self.options or {}
+        wanted = _WORDS.get(word, not options.get("debug_output", False))
+        if wanted == options.get("debug_output"):
+            self._shell.show_toast(f"debug output is {'on' if wanted else 'off'} already")
+            return
+        ask = partial(self._shell.ask, SetOption("debug_output", wanted), then=self._accept_option)
+        to, now = ("on", "off") if wanted else ("off", "on")
+        text = f"turn debug output {to}? it applies to jobs that start from now on"
+        self._shell.question(text, [Choice("y", f"turn it {to}", ask), Choice("n", f"leave it {now}")])
+
+    def set_fast_scanning(self, word: str = "") -> None:
+        """Let rescans skip files whose size and time are as recorded: "on" or "off"; with another word, toggle it."""
+        wanted = _WORDS.get(word, not (self.options or {}).get("fast_scan", True))
+        self._shell.ask(SetOption("fast_scan", wanted), then=self._accept_option)
+
+    def _accept_option(self, answer: Answer) -> None:
+        name, value = str(answer.get("name", "debug_output")), bool(answer.get("value"))
+        self.options = {**(self.options or {}), name: value}
+        self._shell.show_toast(f"{_OPTION_NAMES.get(name, name)} is {'on' if value else 'off'}")
+        self._changed()
+
+    def restart(self) -> None:
+        """Restart the engine, after asking when to do so."""
+        restart = self._shell.session.restart_engine
+        choices = [
+            Choice("w", "when idle", partial(restart, is_when_idle=True)),
+            Choice("y", "now", partial(restart, is_when_idle=False)),
+            Choice("n", "no"),
+        ]
+        self._shell.question("restart the engine?", choices)
+
+
+def _show_start(answer: Answer) -> str:
+    return f"running {answer['source']}" if answer.get("job_id") else "no job is pending"
+
+
 _ROOMY_LINES = 30
 """Height of the screen below which the note is shorter (lines)."""
 
@@ -137,9 +238,8 @@ class ToolsPane(Pane):
 
     def __init__(self, **kwargs: str | None) -> None:
         super().__init__(**kwargs)  # type: ignore[arg-type]  # id and name
-        self._tools: Listing[ToolRow] = Listing(self._tool_cell, key=lambda tool, _: hash(tool.id))
-        self._checks: Listing[DoctorRow] = Listing(engine_tools.check_cell)
-        self._draw_tool = listed.tool_cells([])
+        self._tools: Listing[ToolRow] = Listing(listed.tool_cell, key=lambda tool, _: hash(tool.id))
+        self._checks: Listing[DoctorRow] = Listing(listed.check_cell)
         self._rows: list[ToolRow] = []
         self._found: list[DoctorRow] = []
         self._are_settings_stale = True
@@ -150,7 +250,7 @@ class ToolsPane(Pane):
         """Yield the tables and the note."""
         yield ToolsTable(listed.COLUMNS, self._tools, id="tools-list")
         yield Bar(self._health_line, id="tools-health", rules=True)
-        yield SideTable(engine_tools.COLUMNS, self._checks, id="tools-checks")
+        yield SideTable(listed.CHECK_COLUMNS, self._checks, id="tools-checks")
         yield Static(markup=False, id="tools-note")
 
     def on_mount(self) -> None:
@@ -200,7 +300,7 @@ class ToolsPane(Pane):
 
     def status(self) -> str:
         """Return the summary of the checks."""
-        return engine_tools.summary(self._found) if self._found else ""
+        return listed.summary(self._found) if self._found else ""
 
     def commands(self) -> Sequence[Command]:
         """Return the commands of the `:` line."""
@@ -282,7 +382,7 @@ class ToolsPane(Pane):
     def _draw(self) -> None:
         rows = listed.tools(self._facts())
         if rows != self._rows:
-            self._rows, self._draw_tool = rows, listed.tool_cells(rows)
+            self._rows = rows
             self._tools.show(rows)
             self._tools_table.styles.max_height = len(rows) + 1
             self._tools_table.refresh_model()
@@ -291,19 +391,16 @@ class ToolsPane(Pane):
             if self.is_mounted:
                 self.refresh_bindings()
         health = self.shell.session.latest_health if self.shell.session.state is SessionState.ATTACHED else None
-        found = [*engine_tools.of_health(health), *self._doctor.found]
+        found = [*listed.of_health(health), *self._doctor.found]
         if found != self._found:
             self._found = found
             self._checks.show(found)
-            self._checks_table.set_columns(engine_tools.columns_for(found))
+            self._checks_table.set_columns(listed.columns_for(found))
             self._checks_table.styles.height = max(2, len(found) + 1)
             self._checks_table.refresh_model()
         for line in self.query(Bar):
             line.refresh_if_changed()
         self._explain()
-
-    def _tool_cell(self, tool: ToolRow, column: str) -> Cell:
-        return self._draw_tool(tool, column)
 
     def _health_line(self, _width: int) -> tuple[Sequence[Part], Sequence[Part]]:
         bad = sum(check.state != "ok" for check in self._found)

@@ -12,9 +12,9 @@ from aptui import feature
 from aptui.core.rows import RunStep
 from aptui.store.queries import assets
 from aptui.tui.data.assets_store import Kind
-from aptui.tui.screens.assets import earlier_versions
+from aptui.tui.screens.assets import file_previews
 from aptui.tui.screens.assets.asset_panel import AssetPlaces, Panel
-from aptui.tui.screens.assets.earlier_versions import find_earlier, read_comparison
+from aptui.tui.screens.assets.file_previews import find_earlier, read_comparison
 from tests.tools import MACHINE
 
 pytestmark = [pytest.mark.real, pytest.mark.skipif(shutil.which("git") is None, reason=MACHINE + "git is not installed")]
@@ -165,7 +165,7 @@ def test_lines_of_a_file_that_is_empty_now_are_counted_as_removed_only(repositor
 
 
 def test_comparison_of_long_texts_ends_at_its_time_limit_with_all_lines(repository, monkeypatch):
-    monkeypatch.setattr(earlier_versions, "_LIMIT_S", -1.0)
+    monkeypatch.setattr(file_previews, "_LIMIT_S", -1.0)
 
     found = compare(repository, b"a\nx\nb\n\x1b[2J\ny\n", b"c\nx\nd\n\x1b[2J\nz\n")
 

@@ -125,13 +125,13 @@ def visit(tmp_path, do: Callable, *, size=LARGE, builders=(IMAGES, UPPER), compl
 
 
 def names(pane) -> list[str]:
-    return [row.data.name for row in pane.list.records]
+    return [row.data.name for row in pane.rows.records]
 
 
 def tree_names(pane) -> list[str]:
     """Return the texts in the first column of the metrics."""
-    pane.widgets.spent.refresh_model()
-    return [pane.widgets.spent.model.cell(at, "name").text.strip() for at in range(pane.widgets.spent.model.row_count())]
+    pane.spent.refresh_model()
+    return [pane.spent.model.cell(at, "name").text.strip() for at in range(pane.spent.model.row_count())]
 
 
 def test_builders_are_listed_by_cost(tmp_path, store):
@@ -149,7 +149,7 @@ def test_builders_are_listed_by_cost(tmp_path, store):
 def test_builder_list_shows_reading_before_its_first_read(tmp_path, store, monkeypatch):
     may_read = threading.Event()
     find = builder_facts.find
-    monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
+    monkeypatch.setattr(reading, "find", lambda *places: may_read.wait(20) and find(*places))
 
     async def script(app, pilot, _session):
         await pilot.press("5", "m")
@@ -172,7 +172,7 @@ def test_builder_list_shows_reading_before_its_first_read(tmp_path, store, monke
 def test_filter_typed_before_the_first_read_applies_to_the_first_rows(tmp_path, store, monkeypatch):
     may_read = threading.Event()
     find = builder_facts.find
-    monkeypatch.setattr(reading, "find", lambda places: may_read.wait(20) and find(places))
+    monkeypatch.setattr(reading, "find", lambda *places: may_read.wait(20) and find(*places))
     copied = []
 
     async def script(app, pilot, _session):
@@ -186,7 +186,7 @@ def test_filter_typed_before_the_first_read_applies_to_the_first_rows(tmp_path, 
                 await driver._handle(app, events.Key(key, key if len(key) == 1 else None))
 
         typing = asyncio.create_task(type_at_once())
-        await until(pilot, lambda: typing.done() or (app.focused is app.pane.widgets.list and app.keyboard.name_awaited("p")))
+        await until(pilot, lambda: typing.done() or (app.focused is app.pane.list and app.keyboard.name_awaited("p")))
         may_read.set()
         await typing
         await until(pilot, lambda: copied)
@@ -257,12 +257,12 @@ def test_builder_list_gets_the_lines_that_few_patterns_leave_free(tmp_path, stor
     many = [replace(UPPER, uuid=bytes([at]) * 16, name=f"upper{at}") for at in range(16)]
 
     async def script(_app, pilot, _session, pane):
-        await until(pilot, lambda: pane.widgets.list.size.height >= 14)
-        before = pane.widgets.list.size.height
+        await until(pilot, lambda: pane.list.size.height >= 14)
+        before = pane.list.size.height
         await pilot.press("m")
-        await until(pilot, lambda: pane.widgets.list.size.height < before)
+        await until(pilot, lambda: pane.list.size.height < before)
         await pilot.press("p", "j", "j")
-        await until(pilot, lambda: pane.widgets.list.size.height == before)
+        await until(pilot, lambda: pane.list.size.height == before)
 
     visit(tmp_path, script, size=(80, 24), builders=many)
 
@@ -303,9 +303,9 @@ def test_large_screen_shows_patterns_details_and_metrics_together(tmp_path, stor
             await until(pilot, lambda part=part: part in text(app))
         assert "▾ " not in text(app).partition("Details")[0]
         await pilot.press("m")
-        await until(pilot, lambda: app.focused is pane.widgets.spent)
+        await until(pilot, lambda: app.focused is pane.spent)
         await pilot.press("d")
-        await until(pilot, lambda: app.focused is pane.widgets.details)
+        await until(pilot, lambda: app.focused is pane.details)
         await pilot.press("escape", "j")
         await until(pilot, lambda: "/usr/bin/tr" in text(app))
         await pilot.resize_terminal(200, 30)
@@ -323,11 +323,11 @@ def test_metrics_are_filtered_and_sorted(tmp_path, store):
         await pilot.click("#builders-metrics", offset=(4, 0))
         await until(pilot, lambda: tree_names(pane)[1:4] == [f"textures/rock_{at}.png" for at in (3, 2, 1)])
         await pilot.press("slash")
-        pane.widgets.box.text = "mips"
+        pane.box.text = "mips"
         await until(pilot, lambda: len(tree_names(pane)) == 3)
         await until(pilot, lambda: "1 of the slowest 1,000" in text(app))
         await pilot.press("enter")
-        await until(pilot, lambda: pane.widgets.spent.has_focus)
+        await until(pilot, lambda: pane.spent.has_focus)
 
     visit(tmp_path, sort)
 
@@ -365,10 +365,10 @@ def test_builder_filter_applies_while_typing_and_a_mistake_keeps_the_rows(tmp_pa
         await pilot.press("slash", *"up$")
         await until(pilot, lambda: names(pane) == ["upper"])
         await until(pilot, lambda: "1 of 3" in text(app))
-        pane.widgets.box.text = "up("
+        pane.box.text = "up("
         await until(pilot, lambda: "unclosed group" in text(app))
         await until(pilot, lambda: names(pane) == ["upper"])
-        pane.widgets.box.text = "png"
+        pane.box.text = "png"
         await until(pilot, lambda: names(pane) == ["Image"])
         await pilot.press("enter", "escape")
         await until(pilot, lambda: len(names(pane)) == 3)
@@ -401,7 +401,7 @@ def test_keys_show_the_jobs_of_the_builder_or_of_the_selected_metric(tmp_path, s
         await until(pilot, lambda: jobs.revealed[1:] == [r'source:"^textures/rock_2\.png$"'])
         await pilot.press("5", "g", *"jjj", "enter")
         await until(pilot, lambda: jobs.revealed[2:] == ["#3"])
-        await until(pilot, lambda: pane.widgets.spent.cursor == 3)
+        await until(pilot, lambda: pane.spent.cursor == 3)
 
     visit(tmp_path, go)
 
@@ -411,7 +411,7 @@ def test_other_screens_can_reveal_a_builder_in_the_list(tmp_path, store):
         await pilot.press("slash", *"png", "enter")
         pane.reveal("upper")
         await until(pilot, lambda: pane.current.name == "upper")
-        await until(pilot, lambda: pane.widgets.list.has_focus)
+        await until(pilot, lambda: pane.list.has_focus)
         pane.reveal("nobody")
         await until(pilot, lambda: "no builder 'nobody'" in text(app))
         pane.reload()
@@ -510,11 +510,11 @@ def test_builders_screen_handles_the_keys_for_copying_zoom_and_going_back(tmp_pa
         await until(pilot, lambda: "[Version] = 7" in app.copied[2])
         await pilot.press("d", "d", "j", "y", "k", "y", "v", "z")
         await until(pilot, lambda: app.copied[3:] == ["Type", "python: a Python class that workers run"])
-        await until(pilot, lambda: not pane.widgets.list.display)
+        await until(pilot, lambda: not pane.list.display)
         await pilot.press("escape")
-        await until(pilot, lambda: pane.widgets.list.has_focus)
+        await until(pilot, lambda: pane.list.has_focus)
         await pilot.press("z", "full_stop", "p")
-        await until(pilot, lambda: pane.parts.part == "patterns")
+        await until(pilot, lambda: pane.part == "patterns")
         await pilot.click("#builders-list", offset=(4, 1), button=3)
         await pilot.press("escape", "i")
         await until(pilot, lambda: "3 builders" in text(app))

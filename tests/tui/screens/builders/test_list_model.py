@@ -59,7 +59,7 @@ def test_list_and_details_match_model_after_any_filter_and_order(tmp_path: Path,
 
     async def play(app: Any, pilot: Any, session: Any, pane: Any) -> None:
         pane.reading.poll = lambda: None  # nothing is read, because the test sets the result of a read
-        text, order = "", pane.widgets.list.sort
+        text, order = "", pane.list.sort
         for _ in range(_STEPS):
             before, step = pane.current, chance.choice(("read", "health", "filter", "sort", "go", "reveal"))
             wanted = None
@@ -76,9 +76,9 @@ def test_list_and_details_match_model_after_any_filter_and_order(tmp_path: Path,
                 case "sort":
                     column = chance.choice(list(ORDERS))
                     order = (column, not order[1] if order[0] == column else column in builder_facts.DESCENDING)
-                    pane.order.sort_by(column, is_tree=False)
+                    pane.sort_by(column, is_tree=False)
                 case "go":
-                    pane.widgets.list.move_cursor(chance.randrange(len(NAMES)))
+                    pane.list.move_cursor(chance.randrange(len(NAMES)))
                 case "reveal":
                     names = [each.name for each in pane.reading.found.builders]
                     wanted = chance.choice(names) if names else None
@@ -89,8 +89,8 @@ def test_list_and_details_match_model_after_any_filter_and_order(tmp_path: Path,
             found = pane.reading.found.builders
             passing = [each for each in found if FILTERS[text](builder_facts.join_searched(each))]
             passing.sort(key=ORDERS[order[0]], reverse=order[1])
-            assert [row.data for row in pane.list.records] == passing, step
-            assert [pane.list.index_of(pane.list.key(at)) for at in range(len(passing))] == list(range(len(passing)))
+            assert [row.data for row in pane.rows.records] == passing, step
+            assert [pane.rows.index_of(pane.rows.key(at)) for at in range(len(passing))] == list(range(len(passing)))
             current = pane.current
             assert (current is None) == (not passing)
             if step not in {"go", "reveal"} and before is not None and before.uuid in {each.uuid for each in passing}:
@@ -107,4 +107,4 @@ def is_beside(pane: Any, config: Any, current: KnownBuilder | None, broken: dict
     """Return whether the screen shows the patterns and details of `current`."""
     details = builder_facts.details(current, config, broken.get(current.name, "")) if current else []
     patterns = builder_facts.pattern_rows(current, config) if current else []
-    return pane.widgets.details.pairs == details and [row.cells for row in pane.patterns.records] == [row.cells for row in patterns]
+    return pane.details.pairs == details and [row.cells for row in pane.pattern_rows.records] == [row.cells for row in patterns]

@@ -13,8 +13,8 @@ class World:
     def __init__(self, monkeypatch, tmp_path):
         self.now, self.timers, self.reads, self.due, self.taken = 100.0, [], [], 0, []
         monkeypatch.setattr(builders_pane.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(builders_pane, "run_in_background", lambda _name, do, places: self.reads.append(lambda: do(places)))
-        monkeypatch.setattr(builders_pane, "find", lambda _places: FoundBuilders(trouble=f"read {len(self.taken) + 1}"))
+        monkeypatch.setattr(builders_pane, "run_in_background", lambda _name, do, *places: self.reads.append(lambda: do(*places)))
+        monkeypatch.setattr(builders_pane, "find", lambda *_places: FoundBuilders(trouble=f"read {len(self.taken) + 1}"))
         shell = SimpleNamespace(
             config=None, session=SimpleNamespace(cache_dir=tmp_path), all_builders=None, in_ui=lambda do, *rest: do(*rest)
         )

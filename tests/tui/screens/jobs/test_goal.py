@@ -289,10 +289,10 @@ def test_list_of_causes_keeps_its_times_while_more_jobs_fail(monkeypatch):
 
     assert len(read) <= 3  # one thread reads, and it skips all groups but the newest
     assert read[-1] == tuple(range(1, 49))
-    causes.groups = store.failure_groups()
+    causes.show(store.failure_groups())
     assert causes.cell(0, "since").text
     assert causes.cell(0, "first").text == "48.png"
-    assert causes.find_first(0)[0] == 48
+    assert causes.find_first(causes.at(0))[0] == 48
 
 
 @pytest.mark.parametrize(

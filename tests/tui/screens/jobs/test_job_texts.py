@@ -17,8 +17,8 @@ from aptui.store.db.schema import VERSION_KEY
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.pane import PANES
 from aptui.tui.screens.jobs import job_texts as texts
+from aptui.tui.screens.jobs.event_log import LogColumns, search
 from aptui.tui.screens.jobs.job_details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, draw_records, read_log
-from aptui.tui.screens.jobs.log_lines import LogColumns, search
 from aptui.tui.widgets.log_sources import LogPaneLine, MemoryLines
 from tests.store.conftest import job_row, source_row
 from tests.tui.database import database

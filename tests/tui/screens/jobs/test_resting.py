@@ -13,7 +13,7 @@ from textual.keys import _character_to_key
 from aptui.core.notices import Progress
 from aptui.tui.data.feed import Batch, JobNews
 from aptui.tui.screens.jobs import selection
-from aptui.tui.screens.jobs.jobs_pane import RunningStrip
+from aptui.tui.screens.jobs.jobs_table import RunningStrip
 from aptui.tui.screens.jobs.selection import Resting
 from aptui.tui.terminal import driver
 

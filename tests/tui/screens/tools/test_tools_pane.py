@@ -17,10 +17,8 @@ from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.theme_manager import ThemePicker
 from aptui.tui.pane import PaneSpec
-from aptui.tui.screens.tools import engine_tools as tools_doctor
 from aptui.tui.screens.tools import tool_rows
-from aptui.tui.screens.tools.engine_tools import DoctorRow, columns_for, of_health, summary
-from aptui.tui.screens.tools.tool_rows import ToolFacts, tools
+from aptui.tui.screens.tools.tool_rows import DoctorRow, ToolFacts, columns_for, of_health, summary, tools
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import analysis_row, job_row, source_row
 from tests.tui.database import database
@@ -363,7 +361,7 @@ def test_engine_can_be_started_and_is_queried_after_attaching(tmp_path):
 
 
 def doctor(monkeypatch, script: str) -> None:
-    monkeypatch.setattr(tools_doctor, "command", lambda _project: [sys.executable, "-S", "-c", script])
+    monkeypatch.setattr(tool_rows, "command", lambda _project: [sys.executable, "-S", "-c", script])
 
 
 def test_doctor_checks_are_listed_below_engine_checks(tmp_path, project, monkeypatch):
