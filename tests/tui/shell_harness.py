@@ -1,11 +1,15 @@
 """Runs the app without a terminal: one call opens it over fake panes and a fake engine and runs a test in it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
+from inspect import Parameter, Signature, signature
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import pytest
 from textual import events
 from textual.app import App
 from textual.keys import _character_to_key, key_to_character
@@ -23,6 +27,15 @@ _TURNS = 4
 _MOST_CHECKS = 50
 """Maximum number of checks of a screen that does not stop drawing."""
 _refresh = Screen._compositor_refresh
+
+
+@pytest.fixture(autouse=True)
+def _own_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give each test settings of its own, and a terminal with colours; a test module or a `conftest.py` imports this fixture."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 def _put_off(screen: Screen) -> None:
@@ -151,6 +164,36 @@ def in_shell(tmp_path, do: Callable[..., Awaitable[None]], **more) -> AptuiApp:
         return app
 
     return asyncio.run(main())
+
+
+def script_test(open_screen: Callable[..., object], parts: Sequence[str], *uses: str, **options: object):
+    """Make a test from a script: `open_screen(tmp_path, script, **options)` opens a screen and calls the script with `parts`.
+
+    The parameters of the script are some of `parts`, and fixtures. The fixtures `project`, `size` and `theme` are options, too;
+    `uses` names fixtures of every test.
+    """
+
+    def decorate(script):
+        wanted = signature(script).parameters
+
+        def test(tmp_path, **fixtures):
+            async def run(*values):
+                known = {"tmp_path": tmp_path, **fixtures, **dict(zip(parts, values, strict=True))}
+                await script(**{name: known[name] for name in wanted})
+
+            open_screen(
+                tmp_path, run, **options, **{name: fixtures[name] for name in ("project", "size", "theme") if name in fixtures}
+            )
+
+        names = dict.fromkeys(["tmp_path", *uses, *(name for name in wanted if name not in parts)])
+        test.__signature__ = Signature([Parameter(name, Parameter.KEYWORD_ONLY) for name in names])
+        test.__name__, test.__doc__, test.__module__ = script.__name__, script.__doc__, script.__module__
+        return test
+
+    return decorate
+
+
+on_shell = partial(script_test, in_shell, ("app", "pilot", "session"))
 
 
 async def until(pilot, is_so: Callable[[], object]) -> None:

@@ -21,21 +21,13 @@ from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.safety import TerminalFacts
 from tui.fake_panes import PROBES, FakeSession
-from tui.shell_harness import LARGE, SMALL, in_shell, lines, text, until
+from tui.shell_harness import LARGE, SMALL, _own_homes, in_shell, lines, on_shell, text, until  # noqa: F401  # the fixture is used by being there
 
 pytestmark = pytest.mark.real
 
 BUSY = Progress(0, 1234, 100, 114, 3390, 12, 812, 3, False, 800, 2100, 48000, 100_000)
 IDLE = Progress(0, 1234, 0, 0, 0, 0, 812, 0, False, 800, 2100, 48000)
 NATIVE = Health(roots=(WatchedRoot("/a", WatchMode.NATIVE), WatchedRoot("/b", WatchMode.NATIVE)))
-
-
-@pytest.fixture(autouse=True)
-def _own_homes(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 def busy(tmp_path) -> FakeSession:
@@ -45,29 +37,25 @@ def busy(tmp_path) -> FakeSession:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_number_keys_show_panes_and_restore_the_focus(tmp_path, size):
-    async def walk(app, pilot, _session):
-        await pilot.press("tab")
-        there = app.focused
-        for spec in PROBES[1:]:
-            await pilot.press(str(spec.number))
-            await until(pilot, lambda spec=spec: app.pane.name_of_pane == spec.id and app.pane.display)
-        await pilot.press("1")
+@on_shell()
+async def test_number_keys_show_panes_and_restore_the_focus(app, pilot, size):
+    await pilot.press("tab")
+    there = app.focused
+    for spec in PROBES[1:]:
+        await pilot.press(str(spec.number))
+        await until(pilot, lambda spec=spec: app.pane.name_of_pane == spec.id and app.pane.display)
+    await pilot.press("1")
 
-        await until(pilot, lambda: app.focused is there)
-        await until(pilot, lambda: app.focused.id == "pane-jobs-two")
-        await until(pilot, lambda: app.pane.noted == ["activate", "deactivate", "activate"])
-
-    in_shell(tmp_path, walk, size=size)
+    await until(pilot, lambda: app.focused is there)
+    await until(pilot, lambda: app.focused.id == "pane-jobs-two")
+    await until(pilot, lambda: app.pane.noted == ["activate", "deactivate", "activate"])
 
 
-def test_app_works_without_panes(tmp_path):
-    async def script(app, pilot, _session):
-        await pilot.press("1", "question_mark")
+@on_shell(panes=[])
+async def test_app_works_without_panes(app, pilot):
+    await pilot.press("1", "question_mark")
 
-        await until(pilot, lambda: "AutomatedTesting" in lines(app)[0])
-
-    in_shell(tmp_path, script, panes=[])
+    await until(pilot, lambda: "AutomatedTesting" in lines(app)[0])
 
 
 def test_wide_status_line_has_activity_counts_and_timers(tmp_path):
@@ -113,21 +101,19 @@ def test_lost_watched_folder_is_shown_at_80_columns(tmp_path):
     in_shell(tmp_path, script, session=session)
 
 
-def test_updates_reach_all_panes_and_only_the_visible_pane_draws(tmp_path):
-    async def script(app, pilot, session):
-        await pilot.press("2", "1")
-        jobs, assets = app.switcher.mounted["jobs"], app.switcher.mounted["assets"]
-        await pilot.pause(0.15)
-        drawn = assets.frames
-        session.latest_progress = IDLE
-        session.say(IDLE)
-        await until(pilot, lambda: all(any(batch.progress == IDLE for batch in pane.received) for pane in (jobs, assets)))
+@on_shell()
+async def test_updates_reach_all_panes_and_only_the_visible_pane_draws(app, pilot, session):
+    await pilot.press("2", "1")
+    jobs, assets = app.switcher.mounted["jobs"], app.switcher.mounted["assets"]
+    await pilot.pause(0.15)
+    drawn = assets.frames
+    session.latest_progress = IDLE
+    session.say(IDLE)
+    await until(pilot, lambda: all(any(batch.progress == IDLE for batch in pane.received) for pane in (jobs, assets)))
 
-        assert assets.frames == drawn
-        await until(pilot, lambda: jobs.frames)
-        await until(pilot, lambda: "✓ idle" in lines(app)[0])
-
-    in_shell(tmp_path, script)
+    assert assets.frames == drawn
+    await until(pilot, lambda: jobs.frames)
+    await until(pilot, lambda: "✓ idle" in lines(app)[0])
 
 
 def test_frame_that_is_requested_before_the_feed_opens_is_drawn_later(tmp_path):
@@ -141,61 +127,53 @@ def test_frame_that_is_requested_before_the_feed_opens_is_drawn_later(tmp_path):
     in_shell(tmp_path, script, before=too_early)
 
 
-def test_thousands_of_updates_are_drawn_in_at_most_two_frames(tmp_path):
-    async def storm(app, pilot, session):
-        await pilot.pause(0.15)
-        before = app.pane.frames
-        for seq in range(2000):
-            session.say(BUSY, seq)
-        await until(pilot, lambda: app.pane.frames > before)
+@on_shell()
+async def test_thousands_of_updates_are_drawn_in_at_most_two_frames(app, pilot, session):
+    await pilot.pause(0.15)
+    before = app.pane.frames
+    for seq in range(2000):
+        session.say(BUSY, seq)
+    await until(pilot, lambda: app.pane.frames > before)
 
-        assert app.pane.frames - before <= 2
-
-    in_shell(tmp_path, storm)
+    assert app.pane.frames - before <= 2
 
 
-def test_idle_app_has_no_timer_and_draws_nothing(tmp_path):
-    async def rest(app, pilot, _session):
-        await pilot.pause(0.3)
-        frames, drawn = app.pane.frames, []
-        app._display = lambda *args: drawn.append(args)
-        await pilot.pause(0.3)
+@on_shell()
+async def test_idle_app_has_no_timer_and_draws_nothing(app, pilot):
+    await pilot.pause(0.3)
+    frames, drawn = app.pane.frames, []
+    app._display = lambda *args: drawn.append(args)
+    await pilot.pause(0.3)
 
-        assert app.pane.frames == frames
-        assert drawn == []
-        assert not any(timer._repeat is None for timer in app._timers if timer._active.is_set())
-
-    in_shell(tmp_path, rest)
+    assert app.pane.frames == frames
+    assert drawn == []
+    assert not any(timer._repeat is None for timer in app._timers if timer._active.is_set())
 
 
 @pytest.mark.parametrize("key", ["question_mark", "f1"])
-def test_help_shows_keys_of_the_pane_and_can_be_filtered(tmp_path, key):
-    async def ask(app, pilot, _session):
-        await pilot.press(key)
-        await until(pilot, lambda: "reprocess" in text(app))
-        assert "probe.reprocess" not in text(app)
-        await pilot.press("slash", *"palette")
-        await until(pilot, lambda: "reprocess" not in text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: "reprocess" in text(app))
-        await pilot.press("q")
-        await until(pilot, lambda: app.focused.id == "pane-jobs-one" and "jobs row 1" in text(app))
-        await pilot.press(key, "slash", *"reprocess", "enter", "enter")
-        await until(pilot, lambda: "reprocess" in app.pane.noted)
-
-    in_shell(tmp_path, ask, size=LARGE)
+@on_shell(size=LARGE)
+async def test_help_shows_keys_of_the_pane_and_can_be_filtered(app, pilot, key):
+    await pilot.press(key)
+    await until(pilot, lambda: "reprocess" in text(app))
+    assert "probe.reprocess" not in text(app)
+    await pilot.press("slash", *"palette")
+    await until(pilot, lambda: "reprocess" not in text(app))
+    await pilot.press("escape")
+    await until(pilot, lambda: "reprocess" in text(app))
+    await pilot.press("q")
+    await until(pilot, lambda: app.focused.id == "pane-jobs-one" and "jobs row 1" in text(app))
+    await pilot.press(key, "slash", *"reprocess", "enter", "enter")
+    await until(pilot, lambda: "reprocess" in app.pane.noted)
 
 
-def test_info_shows_engine_cache_and_pane_status(tmp_path):
-    async def ask(app, pilot, _session):
-        await pilot.press("i")
+@on_shell(size=LARGE)
+async def test_info_shows_engine_cache_and_pane_status(app, pilot, tmp_path):
+    await pilot.press("i")
 
-        for part in ("AutomatedTesting", "pid 4711", "/run/engine.sock", __version__, "50 rows", str(tmp_path / "cache")):
-            await until(pilot, lambda part=part: part in text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: "jobs row 1" in text(app))
-
-    in_shell(tmp_path, ask, size=LARGE)
+    for part in ("AutomatedTesting", "pid 4711", "/run/engine.sock", __version__, "50 rows", str(tmp_path / "cache")):
+        await until(pilot, lambda part=part: part in text(app))
+    await pilot.press("escape")
+    await until(pilot, lambda: "jobs row 1" in text(app))
 
 
 def test_typed_command_can_be_completed_and_is_remembered(tmp_path):
@@ -215,30 +193,26 @@ def test_typed_command_can_be_completed_and_is_remembered(tmp_path):
     assert app.person.get("commands", []) == ["probe beta"]
 
 
-def test_unknown_command_shows_the_nearest_one(tmp_path):
-    async def say(app, pilot, _session):
-        await pilot.press("colon", *"thme", "enter")
-        await until(pilot, lambda: "did you mean 'theme'" in text(app))
-        await pilot.press("colon", *"re", "enter")
-        await until(pilot, lambda: "'re' is ambiguous" in text(app))
-
-    in_shell(tmp_path, say)
+@on_shell()
+async def test_unknown_command_shows_the_nearest_one(app, pilot):
+    await pilot.press("colon", *"thme", "enter")
+    await until(pilot, lambda: "did you mean 'theme'" in text(app))
+    await pilot.press("colon", *"re", "enter")
+    await until(pilot, lambda: "'re' is ambiguous" in text(app))
 
 
 @pytest.mark.parametrize(("key", "sheet"), [("i", "sheet-info"), ("question_mark", "sheet-help")])
-def test_key_that_opened_a_sheet_closes_it(tmp_path, key, sheet):
-    async def press(app, pilot, _session):
-        await pilot.press(key)
-        await until(pilot, lambda: app.switcher.sheet == sheet)
-        await pilot.press(key)
-        await until(pilot, lambda: not app.switcher.sheet)
-        await pilot.press("i", "question_mark")
-        await until(pilot, lambda: app.switcher.sheet == "sheet-help")
-        await pilot.press("slash", key)
-        await until(pilot, lambda: app.query_one("#sheet-help Input").value)
-        assert app.switcher.sheet == "sheet-help"
-
-    in_shell(tmp_path, press)
+@on_shell()
+async def test_key_that_opened_a_sheet_closes_it(app, pilot, key, sheet):
+    await pilot.press(key)
+    await until(pilot, lambda: app.switcher.sheet == sheet)
+    await pilot.press(key)
+    await until(pilot, lambda: not app.switcher.sheet)
+    await pilot.press("i", "question_mark")
+    await until(pilot, lambda: app.switcher.sheet == "sheet-help")
+    await pilot.press("slash", key)
+    await until(pilot, lambda: app.query_one("#sheet-help Input").value)
+    assert app.switcher.sheet == "sheet-help"
 
 
 def test_command_of_a_hidden_pane_works_only_if_it_is_declared_everywhere(tmp_path, monkeypatch):
@@ -274,26 +248,22 @@ def test_completion_has_commands_and_arguments():
     assert completions("nothing x", commands) == []
 
 
-def test_pause_key_pauses_the_queue_and_asks_what_to_do_if_it_is_paused(tmp_path):
-    async def press(app, pilot, session):
-        await pilot.press("P")
-        session.latest_health = Health(is_paused=True)
-        await pilot.press("P", "n", "P", "r", "P", "s", "P", "z", "escape")
+@on_shell()
+async def test_pause_key_pauses_the_queue_and_asks_what_to_do_if_it_is_paused(app, pilot, session):
+    await pilot.press("P")
+    session.latest_health = Health(is_paused=True)
+    await pilot.press("P", "n", "P", "r", "P", "s", "P", "z", "escape")
 
-        await until(pilot, lambda: session.asked == [PauseJobs(), RunNext(), ResumeJobs()])
-        await until(pilot, lambda: app.focused.id == "pane-jobs-one")
-
-    in_shell(tmp_path, press)
+    await until(pilot, lambda: session.asked == [PauseJobs(), RunNext(), ResumeJobs()])
+    await until(pilot, lambda: app.focused.id == "pane-jobs-one")
 
 
-def test_key_without_an_action_is_reported_once(tmp_path):
-    async def press(app, pilot, _session):
-        toasts = app.query_one(Toasts)
-        await pilot.press("K", "K", "f5", "slash", "question_mark", "Z", "K")
-        await until(pilot, lambda: len(toasts.remembered) == 2)
-        assert [words for _, words, _ in toasts.remembered] == [f"'{key}' does nothing here; '?' shows the keys" for key in "KZ"]
-
-    in_shell(tmp_path, press)
+@on_shell()
+async def test_key_without_an_action_is_reported_once(app, pilot):
+    toasts = app.query_one(Toasts)
+    await pilot.press("K", "K", "f5", "slash", "question_mark", "Z", "K")
+    await until(pilot, lambda: len(toasts.remembered) == 2)
+    assert [words for _, words, _ in toasts.remembered] == [f"'{key}' does nothing here; '?' shows the keys" for key in "KZ"]
 
 
 def test_q_quits_and_the_engine_keeps_running(tmp_path):
@@ -347,17 +317,15 @@ def test_requests_are_hidden_without_an_engine(tmp_path):
     in_shell(tmp_path, press, session=session)
 
 
-def test_lost_and_restored_connection_are_shown(tmp_path):
-    async def die(app, pilot, session):
-        session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
-        await until(pilot, lambda: "disconnected since" in lines(app)[2] + lines(app)[3])
-        await until(pilot, lambda: "✗ disconnected" in lines(app)[0])
-        assert "jobs row 1" in text(app)
-        session.turn(SessionState.ATTACHED)
-        await until(pilot, lambda: "connected to the engine again, pid 4711" in text(app))
-        await until(pilot, lambda: "disconnected" not in text(app))
-
-    in_shell(tmp_path, die)
+@on_shell()
+async def test_lost_and_restored_connection_are_shown(app, pilot, session):
+    session.turn(SessionState.REATTACHING, "the connection to the engine has ended")
+    await until(pilot, lambda: "disconnected since" in lines(app)[2] + lines(app)[3])
+    await until(pilot, lambda: "✗ disconnected" in lines(app)[0])
+    assert "jobs row 1" in text(app)
+    session.turn(SessionState.ATTACHED)
+    await until(pilot, lambda: "connected to the engine again, pid 4711" in text(app))
+    await until(pilot, lambda: "disconnected" not in text(app))
 
 
 def test_older_engine_is_shown_in_the_banner_without_a_question(tmp_path):
@@ -411,45 +379,37 @@ def test_ctrl_c_copies_or_quits_at_the_second_press(tmp_path):
     assert in_shell(tmp_path, press).return_code == 0
 
 
-def test_message_of_a_copy_has_first_line_and_line_count(tmp_path):
-    async def press(app, pilot, _session):
-        app.copying.copy("Line = 299\nWord = airship\nPlace = here\n")
-        await until(pilot, lambda: "copied Line = 299 and 2 lines more · " in text(app))
-
-    in_shell(tmp_path, press)
+@on_shell()
+async def test_message_of_a_copy_has_first_line_and_line_count(app, pilot):
+    app.copying.copy("Line = 299\nWord = airship\nPlace = here\n")
+    await until(pilot, lambda: "copied Line = 299 and 2 lines more · " in text(app))
 
 
-def test_message_of_a_copy_is_one_line_at_80_columns(tmp_path):
-    async def press(app, pilot, _session):
-        app.copying.copy("/home/ada/games/lantern/assets/textures/ground/stone_rough_01.png\nand so on\n")
-        await until(pilot, lambda: "copied /home" in text(app))
-        assert next(line for line in text(app).split("\n") if "copied /home" in line).count(" · ") > 0
-        assert len(app.query_one(Toasts)._shown) == 1
-
-    in_shell(tmp_path, press, size=SMALL)
+@on_shell(size=SMALL)
+async def test_message_of_a_copy_is_one_line_at_80_columns(app, pilot):
+    app.copying.copy("/home/ada/games/lantern/assets/textures/ground/stone_rough_01.png\nand so on\n")
+    await until(pilot, lambda: "copied /home" in text(app))
+    assert next(line for line in text(app).split("\n") if "copied /home" in line).count(" · ") > 0
+    assert len(app.query_one(Toasts)._shown) == 1
 
 
-def test_redraw_key_reads_again_and_plain_lines_key_needs_a_scrollback(tmp_path):
-    async def press(app, pilot, _session):
-        await pilot.press("ctrl+l", "backslash")
-        await until(pilot, lambda: "refreshed" in app.pane.noted)
-        await until(pilot, lambda: "no scrollback" in text(app))
-
-    in_shell(tmp_path, press)
+@on_shell()
+async def test_redraw_key_reads_again_and_plain_lines_key_needs_a_scrollback(app, pilot):
+    await pilot.press("ctrl+l", "backslash")
+    await until(pilot, lambda: "refreshed" in app.pane.noted)
+    await until(pilot, lambda: "no scrollback" in text(app))
 
 
-def test_palette_offers_commands_and_keys(tmp_path):
-    async def press(app, pilot, _session):
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: "filter  /" in text(app))
-        assert "probe.filter" not in text(app)
-        await pilot.press(*"probe alpha")
-        await until(pilot, lambda: ":probe alpha  note an argument" in text(app))
-        await pilot.pause(0.2)
-        await pilot.press("enter", "enter")
-        await until(pilot, lambda: "alpha" in app.pane.noted)
-
-    in_shell(tmp_path, press)
+@on_shell()
+async def test_palette_offers_commands_and_keys(app, pilot):
+    await pilot.press("ctrl+p")
+    await until(pilot, lambda: "filter  /" in text(app))
+    assert "probe.filter" not in text(app)
+    await pilot.press(*"probe alpha")
+    await until(pilot, lambda: ":probe alpha  note an argument" in text(app))
+    await pilot.pause(0.2)
+    await pilot.press("enter", "enter")
+    await until(pilot, lambda: "alpha" in app.pane.noted)
 
 
 def test_help_is_not_cut_at_80_columns():
@@ -502,18 +462,16 @@ def test_help_omits_bindings_of_textual_and_capitalises_headings():
     assert "Page Left" not in text
 
 
-def test_key_tester_shows_keys_without_running_actions(tmp_path):
-    async def press(app, pilot, _session):
-        await pilot.press("colon", *"keys", "enter")
-        await pilot.press("r", "q", "ctrl+t")
-        await until(pilot, lambda: "probe.reprocess" in text(app))
-        await until(pilot, lambda: "app.quit" in text(app))
-        await until(pilot, lambda: "ctrl+t" in text(app))
-        assert "reprocess" not in app.pane.noted
-        await pilot.press("escape", "escape")
-        await until(pilot, lambda: app.focused.id == "pane-jobs-one")
-
-    in_shell(tmp_path, press)
+@on_shell()
+async def test_key_tester_shows_keys_without_running_actions(app, pilot):
+    await pilot.press("colon", *"keys", "enter")
+    await pilot.press("r", "q", "ctrl+t")
+    await until(pilot, lambda: "probe.reprocess" in text(app))
+    await until(pilot, lambda: "app.quit" in text(app))
+    await until(pilot, lambda: "ctrl+t" in text(app))
+    assert "reprocess" not in app.pane.noted
+    await pilot.press("escape", "escape")
+    await until(pilot, lambda: app.focused.id == "pane-jobs-one")
 
 
 def test_mouse_setting_is_remembered(tmp_path):
@@ -559,14 +517,12 @@ def test_tmux_is_asked_for_pixels_again_after_a_change_of_size_or_focus(tmp_path
     in_shell(tmp_path, change)
 
 
-def test_click_on_a_tab_or_hint_runs_its_action(tmp_path):
-    async def click(app, pilot, _session):
-        await pilot.click("#tabs", offset=(lines(app)[1].index("Assets"), 0))
-        await until(pilot, lambda: app.pane.name_of_pane == "assets")
-        await pilot.click("#hints", offset=(lines(app)[-1].index("reprocess"), 0))
-        await until(pilot, lambda: "reprocess" in app.pane.noted)
-
-    in_shell(tmp_path, click)
+@on_shell()
+async def test_click_on_a_tab_or_hint_runs_its_action(app, pilot):
+    await pilot.click("#tabs", offset=(lines(app)[1].index("Assets"), 0))
+    await until(pilot, lambda: app.pane.name_of_pane == "assets")
+    await pilot.click("#hints", offset=(lines(app)[-1].index("reprocess"), 0))
+    await until(pilot, lambda: "reprocess" in app.pane.noted)
 
 
 def test_current_tab_of_the_screen_is_remembered(tmp_path):
@@ -580,51 +536,43 @@ def test_current_tab_of_the_screen_is_remembered(tmp_path):
     in_shell(tmp_path, script)
 
 
-def test_lines_of_a_sheet_scroll_with_the_cursor(tmp_path):
-    async def scroll(app, pilot, _session):
-        rows = app.query_one("#pane-jobs-one", Lines)
-        await pilot.press("G", "k", "pageup", "j", "home", "down", "end")
-        await until(pilot, lambda: rows.at == 49)
-        await until(pilot, lambda: "jobs row 49" in text(app))
-
-    in_shell(tmp_path, scroll)
+@on_shell()
+async def test_lines_of_a_sheet_scroll_with_the_cursor(app, pilot):
+    rows = app.query_one("#pane-jobs-one", Lines)
+    await pilot.press("G", "k", "pageup", "j", "home", "down", "end")
+    await until(pilot, lambda: rows.at == 49)
+    await until(pilot, lambda: "jobs row 49" in text(app))
 
 
-def test_palette_closes_an_open_question(tmp_path):
-    async def script(app, pilot, session):
-        await pilot.press("Q")
-        await until(pilot, lambda: "stop the engine?" in text(app))
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: type(app.screen).__name__ == "Palette")
-        await pilot.press("escape")
-        await until(pilot, lambda: type(app.screen).__name__ != "Palette")
-        await until(pilot, lambda: "stop the engine?" not in text(app))
-        await pilot.press("y", "k", "enter")
-        assert StopEngine() not in session.asked
-
-    in_shell(tmp_path, script)
+@on_shell()
+async def test_palette_closes_an_open_question(app, pilot, session):
+    await pilot.press("Q")
+    await until(pilot, lambda: "stop the engine?" in text(app))
+    await pilot.press("ctrl+p")
+    await until(pilot, lambda: type(app.screen).__name__ == "Palette")
+    await pilot.press("escape")
+    await until(pilot, lambda: type(app.screen).__name__ != "Palette")
+    await until(pilot, lambda: "stop the engine?" not in text(app))
+    await pilot.press("y", "k", "enter")
+    assert StopEngine() not in session.asked
 
 
-def test_hints_below_the_palette_name_the_keys_of_the_palette(tmp_path):
-    async def script(app, pilot, _session):
-        hints = app.screen.query_one("#hints")
-        await until(pilot, lambda: "palette" in hints.render_line(0).text)
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: hints.render_line(0).text.split() == ["⏎", "choose", "Esc", "close"])
-        await pilot.press("escape")
-        await until(pilot, lambda: "palette" in hints.render_line(0).text)
-
-    in_shell(tmp_path, script)
+@on_shell()
+async def test_hints_below_the_palette_name_the_keys_of_the_palette(app, pilot):
+    hints = app.screen.query_one("#hints")
+    await until(pilot, lambda: "palette" in hints.render_line(0).text)
+    await pilot.press("ctrl+p")
+    await until(pilot, lambda: hints.render_line(0).text.split() == ["⏎", "choose", "Esc", "close"])
+    await pilot.press("escape")
+    await until(pilot, lambda: "palette" in hints.render_line(0).text)
 
 
-def test_closing_the_palette_twice_leaves_the_screen_open(tmp_path):
-    async def leave(app, pilot, _session):
-        await pilot.press("ctrl+p")
-        await until(pilot, lambda: type(app.screen).__name__ == "Palette")
-        palette = app.screen
-        palette.dismiss()
-        palette.dismiss()
-        await until(pilot, lambda: app.screen is not palette)
-        await until(pilot, lambda: "jobs row 1" in text(app))
-
-    in_shell(tmp_path, leave)
+@on_shell()
+async def test_closing_the_palette_twice_leaves_the_screen_open(app, pilot):
+    await pilot.press("ctrl+p")
+    await until(pilot, lambda: type(app.screen).__name__ == "Palette")
+    palette = app.screen
+    palette.dismiss()
+    palette.dismiss()
+    await until(pilot, lambda: app.screen is not palette)
+    await until(pilot, lambda: "jobs row 1" in text(app))

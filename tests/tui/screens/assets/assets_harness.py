@@ -4,7 +4,7 @@ import os
 import sqlite3
 import struct
 from contextlib import closing
-from inspect import signature
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -23,20 +23,12 @@ from aptui.tui.screens.assets.asset_detail import ReferenceTree
 from tests.store.conftest import analysis_row, edge_row, job_row, source_row, uuid_of
 from tui.database import database
 from tui.fake_panes import FakeSession
-from tui.shell_harness import in_shell, lines, text, until
+from tui.shell_harness import _own_homes, in_shell, lines, script_test, text, until  # noqa: F401  # tests of features import the fixture
 
 MEDIUM = (116, 32)
-
-
 MESH = b"M" * 16
-
-
 EVIL = "evil/[red]x\x1b]0;t\x07.txt"
-
-
 BYTES = to_text(b"evil/\xff.png")
-
-
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 64, 32, 8, 6, 0, 0, 0)
 
 
@@ -59,14 +51,6 @@ PANES = [
 
 def product(number: int, job: int, name: str, sub_id: int = 0, flags: int = 1, size: int = 10) -> tuple[object, ...]:
     return (number, job, name, sub_id, b"T" * 16, 0, flags, b"D" * 32, size)
-
-
-@pytest.fixture(autouse=True)
-def _own_homes(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 @pytest.fixture
@@ -194,18 +178,4 @@ def row_of(app, name: str) -> str:
     return next((line for line in lines(app) if name in line), "")
 
 
-def on_assets(**options):
-    """Make a test from a script for the Assets screen, whose parameters are some of: app, pilot, pane, session."""
-
-    def decorate(script):
-        def test(tmp_path):
-            async def run(app, pilot, pane, session):
-                known = {"app": app, "pilot": pilot, "pane": pane, "session": session}
-                await script(**{name: known[name] for name in signature(script).parameters})
-
-            in_assets(tmp_path, run, **options)
-
-        test.__name__, test.__doc__, test.__module__ = script.__name__, script.__doc__, script.__module__
-        return test
-
-    return decorate
+on_assets = partial(script_test, in_assets, ("app", "pilot", "pane", "session"), "store")

@@ -1,3 +1,3 @@
 """Fixtures for tests of the Assets screen."""
 
-from .assets_harness import _own_homes, store  # noqa: F401
+from .assets_harness import store  # noqa: F401

@@ -55,41 +55,37 @@ def test_zoom_key_waits_until_the_preview_of_the_row_is_read(tmp_path, monkeypat
     in_assets(tmp_path, script, size=SMALL)
 
 
-@pytest.mark.usefixtures("store")
-def test_asset_actions_work_from_keys_and_from_the_menu(tmp_path):
-    async def act(app, pilot, pane, session):
-        await go(pilot, pane, "textures/rock.png")
-        for key, expected in (
-            ("y", "textures/rock.png"), ("f", f"{tmp_path}/textures/rock.png"), ("u", uuid_text(uuid_of(1))),
-            ("p", f"{tmp_path}/linux/textures/rock.dds\n{tmp_path}/server/textures/rock.dds"),
-        ):  # fmt: skip
-            await press(pilot, "y", key)
-            await until(pilot, lambda: app.copied)
-            assert app.copied.pop() == (expected, True)
-        await press(pilot, "r")
-        await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("textures/rock.png",))])
-        await press(pilot, ".")
-        await until(pilot, lambda: app.screen.query_one(Menu).has_focus)
-        await press(pilot, "x")
-        await until(pilot, lambda: "new source" in text(app) and "no [/such] pixel" in text(app) and "Why" in text(app))
-        await pilot.click(f"#{pane.trees.view.id}", offset=(3, 2), button=3)
-        await until(pilot, lambda: app.screen.query(Menu))
-        await until(pilot, lambda: "x.txt" in str(app.screen.query_one(Menu).border_title))
-        await press(pilot, "escape")
-        await go(pilot, pane, "textures/rock.png")
-        await press(pilot, "J")
-        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed)
-        await until(pilot, lambda: app.pane.revealed == [r'"^textures/rock\.png$"'])
-        await press(pilot, "2")
-        await until(pilot, lambda: app.pane is pane)
-        put_on_reference(pane, "server  Image")
-        await press(pilot, "enter")
-        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and len(app.pane.revealed) == 2)
-
-    in_assets(tmp_path, act, size=LARGE)
+@on_assets(size=LARGE)
+async def test_asset_actions_work_from_keys_and_from_the_menu(app, pilot, pane, session, tmp_path):
+    await go(pilot, pane, "textures/rock.png")
+    for key, expected in (
+        ("y", "textures/rock.png"), ("f", f"{tmp_path}/textures/rock.png"), ("u", uuid_text(uuid_of(1))),
+        ("p", f"{tmp_path}/linux/textures/rock.dds\n{tmp_path}/server/textures/rock.dds"),
+    ):  # fmt: skip
+        await press(pilot, "y", key)
+        await until(pilot, lambda: app.copied)
+        assert app.copied.pop() == (expected, True)
+    await press(pilot, "r")
+    await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("textures/rock.png",))])
+    await press(pilot, ".")
+    await until(pilot, lambda: app.screen.query_one(Menu).has_focus)
+    await press(pilot, "x")
+    await until(pilot, lambda: "new source" in text(app) and "no [/such] pixel" in text(app) and "Why" in text(app))
+    await pilot.click(f"#{pane.trees.view.id}", offset=(3, 2), button=3)
+    await until(pilot, lambda: app.screen.query(Menu))
+    await until(pilot, lambda: "x.txt" in str(app.screen.query_one(Menu).border_title))
+    await press(pilot, "escape")
+    await go(pilot, pane, "textures/rock.png")
+    await press(pilot, "J")
+    await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed)
+    await until(pilot, lambda: app.pane.revealed == [r'"^textures/rock\.png$"'])
+    await press(pilot, "2")
+    await until(pilot, lambda: app.pane is pane)
+    put_on_reference(pane, "server  Image")
+    await press(pilot, "enter")
+    await until(pilot, lambda: app.pane.name_of_pane == "jobs" and len(app.pane.revealed) == 2)
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_marked_assets_run_again_at_once_but_folders_after_a_question(app, pilot, pane, session):
     await go(pilot, pane, "mesh/rock.fbx")
@@ -114,7 +110,6 @@ async def test_marked_assets_run_again_at_once_but_folders_after_a_question(app,
     await until(pilot, lambda: session.asked == [ReprocessJobs(keys=("mesh/rock.fbx",))])
 
 
-@pytest.mark.usefixtures("store")
 @on_assets(size=SMALL)
 async def test_why_is_shown_on_a_screen_that_is_too_narrow_for_tree_and_details(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
@@ -125,7 +120,6 @@ async def test_why_is_shown_on_a_screen_that_is_too_narrow_for_tree_and_details(
     await until(pilot, lambda: pane.trees.view.has_focus)
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_why_key_pressed_twice_in_quick_succession_shows_the_preview(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
@@ -136,7 +130,6 @@ async def test_why_key_pressed_twice_in_quick_succession_shows_the_preview(app, 
     assert "new source" not in text(app)
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_quickly_typed_keys_act_on_the_row_under_the_cursor(app, pilot, pane):
     await go(pilot, pane, "mesh/rock.fbx")
@@ -147,24 +140,21 @@ async def test_quickly_typed_keys_act_on_the_row_under_the_cursor(app, pilot, pa
     await until(pilot, lambda: app.copied == [("scripts/door.lua", True)])
 
 
-@pytest.mark.usefixtures("store")
-def test_hostile_names_are_displayed_safely_and_copied_byte_for_byte(tmp_path):
-    async def script(app, pilot, pane, _session):
-        await until(pilot, lambda: r"\xff.png" in text(app))
-        await until(pilot, lambda: "[red]x" in text(app))
-        assert "\x1b" not in text(app)
-        await go(pilot, pane, BYTES)
-        await until(pilot, lambda: "PNG 64 × 32" in text(app))
-        await press(pilot, "y", "f")
-        await until(pilot, lambda: app.copied)
-        copied, is_raw = app.copied.pop()
-        assert (os.fsencode(copied), is_raw) == (os.fsencode(tmp_path) + b"/evil/\xff.png", True)
-        await go(pilot, pane, EVIL)
-        await press(pilot, "y", "y")
-        await until(pilot, lambda: app.copied)
-        assert app.copied.pop() == (EVIL, False)
-
-    in_assets(tmp_path, script)
+@on_assets()
+async def test_hostile_names_are_displayed_safely_and_copied_byte_for_byte(app, pilot, pane, tmp_path):
+    await until(pilot, lambda: r"\xff.png" in text(app))
+    await until(pilot, lambda: "[red]x" in text(app))
+    assert "\x1b" not in text(app)
+    await go(pilot, pane, BYTES)
+    await until(pilot, lambda: "PNG 64 × 32" in text(app))
+    await press(pilot, "y", "f")
+    await until(pilot, lambda: app.copied)
+    copied, is_raw = app.copied.pop()
+    assert (os.fsencode(copied), is_raw) == (os.fsencode(tmp_path) + b"/evil/\xff.png", True)
+    await go(pilot, pane, EVIL)
+    await press(pilot, "y", "y")
+    await until(pilot, lambda: app.copied)
+    assert app.copied.pop() == (EVIL, False)
 
 
 @pytest.mark.usefixtures("store")
@@ -193,7 +183,6 @@ def test_other_programs_get_the_path_of_an_asset_and_the_shell_its_folder(tmp_pa
     in_assets(tmp_path, act)
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_digest_and_asset_type_can_be_copied(app, pilot, pane):
     await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)

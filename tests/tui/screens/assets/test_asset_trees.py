@@ -37,7 +37,6 @@ from .assets_harness import MEDIUM, PANES, at, changed, cursor_on, go, in_assets
 pytestmark = pytest.mark.real
 
 
-@pytest.mark.usefixtures("store")
 @on_assets(size=(60, 20))
 async def test_search_count_with_thousands_of_hits_fits_60_columns(app, pilot, pane):
     pane.query_one(TreeTabs).show(Kind.SOURCES, dict.fromkeys(Kind, 12_408), is_roomy=False, is_brief=TIGHT > 60)
@@ -45,7 +44,6 @@ async def test_search_count_with_thousands_of_hits_fits_60_columns(app, pilot, p
     await until(pilot, lambda: any("1,234 of 12,408" in line for line in lines(app)))
 
 
-@pytest.mark.usefixtures("store")
 @on_assets(size=SMALL)
 async def test_zoom_key_shows_preview_on_narrow_screen_and_returns_to_tree(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
@@ -66,7 +64,6 @@ async def test_zoom_key_shows_preview_on_narrow_screen_and_returns_to_tree(app, 
     await until(pilot, lambda: pane.trees.view.has_focus)
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_n_key_steps_through_search_hits_and_escape_restores_the_tree(app, pilot, pane):
     await press(pilot, "-")
@@ -102,7 +99,6 @@ async def test_n_key_steps_through_search_hits_and_escape_restores_the_tree(app,
     await until(pilot, lambda: pane.box.text == "")
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_asset_trees_can_be_switched_by_key_or_click_or_command(app, pilot, pane):
     for key, kind in (
@@ -208,7 +204,6 @@ def test_problems_are_read_again_until_the_database_agrees_with_the_notices(tmp_
     in_assets(tmp_path, script, size=LARGE)
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_tree_without_problems_has_no_problem_column(app, pilot, pane):
     await shows(app, pilot, "Problems")
@@ -229,7 +224,6 @@ def test_problems_and_names_get_room_before_extension_and_duration(width, ids):
     assert columns["name"] >= 22
 
 
-@pytest.mark.usefixtures("store")
 @on_assets(size=LARGE)
 async def test_running_job_causes_no_read_of_the_asset_problems(app, pilot, pane):
     await until(pilot, lambda: pane.trees.model.health is not None)
@@ -384,25 +378,22 @@ def test_empty_tree_does_not_show_the_details_of_another_tree(tmp_path, monkeypa
     in_assets(tmp_path, turn)
 
 
-def test_cursor_goes_to_the_neighbour_of_a_removed_row(tmp_path, store):
-    async def drop(app, pilot, pane, session):
-        await go(pilot, pane, "textures/rock.png")
-        await press(pilot, ".", "escape")
-        with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
-            connection.execute("PRAGMA foreign_keys = ON")
-            connection.execute("DELETE FROM Sources WHERE SourceID = 1")
-        pane.on_news(Batch(jobs=(JobNews(JobChanged(0, 1, "textures/rock.png", 1, *[""] * 6, 0, 0, 0, "", 0), True, 0),)))
-        pane.shell.wake()
-        await until(pilot, lambda: "gone" in text(app))
-        session.say(SourcesChanged(0, (("textures/rock.png", False),)))
-        await until(pilot, lambda: "Sources▾ 4" in text(app))
-        await at(pilot, pane, cursor_on(pane))
-        await until(pilot, lambda: "rock.png" not in text(app))
-
-    in_assets(tmp_path, drop)
+@on_assets()
+async def test_cursor_goes_to_the_neighbour_of_a_removed_row(app, pilot, pane, session, store):
+    await go(pilot, pane, "textures/rock.png")
+    await press(pilot, ".", "escape")
+    with closing(sqlite3.connect(store.path, isolation_level=None)) as connection:
+        connection.execute("PRAGMA foreign_keys = ON")
+        connection.execute("DELETE FROM Sources WHERE SourceID = 1")
+    pane.on_news(Batch(jobs=(JobNews(JobChanged(0, 1, "textures/rock.png", 1, *[""] * 6, 0, 0, 0, "", 0), True, 0),)))
+    pane.shell.wake()
+    await until(pilot, lambda: "gone" in text(app))
+    session.say(SourcesChanged(0, (("textures/rock.png", False),)))
+    await until(pilot, lambda: "Sources▾ 4" in text(app))
+    await at(pilot, pane, cursor_on(pane))
+    await until(pilot, lambda: "rock.png" not in text(app))
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_keys_typed_right_after_the_search_key_become_search_text(app, pilot, pane, session):
     for character in "/rJ":
@@ -411,26 +402,22 @@ async def test_keys_typed_right_after_the_search_key_become_search_text(app, pil
     assert (session.asked, list(app.screen.query(Menu))) == ([], [])
 
 
-@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize("size", [SMALL, MEDIUM])
-def test_tab_moves_from_tree_to_details_and_skips_the_search_line(tmp_path, size):
-    async def act(app, pilot, pane, _session):
-        await press(pilot, *"/door", "enter")
-        await go(pilot, pane, "scripts/door.lua")
-        await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
-        tree, references, preview = pane.trees.view, pane.query_one(ReferenceTree), pane.query_one(FilePreview)
-        for key, part in [("tab", references), ("tab", preview), ("tab", tree), ("shift+tab", preview), ("shift+tab", references)]:
-            await press(pilot, key)
-            await until(pilot, lambda part=part: app.focused is part)
-            assert part.region.height
-        await press(pilot, "tab", "tab", "/", "tab")
-        await until(pilot, lambda: app.focused is tree)
-        assert pane.box.text == "door"
-
-    in_assets(tmp_path, act, size=size)
+@on_assets()
+async def test_tab_moves_from_tree_to_details_and_skips_the_search_line(app, pilot, pane, size):
+    await press(pilot, *"/door", "enter")
+    await go(pilot, pane, "scripts/door.lua")
+    await until(pilot, lambda: "lua" in pane.query_one(FilePreview).title())
+    tree, references, preview = pane.trees.view, pane.query_one(ReferenceTree), pane.query_one(FilePreview)
+    for key, part in [("tab", references), ("tab", preview), ("tab", tree), ("shift+tab", preview), ("shift+tab", references)]:
+        await press(pilot, key)
+        await until(pilot, lambda part=part: app.focused is part)
+        assert part.region.height
+    await press(pilot, "tab", "tab", "/", "tab")
+    await until(pilot, lambda: app.focused is tree)
+    assert pane.box.text == "door"
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_text_typed_in_the_search_replaces_the_previous_search(app, pilot, pane):
     await press(pilot, *"/rock", "enter")
@@ -456,7 +443,6 @@ def test_search_without_hits_keeps_its_text_and_shows_how_to_clear_it(tmp_path):
     in_assets(tmp_path, act, size=(140, 40))
 
 
-@pytest.mark.usefixtures("store")
 @on_assets(size=(80, 8))
 async def test_first_hit_is_visible_together_with_its_folders(app, pilot, pane):
     await go(pilot, pane, "evil/[red]x\x1b]0;t\x07.txt")
@@ -464,7 +450,6 @@ async def test_first_hit_is_visible_together_with_its_folders(app, pilot, pane):
     await until(pilot, lambda: cursor_on(pane) == "textures/rock.png" and "▾ textures" in text(app))
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_going_to_a_product_removes_a_search_that_hides_the_product(app, pilot, pane):
     await go(pilot, pane, "linux/textures/rock.dds", Kind.PRODUCTS)  # The tree of products is read from now on.

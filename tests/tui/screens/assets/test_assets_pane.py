@@ -24,36 +24,32 @@ from .assets_harness import PANES, FakeJobs, at, go, in_assets, on_assets, press
 pytestmark = pytest.mark.real
 
 
-@pytest.mark.usefixtures("store")
 @pytest.mark.parametrize(("size", "theme"), [(LARGE, "dark"), (SMALL, "monochrome")])
-def test_source_details_show_facts_and_references(tmp_path, size, theme):
-    async def script(app, pilot, pane, _session):
-        await go(pilot, pane, "textures/rock.png")
-        if size == SMALL:
-            await until(pilot, lambda: "rock.png" in text(app))
-            assert "Scan folder" not in text(app)
-            await press(pilot, "enter")
-        await until(pilot, lambda: "linux/textures/rock.dds" in text(app) and "PNG 64 × 32" in text(app))
-        for expected in (
-            "Scan folder",
-            "project",
-            uuid_text(uuid_of(1)),
-            "Products (2)",
-            "4.0 MiB",
-            "{00000000…}:0",
-            "Dependencies out (0)",
-        ):
+@on_assets()
+async def test_source_details_show_facts_and_references(app, pilot, pane, size, theme):
+    await go(pilot, pane, "textures/rock.png")
+    if size == SMALL:
+        await until(pilot, lambda: "rock.png" in text(app))
+        assert "Scan folder" not in text(app)
+        await press(pilot, "enter")
+    await until(pilot, lambda: "linux/textures/rock.dds" in text(app) and "PNG 64 × 32" in text(app))
+    for expected in (
+        "Scan folder",
+        "project",
+        uuid_text(uuid_of(1)),
+        "Products (2)",
+        "4.0 MiB",
+        "{00000000…}:0",
+        "Dependencies out (0)",
+    ):
+        await shows(app, pilot, expected)
+    if size == LARGE:
+        for expected in ("Dependencies in (1)", "mesh/rock.fbx", "Jobs (2)", "! 2 warnings", "✗ failed", "30 ms", "Sources▾ 5"):
             await shows(app, pilot, expected)
-        if size == LARGE:
-            for expected in ("Dependencies in (1)", "mesh/rock.fbx", "Jobs (2)", "! 2 warnings", "✗ failed", "30 ms", "Sources▾ 5"):
-                await shows(app, pilot, expected)
-        await press(pilot, "escape")
-        await until(pilot, lambda: app.focused is pane.trees.view)
-
-    in_assets(tmp_path, script, size=size, theme=theme)
+    await press(pilot, "escape")
+    await until(pilot, lambda: app.focused is pane.trees.view)
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_enter_follows_a_reference_and_bracket_keys_go_back_or_forward(app, pilot, pane):
     await go(pilot, pane, "mesh/rock.fbx")
@@ -80,7 +76,6 @@ async def test_enter_follows_a_reference_and_bracket_keys_go_back_or_forward(app
     await at(pilot, pane, "mesh/rock.fbx")
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_expanded_product_dependency_shows_a_cycle_only_as_a_mark(app, pilot, pane):
     await go(pilot, pane, "common/mesh/rock.model", Kind.PRODUCTS)
@@ -117,7 +112,6 @@ def test_asset_is_found_by_each_of_its_names(tmp_path):
     in_assets(tmp_path, find)
 
 
-@pytest.mark.usefixtures("store")
 @on_assets(size=(20, 6))
 async def test_assets_screen_is_usable_at_a_tiny_size(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
@@ -125,7 +119,6 @@ async def test_assets_screen_is_usable_at_a_tiny_size(app, pilot, pane):
     assert app.is_running
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_zoom_shows_only_the_focused_part_and_tab_shows_the_next_part(app, pilot, pane):
     await go(pilot, pane, "scripts/door.lua")
@@ -150,7 +143,6 @@ async def test_zoom_shows_only_the_focused_part_and_tab_shows_the_next_part(app,
     await until(pilot, lambda: app.focused is pane.trees.view)
 
 
-@pytest.mark.usefixtures("store")
 @on_assets()
 async def test_back_returns_to_the_jobs_screen_that_led_to_the_asset(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
@@ -183,7 +175,6 @@ def test_cursor_reaches_the_end_of_a_long_list_of_references(tmp_path, store):
     in_assets(tmp_path, act, size=SMALL)
 
 
-@pytest.mark.usefixtures("store")
 @on_assets(size=SMALL)
 async def test_title_on_a_narrow_screen_names_the_visible_asset(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
@@ -203,7 +194,6 @@ async def test_title_on_a_narrow_screen_names_the_visible_asset(app, pilot, pane
     assert titles == ["textures/rock.png", "mesh/rock.fbx", "scripts/door.lua"]
 
 
-@pytest.mark.usefixtures("store")
 @on_assets(size=LARGE)
 async def test_reference_to_an_unknown_asset_shows_a_message(app, pilot, pane):
     await go(pilot, pane, "mesh/rock.fbx")
@@ -297,6 +287,16 @@ def test_equals_sign_shows_the_committed_and_the_current_picture_together(tmp_pa
         await shows(app, pilot, "Before and after")
         await shows(app, pilot, "(Bea)  PNG 8 × 8")
         await shows(app, pilot, "now  PNG 16 × 8")
+        await press(pilot, "x")
+        await shows(app, pilot, " Why")
+        await press(pilot, "=")
+        await shows(app, pilot, "now  PNG 16 × 8")
+        await press(pilot, "x")
+        await until(pilot, lambda: "now  PNG" not in text(app))
+        await press(pilot, "x")
+        await shows(app, pilot, "Preview  PNG 16 × 8")
+        await press(pilot, "=")
+        await shows(app, pilot, "Before and after")
         await press(pilot, "=")
         await until(pilot, lambda: "Before and after" not in text(app))
         await go(pilot, pane, "scripts/door.lua")
@@ -329,29 +329,5 @@ def test_equals_sign_shows_the_differences_of_a_text_and_leaves_why(tmp_path):
         await until(pilot, lambda: "Before and after" not in text(app) and " Why" in text(app))
         await press(pilot, "x")
         await shows(app, pilot, "lua  1 line")
-
-    in_assets(tmp_path, script, size=LARGE)
-
-
-@pytest.mark.usefixtures("store")
-@needs_git
-def test_equals_sign_leaves_why_of_a_picture(tmp_path):
-    Image.new("RGB", (8, 8), "red").save(tmp_path / "textures" / "rock.png")
-    commit(tmp_path, "textures/rock.png")
-    Image.new("RGB", (16, 8), "blue").save(tmp_path / "textures" / "rock.png")
-
-    async def script(app, pilot, pane, _session):
-        await go(pilot, pane, "textures/rock.png")
-        await shows(app, pilot, "PNG 16 × 8")
-        await press(pilot, "=")
-        await shows(app, pilot, "now  PNG 16 × 8")
-        await press(pilot, "x")
-        await shows(app, pilot, " Why")
-        await press(pilot, "=")
-        await shows(app, pilot, "now  PNG 16 × 8")
-        await press(pilot, "x")
-        await until(pilot, lambda: "now  PNG" not in text(app))
-        await press(pilot, "x")
-        await shows(app, pilot, "Preview  PNG 16 × 8")
 
     in_assets(tmp_path, script, size=LARGE)

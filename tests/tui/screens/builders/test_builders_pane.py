@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ from aptui.tui.widgets.table import fit_columns, lay_out
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
 from tests.tui.database import database
 from tui.fake_panes import FakeSession
-from tui.shell_harness import LARGE, in_shell, lines, text, until
+from tui.shell_harness import LARGE, in_shell, lines, script_test, text, until
 from tui.widget_zoo import PAYLOADS
 
 pytestmark = pytest.mark.real
@@ -76,13 +77,9 @@ def config_of(folder: Path, *builders: Builder) -> Config:
 
 
 @pytest.fixture(autouse=True)
-def _own_homes(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
+def _frames_are_fast(monkeypatch):
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # Otherwise the pilot sleeps 40 ms after each key.
     monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
-    monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(reading, "READ_AGAIN_S", 0.05)
 
 
@@ -124,6 +121,9 @@ def visit(tmp_path, do: Callable, *, size=LARGE, builders=(IMAGES, UPPER), compl
     return in_shell(tmp_path, main, size=size, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
 
 
+on_builders = partial(script_test, visit, ("app", "pilot", "session", "pane"))
+
+
 def names(pane) -> list[str]:
     return [row.data.name for row in pane.rows.records]
 
@@ -134,16 +134,14 @@ def tree_names(pane) -> list[str]:
     return [pane.spent.model.cell(at, "name").text.strip() for at in range(pane.spent.model.row_count())]
 
 
-def test_builders_are_listed_by_cost(tmp_path, store):
-    async def script(app, pilot, _session, pane):
-        assert names(pane)[:2] == ["Image", "upper"]
-        assert len(names(pane)) == 3
-        row = next(line for line in lines(app) if line.startswith("▌Image")).split()
-        assert row[:6] == ["▌Image", "python", "7", "*.png,", r".*\.tga", "3"]
-        assert row[-3:-1] == ["3.21", "s"]
-        assert set(row[-1]) <= {"━", "╸"}  # the builder's share of all time
-
-    visit(tmp_path, script)
+@on_builders()
+async def test_builders_are_listed_by_cost(app, pane, store):
+    assert names(pane)[:2] == ["Image", "upper"]
+    assert len(names(pane)) == 3
+    row = next(line for line in lines(app) if line.startswith("▌Image")).split()
+    assert row[:6] == ["▌Image", "python", "7", "*.png,", r".*\.tga", "3"]
+    assert row[-3:-1] == ["3.21", "s"]
+    assert set(row[-1]) <= {"━", "╸"}  # the builder's share of all time
 
 
 def test_builder_list_shows_reading_before_its_first_read(tmp_path, store, monkeypatch):
@@ -296,40 +294,36 @@ def test_cursor_in_the_builder_list_selects_patterns_details_and_metrics(tmp_pat
     assert app.memory.get("builders.part", "") == "metrics"
 
 
-def test_large_screen_shows_patterns_details_and_metrics_together(tmp_path, store):
-    async def walk(app, pilot, _session, pane):
-        shown = ("── Patterns (2) ──", "*.png", "── Details ──", "Pillow 13", "── Metrics ──", "textures/rock_2.png")
-        for part in shown:
-            await until(pilot, lambda part=part: part in text(app))
-        assert "▾ " not in text(app).partition("Details")[0]
-        await pilot.press("m")
-        await until(pilot, lambda: app.focused is pane.spent)
-        await pilot.press("d")
-        await until(pilot, lambda: app.focused is pane.details)
-        await pilot.press("escape", "j")
-        await until(pilot, lambda: "/usr/bin/tr" in text(app))
-        await pilot.resize_terminal(200, 30)
-        await until(pilot, lambda: "Details▾" in text(app))
-
-    visit(tmp_path, walk, size=(200, 60))
+@on_builders(size=(200, 60))
+async def test_large_screen_shows_patterns_details_and_metrics_together(app, pilot, pane, store):
+    shown = ("── Patterns (2) ──", "*.png", "── Details ──", "Pillow 13", "── Metrics ──", "textures/rock_2.png")
+    for part in shown:
+        await until(pilot, lambda part=part: part in text(app))
+    assert "▾ " not in text(app).partition("Details")[0]
+    await pilot.press("m")
+    await until(pilot, lambda: app.focused is pane.spent)
+    await pilot.press("d")
+    await until(pilot, lambda: app.focused is pane.details)
+    await pilot.press("escape", "j")
+    await until(pilot, lambda: "/usr/bin/tr" in text(app))
+    await pilot.resize_terminal(200, 30)
+    await until(pilot, lambda: "Details▾" in text(app))
 
 
-def test_metrics_are_filtered_and_sorted(tmp_path, store):
-    async def sort(app, pilot, _session, pane):
-        await pilot.press("m", "m")
-        await until(pilot, lambda: len(tree_names(pane)) == 7)
-        await pilot.press("S", "1")
-        await until(pilot, lambda: tree_names(pane)[1:4] == [f"textures/rock_{at}.png" for at in (1, 2, 3)])
-        await pilot.click("#builders-metrics", offset=(4, 0))
-        await until(pilot, lambda: tree_names(pane)[1:4] == [f"textures/rock_{at}.png" for at in (3, 2, 1)])
-        await pilot.press("slash")
-        pane.box.text = "mips"
-        await until(pilot, lambda: len(tree_names(pane)) == 3)
-        await until(pilot, lambda: "1 of the slowest 1,000" in text(app))
-        await pilot.press("enter")
-        await until(pilot, lambda: pane.spent.has_focus)
-
-    visit(tmp_path, sort)
+@on_builders()
+async def test_metrics_are_filtered_and_sorted(app, pilot, pane, store):
+    await pilot.press("m", "m")
+    await until(pilot, lambda: len(tree_names(pane)) == 7)
+    await pilot.press("S", "1")
+    await until(pilot, lambda: tree_names(pane)[1:4] == [f"textures/rock_{at}.png" for at in (1, 2, 3)])
+    await pilot.click("#builders-metrics", offset=(4, 0))
+    await until(pilot, lambda: tree_names(pane)[1:4] == [f"textures/rock_{at}.png" for at in (3, 2, 1)])
+    await pilot.press("slash")
+    pane.box.text = "mips"
+    await until(pilot, lambda: len(tree_names(pane)) == 3)
+    await until(pilot, lambda: "1 of the slowest 1,000" in text(app))
+    await pilot.press("enter")
+    await until(pilot, lambda: pane.spent.has_focus)
 
 
 def test_metrics_can_be_sorted_by_count_or_by_average(tmp_path, store):
@@ -360,20 +354,18 @@ def test_average_in_the_builder_list_excludes_analysis_jobs(tmp_path, store):
     assert (row.cells["average"].text, row.order["average"]) == ("150 ms", 150.0)
 
 
-def test_builder_filter_applies_while_typing_and_a_mistake_keeps_the_rows(tmp_path, store):
-    async def narrow(app, pilot, _session, pane):
-        await pilot.press("slash", *"up$")
-        await until(pilot, lambda: names(pane) == ["upper"])
-        await until(pilot, lambda: "1 of 3" in text(app))
-        pane.box.text = "up("
-        await until(pilot, lambda: "unclosed group" in text(app))
-        await until(pilot, lambda: names(pane) == ["upper"])
-        pane.box.text = "png"
-        await until(pilot, lambda: names(pane) == ["Image"])
-        await pilot.press("enter", "escape")
-        await until(pilot, lambda: len(names(pane)) == 3)
-
-    visit(tmp_path, narrow)
+@on_builders()
+async def test_builder_filter_applies_while_typing_and_a_mistake_keeps_the_rows(app, pilot, pane, store):
+    await pilot.press("slash", *"up$")
+    await until(pilot, lambda: names(pane) == ["upper"])
+    await until(pilot, lambda: "1 of 3" in text(app))
+    pane.box.text = "up("
+    await until(pilot, lambda: "unclosed group" in text(app))
+    await until(pilot, lambda: names(pane) == ["upper"])
+    pane.box.text = "png"
+    await until(pilot, lambda: names(pane) == ["Image"])
+    await pilot.press("enter", "escape")
+    await until(pilot, lambda: len(names(pane)) == 3)
 
 
 def test_chosen_order_of_the_builder_list_is_remembered(tmp_path, store):
@@ -390,35 +382,31 @@ def test_chosen_order_of_the_builder_list_is_remembered(tmp_path, store):
     visit(tmp_path, script)
 
 
-def test_keys_show_the_jobs_of_the_builder_or_of_the_selected_metric(tmp_path, store):
-    async def go(app, pilot, _session, pane):
-        await pilot.press("J")
-        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == ['builder:"^Image$"'])
-        jobs = app.pane
-        await pilot.press("5", "m")
-        await until(pilot, lambda: len(tree_names(pane)) == 7)
-        await pilot.press("enter", *"jjjjj", "enter")
-        await until(pilot, lambda: jobs.revealed[1:] == [r'source:"^textures/rock_2\.png$"'])
-        await pilot.press("5", "g", *"jjj", "enter")
-        await until(pilot, lambda: jobs.revealed[2:] == ["#3"])
-        await until(pilot, lambda: pane.spent.cursor == 3)
-
-    visit(tmp_path, go)
+@on_builders()
+async def test_keys_show_the_jobs_of_the_builder_or_of_the_selected_metric(app, pilot, pane, store):
+    await pilot.press("J")
+    await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == ['builder:"^Image$"'])
+    jobs = app.pane
+    await pilot.press("5", "m")
+    await until(pilot, lambda: len(tree_names(pane)) == 7)
+    await pilot.press("enter", *"jjjjj", "enter")
+    await until(pilot, lambda: jobs.revealed[1:] == [r'source:"^textures/rock_2\.png$"'])
+    await pilot.press("5", "g", *"jjj", "enter")
+    await until(pilot, lambda: jobs.revealed[2:] == ["#3"])
+    await until(pilot, lambda: pane.spent.cursor == 3)
 
 
-def test_other_screens_can_reveal_a_builder_in_the_list(tmp_path, store):
-    async def reveal(app, pilot, _session, pane):
-        await pilot.press("slash", *"png", "enter")
-        pane.reveal("upper")
-        await until(pilot, lambda: pane.current.name == "upper")
-        await until(pilot, lambda: pane.list.has_focus)
-        pane.reveal("nobody")
-        await until(pilot, lambda: "no builder 'nobody'" in text(app))
-        pane.reload()
-        pane.reveal("Image")
-        await until(pilot, lambda: pane.current.name == "Image")
-
-    visit(tmp_path, reveal)
+@on_builders()
+async def test_other_screens_can_reveal_a_builder_in_the_list(app, pilot, pane, store):
+    await pilot.press("slash", *"png", "enter")
+    pane.reveal("upper")
+    await until(pilot, lambda: pane.current.name == "upper")
+    await until(pilot, lambda: pane.list.has_focus)
+    pane.reveal("nobody")
+    await until(pilot, lambda: "no builder 'nobody'" in text(app))
+    pane.reload()
+    pane.reveal("Image")
+    await until(pilot, lambda: pane.current.name == "Image")
 
 
 def test_revealing_a_builder_waits_until_the_builders_are_read(tmp_path, store):
@@ -433,33 +421,29 @@ def test_revealing_a_builder_waits_until_the_builders_are_read(tmp_path, store):
     )  # fmt: skip
 
 
-def test_ended_jobs_are_counted_while_the_builders_screen_is_visible(tmp_path, store):
-    async def end(app, pilot, session, pane):
-        store.put(put_job=[job_row(6, 1, builder=OTHER, duration_ms=5000)])
-        news = JobChanged(0, 6, "a", 1, "pc", "Image", "upper", "completed", "", "", 0, 0, 3, "", 1)
-        app.feed.read()
-        session.say(news)
-        await until(pilot, lambda: pane.reading.found.builders[1].spent.jobs.count == 2)
-        await pilot.press("1")
-        await until(pilot, lambda: not pane.reading.is_busy)
-        read_s = pane.reading.read_s
-        session.say(news, 2)
-        await pilot.pause(0.3)
-        assert pane.reading.read_s == read_s
-        await pilot.press("5")
-        await until(pilot, lambda: pane.reading.read_s > read_s)
-
-    visit(tmp_path, end)
+@on_builders()
+async def test_ended_jobs_are_counted_while_the_builders_screen_is_visible(app, pilot, session, pane, store):
+    store.put(put_job=[job_row(6, 1, builder=OTHER, duration_ms=5000)])
+    news = JobChanged(0, 6, "a", 1, "pc", "Image", "upper", "completed", "", "", 0, 0, 3, "", 1)
+    app.feed.read()
+    session.say(news)
+    await until(pilot, lambda: pane.reading.found.builders[1].spent.jobs.count == 2)
+    await pilot.press("1")
+    await until(pilot, lambda: not pane.reading.is_busy)
+    read_s = pane.reading.read_s
+    session.say(news, 2)
+    await pilot.pause(0.3)
+    assert pane.reading.read_s == read_s
+    await pilot.press("5")
+    await until(pilot, lambda: pane.reading.read_s > read_s)
 
 
-def test_broken_builder_shows_the_reason_of_its_failure(tmp_path, store):
-    async def trip(app, pilot, session, _pane):
-        session.latest_health = Health(broken_builders=(("Image", "its worker died 3 times"),))
-        session.say(HealthChanged(0, session.latest_health))
-        await pilot.press("d")
-        await until(pilot, lambda: "✗ Image" in text(app) and "its worker died 3 times" in text(app))
-
-    visit(tmp_path, trip)
+@on_builders()
+async def test_broken_builder_shows_the_reason_of_its_failure(app, pilot, session, store):
+    session.latest_health = Health(broken_builders=(("Image", "its worker died 3 times"),))
+    session.say(HealthChanged(0, session.latest_health))
+    await pilot.press("d")
+    await until(pilot, lambda: "✗ Image" in text(app) and "its worker died 3 times" in text(app))
 
 
 def test_builders_of_the_configuration_get_details_from_their_code(tmp_path, store):
@@ -483,47 +467,41 @@ def test_error_of_completing_builders_is_reported_and_other_facts_are_shown(tmp_
     visit(tmp_path, script, complete=complete)
 
 
-def test_builders_of_the_database_are_shown_without_a_configuration(tmp_path, store):
-    async def script(app, pilot, _session, pane):
-        assert len(names(pane)) == 3
-        await until(pilot, lambda: "this builder is only in the database" in text(app))
-        await pilot.press("d")
-        await until(pilot, lambda: "only the asset database" in text(app))
-
-    visit(tmp_path, script, has_config=False)
+@on_builders(has_config=False)
+async def test_builders_of_the_database_are_shown_without_a_configuration(app, pilot, pane, store):
+    assert len(names(pane)) == 3
+    await until(pilot, lambda: "this builder is only in the database" in text(app))
+    await pilot.press("d")
+    await until(pilot, lambda: "only the asset database" in text(app))
 
 
-def test_builders_of_the_configuration_are_shown_without_a_database(tmp_path):
-    async def script(app, pilot, _session, pane):
-        assert names(pane) == ["Image", "upper"]
-        await pilot.press("m")
-        await until(pilot, lambda: "this builder has not run yet" in text(app))
-
-    visit(tmp_path, script)
+@on_builders()
+async def test_builders_of_the_configuration_are_shown_without_a_database(app, pilot, pane):
+    assert names(pane) == ["Image", "upper"]
+    await pilot.press("m")
+    await until(pilot, lambda: "this builder has not run yet" in text(app))
 
 
-def test_builders_screen_handles_the_keys_for_copying_zoom_and_going_back(tmp_path, store):
-    async def use(app, pilot, _session, pane):
-        await pilot.press("y", "y", "y", "n", "y", "a")
-        await until(pilot, lambda: app.copied[0].startswith("Image\tpython\t7\t*.png, .*\\.tga\t3"))
-        await until(pilot, lambda: app.copied[1] == "Image")
-        await until(pilot, lambda: "[Version] = 7" in app.copied[2])
-        await pilot.press("d", "d", "j", "y", "k", "y", "v", "z")
-        await until(pilot, lambda: app.copied[3:] == ["Type", "python: a Python class that workers run"])
-        await until(pilot, lambda: not pane.list.display)
-        await pilot.press("escape")
-        await until(pilot, lambda: pane.list.has_focus)
-        await pilot.press("z", "full_stop", "p")
-        await until(pilot, lambda: pane.part == "patterns")
-        await pilot.click("#builders-list", offset=(4, 1), button=3)
-        await pilot.press("escape", "i")
-        await until(pilot, lambda: "3 builders" in text(app))
-        await pilot.press("escape")
-        for name, rest in (("builder", "upper"), ("jobs-of", "")):
-            next(command for command in pane.commands() if command.name == name).run(rest)
-        await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == ['builder:"^upper$"'])
-
-    visit(tmp_path, use)
+@on_builders()
+async def test_builders_screen_handles_the_keys_for_copying_zoom_and_going_back(app, pilot, pane, store):
+    await pilot.press("y", "y", "y", "n", "y", "a")
+    await until(pilot, lambda: app.copied[0].startswith("Image\tpython\t7\t*.png, .*\\.tga\t3"))
+    await until(pilot, lambda: app.copied[1] == "Image")
+    await until(pilot, lambda: "[Version] = 7" in app.copied[2])
+    await pilot.press("d", "d", "j", "y", "k", "y", "v", "z")
+    await until(pilot, lambda: app.copied[3:] == ["Type", "python: a Python class that workers run"])
+    await until(pilot, lambda: not pane.list.display)
+    await pilot.press("escape")
+    await until(pilot, lambda: pane.list.has_focus)
+    await pilot.press("z", "full_stop", "p")
+    await until(pilot, lambda: pane.part == "patterns")
+    await pilot.click("#builders-list", offset=(4, 1), button=3)
+    await pilot.press("escape", "i")
+    await until(pilot, lambda: "3 builders" in text(app))
+    await pilot.press("escape")
+    for name, rest in (("builder", "upper"), ("jobs-of", "")):
+        next(command for command in pane.commands() if command.name == name).run(rest)
+    await until(pilot, lambda: app.pane.name_of_pane == "jobs" and app.pane.revealed == ['builder:"^upper$"'])
 
 
 @pytest.mark.parametrize("size", [(80, 24), (1, 1), WIDE])

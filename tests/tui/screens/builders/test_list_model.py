@@ -18,7 +18,7 @@ from aptui.tui.screens.builders import builder_facts
 from aptui.tui.screens.builders.builder_facts import FoundBuilders, KnownBuilder
 from tui.shell_harness import until
 
-from .test_builders_pane import _own_homes, visit  # noqa: F401  # the fixture is used by being there
+from .test_builders_pane import _frames_are_fast, visit  # noqa: F401  # the fixture is used by being there
 
 pytestmark = pytest.mark.real
 

@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from inspect import signature
-
-import pytest
+from functools import partial
 
 from aptui.tui.data.job_infos import JobRowInfo
 from tests.store.conftest import job_row, source_row
 from tests.tui.jobs_harness import NOW_MS, fill, in_jobs
-from tests.tui.shell_harness import text, until
+from tests.tui.shell_harness import script_test, text, until
 
 INFO = JobRowInfo(1, "a.png", "project", "linux", "Image", "image", "failed", 0, 1, NOW_MS, 5, "new", "boom `x`", "", 9, 1)
-
-
-@pytest.fixture(autouse=True)
-def _own_homes(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 def sources(pane) -> list[str]:
@@ -67,18 +57,4 @@ def many(store, log_dir) -> None:
     )
 
 
-def on_jobs(**options):
-    """Make a test from a script for the Jobs screen, whose parameters are some of: app, pilot, pane."""
-
-    def decorate(script):
-        def test(tmp_path):
-            async def run(app, pilot, pane):
-                known = {"app": app, "pilot": pilot, "pane": pane}
-                await script(**{name: known[name] for name in signature(script).parameters})
-
-            in_jobs(tmp_path, run, **options)
-
-        test.__name__, test.__doc__, test.__module__ = script.__name__, script.__doc__, script.__module__
-        return test
-
-    return decorate
+on_jobs = partial(script_test, in_jobs, ("app", "pilot", "pane"))

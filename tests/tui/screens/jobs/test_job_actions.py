@@ -226,34 +226,32 @@ def test_log_source_and_folder_of_a_job_open_in_other_programs(tmp_path, monkeyp
     in_jobs(tmp_path, open_)
 
 
-def test_job_rows_are_copied_in_each_offered_form(tmp_path):
-    async def copy(app, pilot, pane):
-        await details_of(pilot, pane, 1)
-        await pilot.press("y", "enter")  # Two keys copy the first error.
-        assert app.copied.pop()[0].endswith("IDAT chunk\n[Chunk] = IDAT\n[Offset] = 0x0012F3A0\n[Trace] = png.py(212): decode")
-        for key in "ypuctrb":
-            count = len(app.copied)
-            await pilot.press("y", key)
-            await until(pilot, lambda count=count: len(app.copied) > count)
-        path, products, uuid, command, row, relative, report = (words for words, _ in app.copied)
-        assert path == f"{tmp_path}/cache/textures/rock_01.png"
-        assert products.splitlines() == [f"{tmp_path}/cache/linux/textures/rock_01.{kind}" for kind in ("dds", "mip")]
-        assert uuid == "{00000000-0000-0000-0000-000000000001}"
-        assert command == f"aptui rerun --project {tmp_path} '#1'"
-        assert row.split("\t")[1] == relative == "textures/rock_01.png"
-        assert report.startswith("### textures/rock_01.png failed on linux")
-        await pilot.press("space", "space", "y", "e")  # The second job has no log.
-        await until(pilot, lambda: app.copied[-1][0].startswith("textures/rock_01.png (linux)\n"))
-        assert app.copied[-1][0].endswith("\n\ntextures/rock_01.png (pc)\nIDAT chunk is broken\nmore")
-        await pilot.press("u")
-        pane.table.move_to_key(5)
-        await pilot.press("y", "r")
-        await until(pilot, lambda: app.copied[-1] == ("textures/bad\udce9name.png", True))  # The copy keeps the name's bytes.
-        pane.table.move_to_key(6)
-        await pilot.press("y", "r")
-        await until(pilot, lambda: app.copied[-1][1] is False)  # The name has control characters, which are removed.
-
-    in_jobs(tmp_path, copy)
+@on_jobs()
+async def test_job_rows_are_copied_in_each_offered_form(app, pilot, pane, tmp_path):
+    await details_of(pilot, pane, 1)
+    await pilot.press("y", "enter")  # Two keys copy the first error.
+    assert app.copied.pop()[0].endswith("IDAT chunk\n[Chunk] = IDAT\n[Offset] = 0x0012F3A0\n[Trace] = png.py(212): decode")
+    for key in "ypuctrb":
+        count = len(app.copied)
+        await pilot.press("y", key)
+        await until(pilot, lambda count=count: len(app.copied) > count)
+    path, products, uuid, command, row, relative, report = (words for words, _ in app.copied)
+    assert path == f"{tmp_path}/cache/textures/rock_01.png"
+    assert products.splitlines() == [f"{tmp_path}/cache/linux/textures/rock_01.{kind}" for kind in ("dds", "mip")]
+    assert uuid == "{00000000-0000-0000-0000-000000000001}"
+    assert command == f"aptui rerun --project {tmp_path} '#1'"
+    assert row.split("\t")[1] == relative == "textures/rock_01.png"
+    assert report.startswith("### textures/rock_01.png failed on linux")
+    await pilot.press("space", "space", "y", "e")  # The second job has no log.
+    await until(pilot, lambda: app.copied[-1][0].startswith("textures/rock_01.png (linux)\n"))
+    assert app.copied[-1][0].endswith("\n\ntextures/rock_01.png (pc)\nIDAT chunk is broken\nmore")
+    await pilot.press("u")
+    pane.table.move_to_key(5)
+    await pilot.press("y", "r")
+    await until(pilot, lambda: app.copied[-1] == ("textures/bad\udce9name.png", True))  # The copy keeps the name's bytes.
+    pane.table.move_to_key(6)
+    await pilot.press("y", "r")
+    await until(pilot, lambda: app.copied[-1][1] is False)  # The name has control characters, which are removed.
 
 
 @on_jobs()

@@ -102,15 +102,13 @@ def test_tab_visits_the_parts_and_zoom_hides_other_parts_on_a_small_screen(tmp_p
 
 
 @pytest.mark.parametrize("size", [(20, 6), (40, 9), (200, 70)])
-def test_jobs_screen_is_usable_at_any_size(tmp_path, size):
-    async def press(app, pilot, pane):
-        await pilot.press("enter", "tab", "escape", "z", "z", "f", "escape", "slash", "x", "enter", "full_stop", "escape")
-        await pilot.resize_terminal(80, 24)
-        await settled(pilot, pane)
+@on_jobs()
+async def test_jobs_screen_is_usable_at_any_size(app, pilot, pane, size):
+    await pilot.press("enter", "tab", "escape", "z", "z", "f", "escape", "slash", "x", "enter", "full_stop", "escape")
+    await pilot.resize_terminal(80, 24)
+    await settled(pilot, pane)
 
-        await sees(pilot, app, "x.lua")
-
-    in_jobs(tmp_path, press, size=size)
+    await sees(pilot, app, "x.lua")
 
 
 @on_jobs()

@@ -162,23 +162,21 @@ def test_jobs_filter_applies_while_typing_and_stays_until_it_is_removed(tmp_path
     in_jobs(tmp_path, again, filler=lambda _store, _log_dir: None, memory=UiMemory(tmp_path / "project.json"))
 
 
-def test_count_of_matching_jobs_is_hidden_while_the_filter_is_computed(tmp_path, monkeypatch):
-    async def filter_(app, pilot, pane):
-        await typed(pilot, pane, "rock")
-        await sees(pilot, app, "3 of 7")
-        wanted = []
-        request = pane.store._worker.request
-        monkeypatch.setattr(pane.store._worker, "request", wanted.append)
-        await pilot.press("ctrl+u", *"sand")
-        await sees(pilot, app, "filtering…")
-        assert "3 of 7" not in text(app)
-        assert len(sources(pane)) == 3
-        monkeypatch.undo()
-        request(wanted[-1])
-        await sees(pilot, app, "1 of 7")
-        assert "filtering…" not in text(app)
-
-    in_jobs(tmp_path, filter_)
+@on_jobs()
+async def test_count_of_matching_jobs_is_hidden_while_the_filter_is_computed(app, pilot, pane, monkeypatch):
+    await typed(pilot, pane, "rock")
+    await sees(pilot, app, "3 of 7")
+    wanted = []
+    request = pane.store._worker.request
+    monkeypatch.setattr(pane.store._worker, "request", wanted.append)
+    await pilot.press("ctrl+u", *"sand")
+    await sees(pilot, app, "filtering…")
+    assert "3 of 7" not in text(app)
+    assert len(sources(pane)) == 3
+    monkeypatch.undo()
+    request(wanted[-1])
+    await sees(pilot, app, "1 of 7")
+    assert "filtering…" not in text(app)
 
 
 @on_jobs()
@@ -262,14 +260,12 @@ async def test_status_menu_toggles_statuses_until_escape(app, pilot, pane):
         (("f", "f"), ""),
     ],
 )
-def test_enter_in_the_status_menu_keeps_the_toggled_statuses(tmp_path, keys, found):
-    async def pick(app, pilot, pane):
-        await pilot.press("s", *keys, "enter")
-        await settled(pilot, pane)
-        await until(pilot, lambda: not app.screen.query(Menu))
-        assert pane.choices.text == found
-
-    in_jobs(tmp_path, pick)
+@on_jobs()
+async def test_enter_in_the_status_menu_keeps_the_toggled_statuses(app, pilot, pane, keys, found):
+    await pilot.press("s", *keys, "enter")
+    await settled(pilot, pane)
+    await until(pilot, lambda: not app.screen.query(Menu))
+    assert pane.choices.text == found
 
 
 @on_jobs()

@@ -88,55 +88,51 @@ async def end_run(pilot, app, pane, log_dir, *texts: str) -> None:
 pytestmark = pytest.mark.real
 
 
-def test_lines_of_a_running_job_are_replaced_by_its_log_without_moving(tmp_path):
-    async def run(app, pilot, pane):
-        runs = Runs(app)
-        await select(pilot, pane, 3)
-        await until(pilot, lambda: "sand is warm" in text(app))
-        await pilot.press("enter")  # Without Enter, the cursor stays on the first row, even if another job moves to it.
-        runs.logged = ("one", "two")
-        app.session.say(notice(3, "processing"), 2)
-        await until(pilot, lambda: "two" in text(app))
-        assert "sand is warm" not in text(app), "the lines of the earlier run were removed"
-        assert f"run {RUN}" in text(app)
-        log = pane.event_log.log_pane
-        assert log.cursor == 1
+@on_jobs(filler=keep)
+async def test_lines_of_a_running_job_are_replaced_by_its_log_without_moving(app, pilot, pane, tmp_path):
+    runs = Runs(app)
+    await select(pilot, pane, 3)
+    await until(pilot, lambda: "sand is warm" in text(app))
+    await pilot.press("enter")  # Without Enter, the cursor stays on the first row, even if another job moves to it.
+    runs.logged = ("one", "two")
+    app.session.say(notice(3, "processing"), 2)
+    await until(pilot, lambda: "two" in text(app))
+    assert "sand is warm" not in text(app), "the lines of the earlier run were removed"
+    assert f"run {RUN}" in text(app)
+    log = pane.event_log.log_pane
+    assert log.cursor == 1
 
-        runs.logged = ("one", "two", "three")
-        await until(pilot, lambda: "three" in text(app))
-        assert log.cursor == 2, "the cursor stays at the end"
-        log.move_cursor(0)
-        runs.logged = ("one", "two", "three", "four")
-        await until(pilot, lambda: "four" in text(app))
-        assert log.cursor == 0, "the cursor stays where the user put it"
-        before = [line[:80] for line in lines(app) if " image  " in line]
+    runs.logged = ("one", "two", "three")
+    await until(pilot, lambda: "three" in text(app))
+    assert log.cursor == 2, "the cursor stays at the end"
+    log.move_cursor(0)
+    runs.logged = ("one", "two", "three", "four")
+    await until(pilot, lambda: "four" in text(app))
+    assert log.cursor == 0, "the cursor stays where the user put it"
+    before = [line[:80] for line in lines(app) if " image  " in line]
 
-        await end_run(pilot, app, pane, tmp_path / "logs", *runs.logged)
+    await end_run(pilot, app, pane, tmp_path / "logs", *runs.logged)
 
-        assert log.cursor == 0
-        assert [line[:80] for line in lines(app) if " image  " in line] == before
-        assert "no errors" in text(app) or "0 errors" in text(app)
-        asked_count = len(runs.asked)
-        await pilot.pause(AGAIN_S + 0.5)
-        assert len(runs.asked) == asked_count, "the lines of an ended run are not requested"
-
-    in_jobs(tmp_path, run, filler=keep)
+    assert log.cursor == 0
+    assert [line[:80] for line in lines(app) if " image  " in line] == before
+    assert "no errors" in text(app) or "0 errors" in text(app)
+    asked_count = len(runs.asked)
+    await pilot.pause(AGAIN_S + 0.5)
+    assert len(runs.asked) == asked_count, "the lines of an ended run are not requested"
 
 
-def test_cursor_on_the_last_line_of_a_log_stays_last_when_the_run_ends(tmp_path):
-    async def run(app, pilot, pane):
-        runs = Runs(app)
-        await select(pilot, pane, 3)
-        await pilot.press("enter")
-        runs.logged = ("one", "two")
-        app.session.say(notice(3, "processing"), 2)
-        await until(pilot, lambda: "two" in text(app))
+@on_jobs(filler=keep)
+async def test_cursor_on_the_last_line_of_a_log_stays_last_when_the_run_ends(app, pilot, pane, tmp_path):
+    runs = Runs(app)
+    await select(pilot, pane, 3)
+    await pilot.press("enter")
+    runs.logged = ("one", "two")
+    app.session.say(notice(3, "processing"), 2)
+    await until(pilot, lambda: "two" in text(app))
 
-        await end_run(pilot, app, pane, tmp_path / "logs", "one", "two", "three")
+    await end_run(pilot, app, pane, tmp_path / "logs", "one", "two", "three")
 
-        assert pane.event_log.job_details.records[pane.event_log.log_pane.cursor].text == "three"
-
-    in_jobs(tmp_path, run, filler=keep)
+    assert pane.event_log.job_details.records[pane.event_log.log_pane.cursor].text == "three"
 
 
 @on_jobs(filler=keep)

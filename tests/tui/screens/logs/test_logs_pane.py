@@ -6,6 +6,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 from textual.widgets import Input
@@ -18,7 +19,7 @@ from aptui.tui.screens.logs.log_reader import LogReader, LogView, RecordLines
 from aptui.tui.screens.logs.log_tabs import STANDARD, LogTab, mistake_in, parse_filter, tab_of, tabs_of, values_of
 from aptui.tui.widgets.log_sources import FileLines
 from tui.fake_panes import PROBES
-from tui.shell_harness import LARGE, SMALL, in_shell, layouts_of, lines, text, until
+from tui.shell_harness import LARGE, SMALL, in_shell, layouts_of, lines, script_test, text, until
 
 pytestmark = pytest.mark.real
 
@@ -28,13 +29,9 @@ E, W, I, D = LogLevel.ERROR, LogLevel.WARNING, LogLevel.INFO, LogLevel.DEBUG  # 
 
 
 @pytest.fixture(autouse=True)
-def _own_homes(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
+def _frames_are_fast(monkeypatch):
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # Otherwise the pilot sleeps 40 ms after each key.
     monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
-    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 def record(level: int, words: str, window: str = "aptui", context=()) -> LogRecord:
@@ -78,6 +75,9 @@ def visit(tmp_path, do: Callable, *, size=LARGE, before=None):
     return in_shell(tmp_path, main, size=size, panes=HERE, before=before)
 
 
+on_logs = partial(script_test, visit, ("app", "pilot", "session", "pane"))
+
+
 def say(pane, name: str, rest: str = "") -> None:
     """Run a command of the screen."""
     next(command for command in pane.commands() if command.name == name).run(rest)
@@ -115,85 +115,73 @@ def test_standard_tabs_show_their_levels_and_the_chosen_tab_is_remembered(tmp_pa
     assert app.memory.get("logs.tab", 0) == 2
 
 
-def test_click_selects_a_tab_of_the_logs_screen(tmp_path, log):
-    async def click(app, pilot, _session, pane):
-        await pilot.click("#logs-tabs", offset=(lines(app)[3].index("Debug"), 0))
-        await count_is(pilot, pane, 9)
-
-    visit(tmp_path, click)
+@on_logs()
+async def test_click_selects_a_tab_of_the_logs_screen(app, pilot, pane, log):
+    await pilot.click("#logs-tabs", offset=(lines(app)[3].index("Debug"), 0))
+    await count_is(pilot, pane, 9)
 
 
-def test_new_messages_appear_at_once_and_are_followed(tmp_path, log):
-    async def script(app, pilot, session, pane):
-        log.append(record(W, "the disk is nearly full"))
-        session.say(EngineMessage(0, W, "the disk is nearly full"))
-        await until(pilot, lambda: "the disk is nearly full" in text(app))
-        await until(pilot, lambda: pane.pane.cursor == 8)
-        await pilot.press("k", "ctrl+s")
-        log.append(record(I, "one"), record(I, "two"))
-        session.say(EngineMessage(0, I, "two"))
-        await until(pilot, lambda: "paused, 2 new" in text(app))
-        await until(pilot, lambda: "two" not in shown(pane))
-        await pilot.press("ctrl+s", "f")
-        await until(pilot, lambda: pane.pane.current().text == "two")
-
-    visit(tmp_path, script)
+@on_logs()
+async def test_new_messages_appear_at_once_and_are_followed(app, pilot, session, pane, log):
+    log.append(record(W, "the disk is nearly full"))
+    session.say(EngineMessage(0, W, "the disk is nearly full"))
+    await until(pilot, lambda: "the disk is nearly full" in text(app))
+    await until(pilot, lambda: pane.pane.cursor == 8)
+    await pilot.press("k", "ctrl+s")
+    log.append(record(I, "one"), record(I, "two"))
+    session.say(EngineMessage(0, I, "two"))
+    await until(pilot, lambda: "paused, 2 new" in text(app))
+    await until(pilot, lambda: "two" not in shown(pane))
+    await pilot.press("ctrl+s", "f")
+    await until(pilot, lambda: pane.pane.current().text == "two")
 
 
-def test_new_log_lines_cause_no_layout_of_the_screen(tmp_path, log):
-    async def script(app, pilot, session, pane):
-        layouts = layouts_of(app)
-        await pilot.press("j", "k")
-        for word in ("one", "two", "three"):
-            log.append(record(W, f"line {word}"))
-            session.say(EngineMessage(0, W, f"line {word}"))
-            await until(pilot, lambda word=word: f"line {word}" in text(app))
-        assert layouts == []
-
-    visit(tmp_path, script)
+@on_logs()
+async def test_new_log_lines_cause_no_layout_of_the_screen(app, pilot, session, log):
+    layouts = layouts_of(app)
+    await pilot.press("j", "k")
+    for word in ("one", "two", "three"):
+        log.append(record(W, f"line {word}"))
+        session.say(EngineMessage(0, W, f"line {word}"))
+        await until(pilot, lambda word=word: f"line {word}" in text(app))
+    assert layouts == []
 
 
-def test_incomplete_log_line_is_completed_by_a_later_read(tmp_path, log):
-    async def write(app, pilot, session, pane):
-        with (folder_of(tmp_path) / "aptui.log").open("ab") as stream:
-            stream.write(f"~~{NOW_MS}~~1~~1~~none~~half a ".encode())
-            stream.flush()
-            session.say(EngineMessage(0, I, ""))
-            await until(pilot, lambda: shown(pane)[-1].startswith("half a"))
-            stream.write(b"line\n")
+@on_logs()
+async def test_incomplete_log_line_is_completed_by_a_later_read(pilot, session, pane, tmp_path, log):
+    with (folder_of(tmp_path) / "aptui.log").open("ab") as stream:
+        stream.write(f"~~{NOW_MS}~~1~~1~~none~~half a ".encode())
+        stream.flush()
         session.say(EngineMessage(0, I, ""))
-        await until(pilot, lambda: shown(pane)[-1] == "half a line")
-        await until(pilot, lambda: len(shown(pane)) == 9)
-
-    visit(tmp_path, write)
-
-
-def test_rotated_log_is_replaced_by_the_new_log(tmp_path, log):
-    async def roll(app, pilot, session, pane):
-        log._roll(NOW_MS // 1000)
-        log.append(record(W, "a new file"))
-        session.say(EngineMessage(0, W, "a new file"))
-        await until(pilot, lambda: shown(pane) == ["a new file"])
-        await pilot.press("left_square_bracket")
-        await count_is(pilot, pane, 8)
-        await until(pilot, lambda: "aptui.1790000000.log (1 older)" in lines(app)[3])
-        await pilot.press("left_square_bracket")
-        await until(pilot, lambda: "there is no older stored log" in text(app))
-        await pilot.press("right_square_bracket")
-        await count_is(pilot, pane, 1)
-        await pilot.press("L", "j", "enter")
-        await count_is(pilot, pane, 8)
-
-    visit(tmp_path, roll)
+        await until(pilot, lambda: shown(pane)[-1].startswith("half a"))
+        stream.write(b"line\n")
+    session.say(EngineMessage(0, I, ""))
+    await until(pilot, lambda: shown(pane)[-1] == "half a line")
+    await until(pilot, lambda: len(shown(pane)) == 9)
 
 
-def test_truncated_log_is_read_again(tmp_path, log):
-    async def cut(_app, pilot, session, pane):
-        os.truncate(folder_of(tmp_path) / "aptui.log", 0)
-        session.say(EngineMessage(0, W, "x"))
-        await count_is(pilot, pane, 0)
+@on_logs()
+async def test_rotated_log_is_replaced_by_the_new_log(app, pilot, session, pane, log):
+    log._roll(NOW_MS // 1000)
+    log.append(record(W, "a new file"))
+    session.say(EngineMessage(0, W, "a new file"))
+    await until(pilot, lambda: shown(pane) == ["a new file"])
+    await pilot.press("left_square_bracket")
+    await count_is(pilot, pane, 8)
+    await until(pilot, lambda: "aptui.1790000000.log (1 older)" in lines(app)[3])
+    await pilot.press("left_square_bracket")
+    await until(pilot, lambda: "there is no older stored log" in text(app))
+    await pilot.press("right_square_bracket")
+    await count_is(pilot, pane, 1)
+    await pilot.press("L", "j", "enter")
+    await count_is(pilot, pane, 8)
 
-    visit(tmp_path, cut)
+
+@on_logs()
+async def test_truncated_log_is_read_again(pilot, session, pane, tmp_path, log):
+    os.truncate(folder_of(tmp_path) / "aptui.log", 0)
+    session.say(EngineMessage(0, W, "x"))
+    await count_is(pilot, pane, 0)
 
 
 def test_logs_screen_has_keys_for_levels_wrapping_and_errors(tmp_path, log):
@@ -216,39 +204,35 @@ def test_logs_screen_has_keys_for_levels_wrapping_and_errors(tmp_path, log):
     assert app.memory.get("logs.wrap", False)
 
 
-def test_log_search_finds_all_matching_lines_and_n_walks_the_hits(tmp_path, log):
-    async def script(app, pilot, _session, pane):
-        await find(pilot, pane, "line$")
-        await until(pilot, lambda: "2 of 8" in text(app))
-        await until(pilot, lambda: len(shown(pane)) == 8)
-        await pilot.press("enter")
-        await until(pilot, lambda: pane.pane.current().text == "the last line")
-        await pilot.press("N")
-        await until(pilot, lambda: pane.pane.current().text == "the first line")
-        await pilot.press("n", "ampersand")
-        await count_is(pilot, pane, 2)
-        await pilot.press("escape")
-        await count_is(pilot, pane, 8)
-        await until(pilot, lambda: not pane.box.display)
-        await pilot.press("slash", "up")
-        await until(pilot, lambda: pane.query_one(Input).value == "line$")
-
-    visit(tmp_path, script)
+@on_logs()
+async def test_log_search_finds_all_matching_lines_and_n_walks_the_hits(app, pilot, pane, log):
+    await find(pilot, pane, "line$")
+    await until(pilot, lambda: "2 of 8" in text(app))
+    await until(pilot, lambda: len(shown(pane)) == 8)
+    await pilot.press("enter")
+    await until(pilot, lambda: pane.pane.current().text == "the last line")
+    await pilot.press("N")
+    await until(pilot, lambda: pane.pane.current().text == "the first line")
+    await pilot.press("n", "ampersand")
+    await count_is(pilot, pane, 2)
+    await pilot.press("escape")
+    await count_is(pilot, pane, 8)
+    await until(pilot, lambda: not pane.box.display)
+    await pilot.press("slash", "up")
+    await until(pilot, lambda: pane.query_one(Input).value == "line$")
 
 
-def test_invalid_filter_keeps_view_and_shows_position(tmp_path, log):
-    async def script(app, pilot, _session, pane):
-        await find(pilot, pane, "ro(")
-        await pilot.press("enter")
-        await until(pilot, lambda: "unclosed group" in text(app))
-        await until(pilot, lambda: len(shown(pane)) == 8)
-        await pilot.press("escape")
-        await until(pilot, lambda: "unclosed group" not in text(app))
-        await pilot.press("slash")
-        pane.box.text = "platform:pc"
-        await until(pilot, lambda: "lines of a log do not have this field" in text(app))
-
-    visit(tmp_path, script)
+@on_logs()
+async def test_invalid_filter_keeps_view_and_shows_position(app, pilot, pane, log):
+    await find(pilot, pane, "ro(")
+    await pilot.press("enter")
+    await until(pilot, lambda: "unclosed group" in text(app))
+    await until(pilot, lambda: len(shown(pane)) == 8)
+    await pilot.press("escape")
+    await until(pilot, lambda: "unclosed group" not in text(app))
+    await pilot.press("slash")
+    pane.box.text = "platform:pc"
+    await until(pilot, lambda: "lines of a log do not have this field" in text(app))
 
 
 def test_search_of_the_logs_screen_is_remembered(tmp_path, log):
@@ -264,66 +248,60 @@ def test_search_of_the_logs_screen_is_remembered(tmp_path, log):
     visit(tmp_path, script)
 
 
-def test_context_of_line_is_shown_and_copied(tmp_path, log):
-    async def copy(app, pilot, _session, pane):
-        await pilot.press("E")
-        await until(pilot, lambda: "IDAT" in text(app))
-        await pilot.press("y", "y")
-        await until(pilot, lambda: len(app.copied) == 1)
-        await until(pilot, lambda: app.copied[0].endswith("| ERROR | origin: aptui | failed textures/rock.png"))
-        await pilot.press("y", "d")
-        await until(pilot, lambda: len(app.copied) == 2)
-        await until(pilot, lambda: app.copied[1].endswith("rock.png\n[Chunk] = IDAT\n[Offset] = 0x12"))
-        await pilot.press("tab", "j", "y", "k", "y", "y", "y", "a", "escape", "y", "p")
-        await until(pilot, lambda: len(app.copied) == 6)
-        await until(pilot, lambda: app.copied[2:5] == ["Offset", "0x12", "[Chunk] = IDAT\n[Offset] = 0x12"])
-        await until(pilot, lambda: app.copied[5] == str(folder_of(tmp_path) / "aptui.log"))
-        await until(pilot, lambda: pane.pane.has_focus)
-        await pilot.press("k")
-        await until(pilot, lambda: "IDAT" not in text(app))
-
-    visit(tmp_path, copy)
+@on_logs()
+async def test_context_of_line_is_shown_and_copied(app, pilot, pane, tmp_path, log):
+    await pilot.press("E")
+    await until(pilot, lambda: "IDAT" in text(app))
+    await pilot.press("y", "y")
+    await until(pilot, lambda: len(app.copied) == 1)
+    await until(pilot, lambda: app.copied[0].endswith("| ERROR | origin: aptui | failed textures/rock.png"))
+    await pilot.press("y", "d")
+    await until(pilot, lambda: len(app.copied) == 2)
+    await until(pilot, lambda: app.copied[1].endswith("rock.png\n[Chunk] = IDAT\n[Offset] = 0x12"))
+    await pilot.press("tab", "j", "y", "k", "y", "y", "y", "a", "escape", "y", "p")
+    await until(pilot, lambda: len(app.copied) == 6)
+    await until(pilot, lambda: app.copied[2:5] == ["Offset", "0x12", "[Chunk] = IDAT\n[Offset] = 0x12"])
+    await until(pilot, lambda: app.copied[5] == str(folder_of(tmp_path) / "aptui.log"))
+    await until(pilot, lambda: pane.pane.has_focus)
+    await pilot.press("k")
+    await until(pilot, lambda: "IDAT" not in text(app))
 
 
-def test_line_that_is_cut_off_is_shown_whole_below_the_log(tmp_path, log):
-    async def script(app, pilot, _session, pane):
-        log.append(record(I, f"{'word ' * 30}the end"))
-        pane.reload()
-        await pilot.press("G")
-        await until(pilot, lambda: "the end" in text(app))
-        assert not pane.pane.is_wrapped
-        await pilot.press("ctrl+w")
-        await until(pilot, lambda: not pane.query_one("#logs-details").display)
-        await pilot.press("ctrl+w")
-        await until(pilot, lambda: pane.query_one("#logs-details").display)
-        assert next(line for line in lines(app) if "This line" in line).startswith(" ── This line ──"), (
-            "the title is indented like other titles"
-        )
-        await pilot.press("k")
-        await until(pilot, lambda: "the end" not in text(app))
-
-    visit(tmp_path, script, size=SMALL)
+@on_logs(size=SMALL)
+async def test_line_that_is_cut_off_is_shown_whole_below_the_log(app, pilot, pane, log):
+    log.append(record(I, f"{'word ' * 30}the end"))
+    pane.reload()
+    await pilot.press("G")
+    await until(pilot, lambda: "the end" in text(app))
+    assert not pane.pane.is_wrapped
+    await pilot.press("ctrl+w")
+    await until(pilot, lambda: not pane.query_one("#logs-details").display)
+    await pilot.press("ctrl+w")
+    await until(pilot, lambda: pane.query_one("#logs-details").display)
+    assert next(line for line in lines(app) if "This line" in line).startswith(" ── This line ──"), (
+        "the title is indented like other titles"
+    )
+    await pilot.press("k")
+    await until(pilot, lambda: "the end" not in text(app))
 
 
-def test_marked_lines_and_all_lines_are_copied(tmp_path, log):
-    async def copy(app, pilot, _session, _pane):
-        await pilot.press("g", "j", "j", "j", "space", "space", "y", "y")
-        await until(pilot, lambda: app.copied)
-        await until(
-            pilot,
-            lambda: (
-                [row.rpartition("| ")[2] for row in app.copied[0].splitlines()]
-                == [
-                    "the first line",
-                    "a link to a folder is not followed",
-                ]
-            ),
-        )
-        await pilot.press("y", "a")
-        await until(pilot, lambda: len(app.copied) == 2)
-        await until(pilot, lambda: len(app.copied[1].splitlines()) == 8 + 2)
-
-    visit(tmp_path, copy)
+@on_logs()
+async def test_marked_lines_and_all_lines_are_copied(app, pilot, log):
+    await pilot.press("g", "j", "j", "j", "space", "space", "y", "y")
+    await until(pilot, lambda: app.copied)
+    await until(
+        pilot,
+        lambda: (
+            [row.rpartition("| ")[2] for row in app.copied[0].splitlines()]
+            == [
+                "the first line",
+                "a link to a folder is not followed",
+            ]
+        ),
+    )
+    await pilot.press("y", "a")
+    await until(pilot, lambda: len(app.copied) == 2)
+    await until(pilot, lambda: len(app.copied[1].splitlines()) == 8 + 2)
 
 
 def test_tabs_that_the_user_changes_on_the_logs_screen_are_remembered(tmp_path, log):
@@ -355,33 +333,29 @@ def test_tabs_that_the_user_changes_on_the_logs_screen_are_remembered(tmp_path, 
     assert app.memory.get("logs.tabs", []) == [{"name": "scan", "levels": "EWID", "source": "^scan", "text": ""}]
 
 
-def test_tab_form_refuses_a_used_name_and_closes_with_escape(tmp_path, log):
-    async def leave(app, pilot, _session, pane):
-        await pilot.press("t", "a", *"Debug", "enter")
-        await until(pilot, lambda: "another tab has this name" in text(app))
-        await pilot.press("s", "shift+tab", "x", "enter")
-        await until(pilot, lambda: "write only the letters E, W, I and D" in text(app))
-        await pilot.press("escape")
-        await until(pilot, lambda: pane.pane.has_focus)
-        await until(pilot, lambda: len(pane.tabs.tabs) == 3)
-
-    visit(tmp_path, leave)
+@on_logs()
+async def test_tab_form_refuses_a_used_name_and_closes_with_escape(app, pilot, pane, log):
+    await pilot.press("t", "a", *"Debug", "enter")
+    await until(pilot, lambda: "another tab has this name" in text(app))
+    await pilot.press("s", "shift+tab", "x", "enter")
+    await until(pilot, lambda: "write only the letters E, W, I and D" in text(app))
+    await pilot.press("escape")
+    await until(pilot, lambda: pane.pane.has_focus)
+    await until(pilot, lambda: len(pane.tabs.tabs) == 3)
 
 
-def test_engine_messages_are_shown_while_there_is_no_log_file(tmp_path):
-    async def script(app, pilot, session, pane):
-        await until(pilot, lambda: "no log yet in" in text(app))
-        session.say(EngineMessage(0, E, "[/oops]\x1b]0;x\x07 the disk is full"))
-        await until(pilot, lambda: "the disk is full" in text(app))
-        await until(pilot, lambda: "\x1b" not in text(app))
-        await pilot.press("y", "y")
-        await until(pilot, lambda: app.copied)
-        await until(pilot, lambda: "ERROR" in app.copied[0])
-        EngineLog(folder_of(tmp_path), "aptui", NOW_MS).close()
-        session.say(EngineMessage(0, I, "x"))
-        await count_is(pilot, pane, 3)
-
-    visit(tmp_path, script)
+@on_logs()
+async def test_engine_messages_are_shown_while_there_is_no_log_file(app, pilot, session, pane, tmp_path):
+    await until(pilot, lambda: "no log yet in" in text(app))
+    session.say(EngineMessage(0, E, "[/oops]\x1b]0;x\x07 the disk is full"))
+    await until(pilot, lambda: "the disk is full" in text(app))
+    await until(pilot, lambda: "\x1b" not in text(app))
+    await pilot.press("y", "y")
+    await until(pilot, lambda: app.copied)
+    await until(pilot, lambda: "ERROR" in app.copied[0])
+    EngineLog(folder_of(tmp_path), "aptui", NOW_MS).close()
+    session.say(EngineMessage(0, I, "x"))
+    await count_is(pilot, pane, 3)
 
 
 def test_too_large_log_is_shown_unparsed_and_cannot_be_searched(tmp_path, log, monkeypatch):
@@ -401,36 +375,32 @@ def test_too_large_log_is_shown_unparsed_and_cannot_be_searched(tmp_path, log, m
     visit(tmp_path, script)
 
 
-def test_menu_and_commands_of_the_logs_screen_do_the_same_as_its_keys(tmp_path, log):
-    async def use(app, pilot, _session, pane):
-        await pilot.press("full_stop", "slash")
-        pane.box.text = "rock"
-        await pilot.press("enter", "full_stop", "ampersand")
-        await count_is(pilot, pane, 1)
-        say(pane, "tab", "Debug")
-        await pilot.press("escape")
-        await count_is(pilot, pane, 9)
-        say(pane, "new-tab")
-        await pilot.press("escape")
-        say(pane, "older-log")
-        await pilot.press("escape", "o")
-        await until(pilot, lambda: "cannot be started in this terminal" in text(app))
-        await pilot.press("i")
-        await until(pilot, lambda: "aptui.log" in text(app))
-        await pilot.press("escape", "ctrl+l")
-        await count_is(pilot, pane, 9)
-
-    visit(tmp_path, use)
+@on_logs()
+async def test_menu_and_commands_of_the_logs_screen_do_the_same_as_its_keys(app, pilot, pane, log):
+    await pilot.press("full_stop", "slash")
+    pane.box.text = "rock"
+    await pilot.press("enter", "full_stop", "ampersand")
+    await count_is(pilot, pane, 1)
+    say(pane, "tab", "Debug")
+    await pilot.press("escape")
+    await count_is(pilot, pane, 9)
+    say(pane, "new-tab")
+    await pilot.press("escape")
+    say(pane, "older-log")
+    await pilot.press("escape", "o")
+    await until(pilot, lambda: "cannot be started in this terminal" in text(app))
+    await pilot.press("i")
+    await until(pilot, lambda: "aptui.log" in text(app))
+    await pilot.press("escape", "ctrl+l")
+    await count_is(pilot, pane, 9)
 
 
 @pytest.mark.parametrize("size", [(80, 24), (1, 1)])
-def test_logs_screen_works_at_every_size(tmp_path, log, size):
-    async def press(_app, pilot, _session, pane):
-        await pilot.press("E", "slash", "r", "enter", "t", "escape", "ctrl+w", "y", "escape")
+@on_logs()
+async def test_logs_screen_works_at_every_size(pilot, pane, log, size):
+    await pilot.press("E", "slash", "r", "enter", "t", "escape", "ctrl+w", "y", "escape")
 
-        await until(pilot, pane.pane.count_rows)
-
-    visit(tmp_path, press, size=size)
+    await until(pilot, pane.pane.count_rows)
 
 
 # ── tests without a screen ────────────────────────────────────────────────────────────────────────────────────────────
@@ -477,23 +447,21 @@ def test_invalid_remembered_tabs_are_dropped():
     assert mistake_in(LogTab("a", "E", 'say "x"', "")) is None
 
 
-def test_key_after_search_waits_for_the_search_result(tmp_path, log):
-    async def script(app, pilot, _session, pane):
-        continues_run, serve = threading.Event(), pane._reader._serve
-        pane._reader._serve = lambda *wanted, **how: continues_run.wait(20) and serve(*wanted, **how)
-        assert app.keyboard.name_awaited("y") == ""
-        await pilot.press("slash", *"first")
-        assert app.keyboard.name_awaited("y") == "", "a key that is typed as text does not wait"
-        await pilot.press("enter")
-        assert pane.pane.has_focus
-        assert (app.keyboard.name_awaited("y"), app.keyboard.name_awaited("q")) == ("the search", "")
-        continues_run.set()
-        await until(pilot, lambda: app.keyboard.name_awaited("y") == "")
-        assert pane.pane.current().text == "the first line"
-        await pilot.press("slash", *"first(", "enter")
-        await until(pilot, lambda: app.keyboard.name_awaited("y") == "")
-
-    visit(tmp_path, script)
+@on_logs()
+async def test_key_after_search_waits_for_the_search_result(app, pilot, pane, log):
+    continues_run, serve = threading.Event(), pane._reader._serve
+    pane._reader._serve = lambda *wanted, **how: continues_run.wait(20) and serve(*wanted, **how)
+    assert app.keyboard.name_awaited("y") == ""
+    await pilot.press("slash", *"first")
+    assert app.keyboard.name_awaited("y") == "", "a key that is typed as text does not wait"
+    await pilot.press("enter")
+    assert pane.pane.has_focus
+    assert (app.keyboard.name_awaited("y"), app.keyboard.name_awaited("q")) == ("the search", "")
+    continues_run.set()
+    await until(pilot, lambda: app.keyboard.name_awaited("y") == "")
+    assert pane.pane.current().text == "the first line"
+    await pilot.press("slash", *"first(", "enter")
+    await until(pilot, lambda: app.keyboard.name_awaited("y") == "")
 
 
 def test_end_of_a_long_log_is_delivered_before_the_whole_log(tmp_path):

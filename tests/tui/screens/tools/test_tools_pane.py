@@ -6,6 +6,7 @@ import json
 import sys
 import threading
 from concurrent.futures import Future
+from functools import partial
 
 import pytest
 from textual.widgets import Input
@@ -23,7 +24,7 @@ from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import analysis_row, job_row, source_row
 from tests.tui.database import database
 from tests.tui.fake_panes import PROBES, FakeSession
-from tests.tui.shell_harness import LARGE, SMALL, in_shell, text, until
+from tests.tui.shell_harness import LARGE, SMALL, in_shell, script_test, text, until
 
 pytestmark = pytest.mark.real
 
@@ -65,14 +66,6 @@ class Engine(FakeSession):
         return [verb for verb in self.asked if not isinstance(verb, ReadStatus)]
 
 
-@pytest.fixture(autouse=True)
-def _own_homes(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
-
-
 @pytest.fixture
 def project(tmp_path):
     folder = tmp_path / "game"
@@ -96,6 +89,9 @@ def in_tools(tmp_path, do, *, project=None, size=LARGE, session=None):
     return in_shell(tmp_path, main, size=size, session=session or Engine(tmp_path / "cache"), panes=PANES, before=give_config)
 
 
+on_tools = partial(script_test, in_tools, ("app", "pilot", "session"))
+
+
 def ids(app) -> list[str]:
     return [tool.id for tool in app.pane._rows]
 
@@ -116,19 +112,17 @@ async def say(app, pilot, line: str, *keys: str) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-def test_every_tool_shows_name_state_and_purpose(tmp_path, project, size):
-    async def steps(app, pilot, _session):
-        await until(pilot, lambda: "debug" in ids(app))
-        await pilot.pause()
-        shown = text(app)
-        for part in ("Pause", "off", "start no more jobs", "Health and checks", "✓ ok    watching        native"):
+@on_tools()
+async def test_every_tool_shows_name_state_and_purpose(app, pilot, project, size):
+    await until(pilot, lambda: "debug" in ids(app))
+    await pilot.pause()
+    shown = text(app)
+    for part in ("Pause", "off", "start no more jobs", "Health and checks", "✓ ok    watching        native"):
+        assert part in shown
+    if size == LARGE:
+        for part in ("Queue", "Debug output", "Workers", "2 ", "project", "Theme", "dark", "Doctor", "not run", ":rescan full"):
             assert part in shown
-        if size == LARGE:
-            for part in ("Queue", "Debug output", "Workers", "2 ", "project", "Theme", "dark", "Doctor", "not run", ":rescan full"):
-                assert part in shown
-        assert "Running jobs finish" in shown
-
-    in_tools(tmp_path, steps, project=project, size=size)
+    assert "Running jobs finish" in shown
 
 
 def test_metadata_settings_and_faster_scanning_are_explained(tmp_path, project):
@@ -145,49 +139,45 @@ def test_metadata_settings_and_faster_scanning_are_explained(tmp_path, project):
     in_tools(tmp_path, steps, project=project, size=LARGE)
 
 
-def test_switches_on_the_tools_screen_send_requests_to_the_engine(tmp_path):
-    async def turn(app, pilot, session):
-        await until(pilot, lambda: "debug" in ids(app))
-        await use(app, pilot, "pause")
-        await use(app, pilot, "drain", "n")
-        await use(app, pilot, "drain", "y")
-        await use(app, pilot, "rescan")
-        await use(app, pilot, "full", "n")
-        await use(app, pilot, "full", "y")
-        await use(app, pilot, "reload")
-        await use(app, pilot, "debug", "n")
-        await use(app, pilot, "debug", "y")
-        await until(pilot, lambda: session.requests() == [
-            PauseJobs(), Drain(), RescanSources(), RescanSources(is_full=True), ReloadConfig(),
-            SetOption("debug_output", value=True),
-        ])  # fmt: skip
-        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on")
-        await use(app, pilot, "debug")
-        await until(pilot, lambda: "turn debug output off?" in text(app))
-        await pilot.press("escape")
-        await use(app, pilot, "restart", "w")
-        await use(app, pilot, "restart", "n")
+@on_tools()
+async def test_switches_on_the_tools_screen_send_requests_to_the_engine(app, pilot, session):
+    await until(pilot, lambda: "debug" in ids(app))
+    await use(app, pilot, "pause")
+    await use(app, pilot, "drain", "n")
+    await use(app, pilot, "drain", "y")
+    await use(app, pilot, "rescan")
+    await use(app, pilot, "full", "n")
+    await use(app, pilot, "full", "y")
+    await use(app, pilot, "reload")
+    await use(app, pilot, "debug", "n")
+    await use(app, pilot, "debug", "y")
+    await until(pilot, lambda: session.requests() == [
+        PauseJobs(), Drain(), RescanSources(), RescanSources(is_full=True), ReloadConfig(),
+        SetOption("debug_output", value=True),
+    ])  # fmt: skip
+    await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on")
+    await use(app, pilot, "debug")
+    await until(pilot, lambda: "turn debug output off?" in text(app))
+    await pilot.press("escape")
+    await use(app, pilot, "restart", "w")
+    await use(app, pilot, "restart", "n")
 
-        await until(pilot, lambda: session.done == ["open", ("restart", True)])
-
-    in_tools(tmp_path, turn)
+    await until(pilot, lambda: session.done == ["open", ("restart", True)])
 
 
-def test_paused_queue_can_run_the_next_job_or_resume(tmp_path):
-    async def walk(app, pilot, session):
-        assert "next" not in ids(app)
-        session.latest_health = Health(roots=WELL.roots, is_paused=True)
-        session.say(HealthChanged(0, session.latest_health))
-        await until(pilot, lambda: "next" in ids(app))
-        assert "pause" not in ids(app)
-        await until(pilot, lambda: "paused: no job starts" in text(app))
-        await use(app, pilot, "next")
-        await until(pilot, lambda: "running a" in text(app))
-        await use(app, pilot, "resume")
+@on_tools()
+async def test_paused_queue_can_run_the_next_job_or_resume(app, pilot, session):
+    assert "next" not in ids(app)
+    session.latest_health = Health(roots=WELL.roots, is_paused=True)
+    session.say(HealthChanged(0, session.latest_health))
+    await until(pilot, lambda: "next" in ids(app))
+    assert "pause" not in ids(app)
+    await until(pilot, lambda: "paused: no job starts" in text(app))
+    await use(app, pilot, "next")
+    await until(pilot, lambda: "running a" in text(app))
+    await use(app, pilot, "resume")
 
-        await until(pilot, lambda: session.requests() == [RunNext(), ResumeJobs()])
-
-    in_tools(tmp_path, walk)
+    await until(pilot, lambda: session.requests() == [RunNext(), ResumeJobs()])
 
 
 def test_draining_queue_can_be_resumed(tmp_path):
@@ -228,27 +218,25 @@ def test_failed_jobs_are_counted_and_run_again_after_confirmation(tmp_path):
         in_tools(tmp_path, retry)
 
 
-def test_setting_is_written_to_chosen_file_only(tmp_path, project):
-    async def write(app, pilot, _session):
-        await use(app, pilot, "set:workers")
-        await until(pilot, lambda: "This project" in text(app))
-        await until(pilot, lambda: str(project / "aptui.yaml") in text(app))
-        await pilot.press("p")
-        box = app.screen.query_one(Prompt)
-        await until(pilot, lambda: box.query_one(Input).value == "2")
-        box.query_one(Input).value = "many"
-        await pilot.press("enter")
-        await pilot.pause()
-        await until(pilot, lambda: "must be a whole number" in text(app))
-        box.query_one(Input).value = "3"
-        await pilot.press("enter")
-        await until(pilot, lambda: app.pane._editor.known["workers"].value == 3)
+@on_tools()
+async def test_setting_is_written_to_chosen_file_only(app, pilot, project):
+    await use(app, pilot, "set:workers")
+    await until(pilot, lambda: "This project" in text(app))
+    await until(pilot, lambda: str(project / "aptui.yaml") in text(app))
+    await pilot.press("p")
+    box = app.screen.query_one(Prompt)
+    await until(pilot, lambda: box.query_one(Input).value == "2")
+    box.query_one(Input).value = "many"
+    await pilot.press("enter")
+    await pilot.pause()
+    await until(pilot, lambda: "must be a whole number" in text(app))
+    box.query_one(Input).value = "3"
+    await pilot.press("enter")
+    await until(pilot, lambda: app.pane._editor.known["workers"].value == 3)
 
-        assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT.replace("workers: 2 ", "workers: 3 ")
-        await until(pilot, lambda: "written to" in text(app))
-        await until(pilot, lambda: app.focused is app.pane._tools_table)
-
-    in_tools(tmp_path, write, project=project)
+    assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT.replace("workers: 2 ", "workers: 3 ")
+    await until(pilot, lambda: "written to" in text(app))
+    await until(pilot, lambda: app.focused is app.pane._tools_table)
 
 
 def test_set_command_adds_an_ignore_rule_to_the_file_of_the_user(tmp_path, project):
@@ -289,18 +277,16 @@ def test_setting_in_the_file_of_the_user_is_written_without_a_question(tmp_path,
     in_tools(tmp_path, write, project=project)
 
 
-def test_invalid_setting_is_refused(tmp_path, project):
-    async def write(app, pilot, _session):
-        (project / "aptui.yaml").write_text(PROJECT + "nonsense: 1\n", encoding="utf-8")
-        await use(app, pilot, "set:workers", "p")
-        await pilot.pause()
-        app.screen.query_one(Prompt).query_one(Input).value = "6"
-        await pilot.press("enter")
-        await until(pilot, lambda: "unknown key 'nonsense'" in text(app))
+@on_tools()
+async def test_invalid_setting_is_refused(app, pilot, project):
+    (project / "aptui.yaml").write_text(PROJECT + "nonsense: 1\n", encoding="utf-8")
+    await use(app, pilot, "set:workers", "p")
+    await pilot.pause()
+    app.screen.query_one(Prompt).query_one(Input).value = "6"
+    await pilot.press("enter")
+    await until(pilot, lambda: "unknown key 'nonsense'" in text(app))
 
-        assert "workers: 2" in (project / "aptui.yaml").read_text(encoding="utf-8")
-
-    in_tools(tmp_path, write, project=project)
+    assert "workers: 2" in (project / "aptui.yaml").read_text(encoding="utf-8")
 
 
 def test_screen_tools_need_no_engine_and_no_project(tmp_path):
@@ -343,21 +329,19 @@ def test_read_only_screen_offers_no_engine_tools_or_settings(tmp_path, project):
     in_tools(tmp_path, steps, project=project, session=session)
 
 
-def test_engine_can_be_started_and_is_queried_after_attaching(tmp_path):
-    async def turn(app, pilot, session):
-        session.turn(SessionState.REATTACHING, "gone")
-        await until(pilot, lambda: "pause" not in ids(app))
-        assert "native" not in text(app)
-        await use(app, pilot, "start")
-        await until(pilot, lambda: session.done[-1] == "start")
-        session.answers[ReadStatus] = {"options": {"debug_output": True}}
-        session.turn(SessionState.ATTACHED)
-        await until(pilot, lambda: "debug" in ids(app))
+@on_tools()
+async def test_engine_can_be_started_and_is_queried_after_attaching(app, pilot, session):
+    session.turn(SessionState.REATTACHING, "gone")
+    await until(pilot, lambda: "pause" not in ids(app))
+    assert "native" not in text(app)
+    await use(app, pilot, "start")
+    await until(pilot, lambda: session.done[-1] == "start")
+    session.answers[ReadStatus] = {"options": {"debug_output": True}}
+    session.turn(SessionState.ATTACHED)
+    await until(pilot, lambda: "debug" in ids(app))
 
-        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on")
-        await until(pilot, lambda: session.asked.count(ReadStatus()) == 2)
-
-    in_tools(tmp_path, turn)
+    await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "debug") == "on")
+    await until(pilot, lambda: session.asked.count(ReadStatus()) == 2)
 
 
 def doctor(monkeypatch, script: str) -> None:
@@ -429,22 +413,20 @@ def test_refused_request_is_reported(tmp_path):
     in_tools(tmp_path, ask, session=session)
 
 
-def test_commands_do_the_same_as_the_rows_of_the_tools_screen(tmp_path):
-    async def command(app, pilot, session):
-        await until(pilot, lambda: "debug" in ids(app))
-        await say(app, pilot, "debug off")
-        await until(pilot, lambda: "debug output is off already" in text(app))
-        await say(app, pilot, "debug on", "y")
+@on_tools()
+async def test_commands_do_the_same_as_the_rows_of_the_tools_screen(app, pilot, session):
+    await until(pilot, lambda: "debug" in ids(app))
+    await say(app, pilot, "debug off")
+    await until(pilot, lambda: "debug output is off already" in text(app))
+    await say(app, pilot, "debug on", "y")
 
-        await until(pilot, lambda: session.requests() == [SetOption("debug_output", value=True)])
-        await say(app, pilot, "faster off")
-        await until(pilot, lambda: session.requests()[-1] == SetOption("fast_scan", value=False))
-        await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "faster") == "off")
-        assert "faster scanning is off" in text(app)
-        await use(app, pilot, "faster")
-        await until(pilot, lambda: session.requests()[-1] == SetOption("fast_scan", value=True))
-
-    in_tools(tmp_path, command)
+    await until(pilot, lambda: session.requests() == [SetOption("debug_output", value=True)])
+    await say(app, pilot, "faster off")
+    await until(pilot, lambda: session.requests()[-1] == SetOption("fast_scan", value=False))
+    await until(pilot, lambda: next(tool.now for tool in app.pane._rows if tool.id == "faster") == "off")
+    assert "faster scanning is off" in text(app)
+    await use(app, pilot, "faster")
+    await until(pilot, lambda: session.requests()[-1] == SetOption("fast_scan", value=True))
 
 
 def test_engine_problems_are_rows_with_advice_worst_first():
