@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aptui.core.paths import from_text
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from aptui.tui.pane import Shell
     from aptui.tui.widgets.table import KeyValue
 
-Copy = tuple[str, str, Callable[[], str] | None]
-"""(label, keys, function that returns the text) of an entry in a menu of copies; without a function, the entry is disabled."""
+Copy = tuple[str, str, Callable[[], str]]
+"""(label, keys, function that returns the text) of an entry in a menu of copies."""
 _LONE_BYTES = re.compile("[\udc80-\udcff]")
 
 
@@ -31,12 +31,7 @@ def native(*parts: str) -> str:
 
 def offer_copies(shell: Shell, copies: Sequence[Copy], place: tuple[int, int] | None = None) -> None:
     """Open a menu of texts and copy the text that the user chooses."""
-
-    def copy(text: Callable[[], str] | None) -> None:
-        if text is not None:
-            shell.copy_text(text())
-
-    choices = [(MenuItem(label, label, keys, text is not None), lambda text=text: copy(text)) for label, keys, text in copies]
+    choices = [(MenuItem(label, label, keys), lambda text=text: shell.copy_text(text())) for label, keys, text in copies]
     Menu.run_one(shell.app, choices, title="Copy", place=place)
 
 
@@ -60,14 +55,14 @@ def copy_paths(shell: Shell, paths: Sequence[str]) -> None:
     shell.copy_text("\n".join(names), raw=all(sanitize(name) == name for name in plain))
 
 
-def pager(environ: Mapping[str, str]) -> list[str]:
+def pager() -> list[str]:
     """Return the command that shows a file."""
-    return _command(environ.get("PAGER", ""), "less")
+    return _command(os.environ.get("PAGER", ""), "less")
 
 
-def editor(environ: Mapping[str, str]) -> list[str]:
+def editor() -> list[str]:
     """Return the command that edits a file."""
-    return _command(environ.get("VISUAL", "") or environ.get("EDITOR", ""), "vi")
+    return _command(os.environ.get("VISUAL", "") or os.environ.get("EDITOR", ""), "vi")
 
 
 def _command(wanted: str, otherwise: str) -> list[str]:

@@ -156,12 +156,12 @@ class AssetActions:
 
     # --------------------------------------------------------------------------------------- other programs and the clipboard
 
-    def _open_in(self, command: Callable[[Mapping[str, str]], list[str]], panel: Panel) -> None:
+    def _open_in(self, command: Callable[[], list[str]], panel: Panel) -> None:
         """Open the file in `$PAGER` or `$EDITOR`."""
         if panel.is_folder or not panel.file:
             return
         if os.path.exists(panel.file):
-            terminal_control.lend(self._shell, [*command(os.environ), panel.file])
+            terminal_control.lend(self._shell, [*command(), panel.file])
         else:
             self._shell.show_toast(f"the file does not exist: '{panel.file}'", "warning")
 

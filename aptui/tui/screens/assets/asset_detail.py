@@ -217,7 +217,6 @@ class FilePreview(TextView):
 
     leads: ClassVar[bool] = False
 
-    @dataclass
     class Resized(Message):
         """Posted when a picture may need another size."""
 
@@ -245,11 +244,11 @@ class ReferenceTree(VTree):
     def __init__(self, ask: Callable[[Branch], None]) -> None:
         super().__init__(COLUMNS, id="assets-references", classes="for-references")
         self._ask = ask
-        self.references: References | None = None
+        self.references = References(ask)
 
     def show_panel(self, panel: Panel, *, is_same: bool) -> None:
         """Show the references of a panel; for another asset, open only the short groups."""
-        if is_same and self.references is not None:
+        if is_same:
             self.references.show(panel)
             self.refresh_model()
             return
@@ -262,14 +261,14 @@ class ReferenceTree(VTree):
 
     def clear(self) -> None:
         """Show no references."""
-        self.references = None
+        self.references = References(self._ask)
         self.cursor, self.cursor_key = 0, None
-        self.set_tree(References(self._ask))
+        self.set_tree(self.references)
 
     def reference(self, key: int | None = None) -> Ref | None:
         """Return the reference of a row, by default of the row under the cursor."""
         wanted = self.cursor_key if key is None else key
-        branch = self.references.branch(wanted) if self.references is not None and wanted is not None else None
+        branch = self.references.branch(wanted) if wanted is not None else None
         return branch.data if branch is not None and isinstance(branch.data, Ref) else None
 
     @dataclass
@@ -290,17 +289,20 @@ class ReferenceTree(VTree):
 
 
 class AssetDetail(Vertical):
-    """The details of one asset; `show` draws only the parts that changed."""
+    """The details of one asset; `show` draws only the parts that changed.
+
+    Args:
+        queries, decoder: the threads that read references and previews, and decode pictures.
+    """
 
     class PreviewReplaced(Message):
         """Posted when an explanation or a comparison, for which the user asked, takes the place of the preview."""
 
-    def __init__(self) -> None:
+    def __init__(self, queries: QueryWorker, decoder: Decoder) -> None:
         super().__init__(id="assets-detail", classes="-without-preview")
+        self._queries, self._decoder = queries, decoder
         self._panel: Panel | None = None
-        self._queries: QueryWorker | None = None
         self._previewed: tuple[object, ...] = ()
-        self._decoder: Decoder | None = None
         self._preview: Preview | None = None
         """The preview of the file, None until it is read."""
         self._place = FIRST
@@ -332,15 +334,15 @@ class AssetDetail(Vertical):
         """Width of a line of the preview without edge and scroll bar (cells); the preview is as wide as a narrow screen."""
         return (self.size.width or self.app.size.width) - 2
 
-    def show(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
+    def show(self, panel: Panel) -> None:
         """Show an asset. If it is the shown asset in a newer state, the cursor and the open branches stay."""
-        before, self._panel, self._queries, self._decoder = self._panel, panel, queries, decoder
+        before, self._panel = self._panel, panel
         is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
         self._title.show(panel.path)
         if not is_same or before is None or before.facts != panel.facts:
             self.query_one(AssetFacts).show(panel.facts)
         self.references.show_panel(panel, is_same=is_same)
-        self._read_preview(panel, queries, decoder)
+        self._read_preview(panel)
 
     @property
     def _title(self) -> TitleLine:
@@ -370,7 +372,7 @@ class AssetDetail(Vertical):
     def _ask_below(self, branch: Branch) -> None:
         """Request the children of a reference from the database."""
         references, ref = self.references.references, branch.data
-        if references is None or self._queries is None or self._panel is None or not isinstance(ref, Ref):
+        if self._panel is None or not isinstance(ref, Ref):
             return
         above = references.above(branch) | {self._panel.key}
         self._queries.request(
@@ -382,17 +384,17 @@ class AssetDetail(Vertical):
             references.grow(branch, branches(refs))
             self.references.refresh_model()
 
-    def _read_preview(self, panel: Panel, queries: QueryWorker, decoder: Decoder) -> None:
+    def _read_preview(self, panel: Panel) -> None:
         """Read the file for the preview, unless the file is unchanged."""
         state = (panel.file, panel.is_folder, *(pair for pair in panel.facts if pair[0] in _CHANGING_FACTS))
         if state == self._previewed:
             return
         self._previewed, self._preview, self._earlier, self.is_explaining = state, None, None, False
-        decoder.want_none()
+        self._decoder.want_none()
         if panel.is_folder or not panel.file:
             self._draw_preview("", TextPreview("", ()))
         else:
-            queries.request(PREVIEW, lambda _reader: preview_of(panel.file), partial(self._accept_preview, state))
+            self._queries.request(PREVIEW, lambda _reader: preview_of(panel.file), partial(self._accept_preview, state))
 
     def _accept_preview(self, state: tuple[object, ...], preview: Preview) -> None:
         """Show a preview if its file is still shown, and have its picture decoded."""
@@ -412,7 +414,7 @@ class AssetDetail(Vertical):
     def on_file_preview_resized(self) -> None:
         """Have the picture decoded, unless it is decoded for this size already."""
         preview, earlier = self._preview, self._earlier
-        if preview is None or self._panel is None or self._decoder is None or self.is_explaining:
+        if preview is None or self._panel is None or self.is_explaining:
             return
         if isinstance(earlier, TextPreview) or not (preview.form or earlier):
             return  # a text is shown

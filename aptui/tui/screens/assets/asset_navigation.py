@@ -103,7 +103,7 @@ class SelectedAsset:
 
     def _show(self, panel: Panel) -> None:
         self.panel = panel
-        self._detail.show(panel, self._readers.queries, self._readers.decoder)
+        self._detail.show(panel)
         later, self._later = self._later, None
         if later is not None and later[0] == (panel.kind, panel.key):
             later[1](panel)

@@ -123,9 +123,10 @@ class AssetsPane(Pane):
         shell = self.shell
         history = shell.memory.history("assets.searches")[::-1]
         self.readers = AssetReaders(shell, partial(shell.in_ui, self._deliver), self._note_failed)
-        self.trees, self.detail, self._tabs = AssetTrees(self.readers.store), AssetDetail(), TreeTabs()
-        self.box = FilterBox(shell.memory.get("assets.search", ""), history=history, placeholder=_PLACEHOLDER, id="assets-search")
         queries = self.readers.queries
+        self.trees, self._tabs = AssetTrees(self.readers.store), TreeTabs()
+        self.detail = AssetDetail(queries, self.readers.decoder)
+        self.box = FilterBox(shell.memory.get("assets.search", ""), history=history, placeholder=_PLACEHOLDER, id="assets-search")
         self.selected = SelectedAsset(self.readers, self.trees, self.detail)
         self.search = TreeSearch(shell, self.trees, self.box, queries, self._show_found)
         self.live = LiveTrees(shell, self.trees, self.search, self._show_tree, self.selected.refresh_folder)

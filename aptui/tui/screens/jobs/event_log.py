@@ -425,9 +425,9 @@ class EventLog(Vertical):
     class LogLeft(Message):
         """Posted on Esc: the focus goes back to the jobs."""
 
-    def __init__(self, *, is_wide: bool = False, is_tall: bool = False) -> None:
+    def __init__(self, reader: DetailsReader, *, is_wide: bool, is_tall: bool) -> None:
         super().__init__(id="event-log", classes="-tall" if is_tall else "-wide" if is_wide else None)
-        self.reader: DetailsReader | None = None
+        self.reader = reader
         self.job_details: JobDetails | None = None
         self.info: JobRowInfo | None = None
         self.search = LogSearch(self, lambda: self.records, self.show_title)
@@ -487,7 +487,7 @@ class EventLog(Vertical):
             run_key: the run; 0 = the newest.
         """
         self.info, self.chosen_run = info, run_key
-        if info is None or self.reader is None:
+        if info is None:
             self.cursor.cancel()
             self.accept_details(None)
             return

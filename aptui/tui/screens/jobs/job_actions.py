@@ -35,7 +35,7 @@ from aptui.tui.screens.jobs import job_texts
 from aptui.tui.screens.jobs.job_details import DetailsRequest, JobDetails
 from aptui.tui.screens.jobs.job_texts import log_text, why_lines
 from aptui.tui.screens.jobs.selection import JobsView
-from aptui.tui.widgets.menu import Confirm, Menu, MenuChoice, MenuItem
+from aptui.tui.widgets.menu import Confirm, Menu, MenuItem
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer
@@ -189,46 +189,24 @@ class RowActions:
     def copy(self, infos: Infos) -> None:
         """Open the menu of texts to copy."""
         word, plural = "s" if len(infos) > 1 else "", "s" if len(_sources(infos)) > 1 else ""
-        with_errors = self._with_errors(infos)
-        shown = self._find_details(infos[0])
+        with_errors, shown, sources = self._with_errors(infos), self._find_details(infos[0]), _sources(infos)
+        errors = f"first error{'s' if len(with_errors) > 1 else ''} with details"
         project_dir = str(self._shell.config.project_dir) if self._shell.config else ""
-        commands = [command for info in infos if (command := job_texts.rerun_command(info, project_dir))]
-        copy_text, copy_files = self._shell.copy_text, partial(copy_paths, self._shell)
-        choices: list[MenuChoice] = [
-            (
-                MenuItem("error", f"Copy first error{'s' if len(with_errors) > 1 else ''} with details", "e"),
-                lambda: self._copy_errors(with_errors),
-            ),
-            (
-                MenuItem("path", f"Copy path{plural}", "y"),
-                lambda: self.query(lambda reader: [path_of(reader, info) for info in _sources(infos)], copy_files),
-            ),
-            (
-                MenuItem("relative", f"Copy path{plural} in the scan folder", "r"),
-                lambda: copy_files([info.source for info in _sources(infos)]),
-            ),
-            (MenuItem("product", "Copy product paths", "p"), lambda: self.query(partial(self._product_paths, infos), copy_files)),
-            (
-                MenuItem("log", "Copy path of the log", "l", bool(shown and shown.log)),
-                lambda: copy_files([shown.log if shown else ""]),
-            ),
-            (
-                MenuItem("uuid", f"Copy source UUID{plural}", "u"),
-                lambda: self.query(lambda reader: _uuids(reader, infos), lambda found: copy_text("\n".join(found))),
-            ),
-            (
-                MenuItem("text", f"Copy row{word} as text", "t"),
-                lambda: copy_text("\n".join(filter(None, (self._pane.table.row_text(info.key) for info in infos)))),
-            ),
-            (
-                MenuItem("command", f"Copy command{word} to run only this", "c", bool(commands)),
-                lambda: copy_text("\n".join(commands)),
-            ),
-            (
-                MenuItem("report", "Copy a bug report (Markdown)", "b", shown is not None),
-                lambda: copy_text(job_texts.bug_report(shown)) if shown else None,
-            ),
+        commands = "\n".join(filter(None, (job_texts.rerun_command(info, project_dir) for info in infos)))
+        rows = filter(None, (self._pane.table.row_text(info.key) for info in infos))
+        copy_text, copy_files, query = self._shell.copy_text, partial(copy_paths, self._shell), self.query
+        entries: list[tuple[str, str, bool, Callable[[], object]]] = [
+            ("e", errors, True, lambda: self._copy_errors(with_errors)),
+            ("y", f"path{plural}", True, lambda: query(lambda reader: [path_of(reader, info) for info in sources], copy_files)),
+            ("r", f"path{plural} in the scan folder", True, lambda: copy_files([info.source for info in sources])),
+            ("p", "product paths", True, lambda: query(partial(self._product_paths, infos), copy_files)),
+            ("l", "path of the log", bool(shown and shown.log), lambda: copy_files([shown.log if shown else ""])),
+            ("u", f"source UUID{plural}", True, lambda: query(partial(_uuids, infos), lambda found: copy_text("\n".join(found)))),
+            ("t", f"row{word} as text", True, lambda: copy_text("\n".join(rows))),
+            ("c", f"command{word} to run only this", bool(commands), lambda: copy_text(commands)),
+            ("b", "a bug report (Markdown)", shown is not None, lambda: copy_text(job_texts.bug_report(shown)) if shown else None),
         ]
+        choices = [(MenuItem(key, f"Copy {label}", key, is_enabled), do) for key, label, is_enabled, do in entries]
         Menu.run_one(self._shell.app, choices, title="Copy")
 
     def _with_errors(self, infos: Infos) -> Infos:
@@ -246,7 +224,7 @@ class RowActions:
 
         def read() -> list[JobDetails]:
             reader = self._pane.event_log.reader
-            return [reader.read(DetailsRequest(info)) for info in infos] if reader else []
+            return [reader.read(DetailsRequest(info)) for info in infos]
 
         def copy(found: list[JobDetails]) -> None:
             texts = [text for job_details in found if (text := job_texts.first_error(job_details))]
@@ -339,7 +317,7 @@ class RowActions:
 
         For a running job, show the lines up to now.
         """
-        command, log, shown = pager(os.environ), self._log_of(infos[0]), self._find_details(infos[0])
+        command, log, shown = pager(), self._log_of(infos[0]), self._find_details(infos[0])
         if not shutil.which(command[0]):
             self._shell.show_toast(f"'{command[0]}' is not installed; set $PAGER to another program", "warning")
         elif shown is not None and self._is_logging(infos[0]):
@@ -375,7 +353,7 @@ class RowActions:
         if not path or not os.path.exists(path):
             self._shell.show_toast(lacking, "warning")
         else:
-            terminal_control.lend(self._shell, [*editor(os.environ), path])
+            terminal_control.lend(self._shell, [*editor(), path])
 
     def folder(self, infos: Infos) -> None:
         """Open the folder of the source, in a file browser or a shell."""
@@ -457,7 +435,7 @@ def _sources(infos: Infos) -> list[JobRowInfo]:
     return list({info.source: info for info in reversed(infos)}.values())[::-1]
 
 
-def _uuids(reader: Reader, infos: Infos) -> list[str]:
+def _uuids(infos: Infos, reader: Reader) -> list[str]:
     sources = (reader.source(path) for path in dict.fromkeys(info.source for info in infos))
     return [uuid_text(source.uuid) for source in sources if source is not None]
 

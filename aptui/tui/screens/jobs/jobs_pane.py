@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -117,8 +116,16 @@ class JobsPane(Pane):
         self.choices = Choices(self, self.store)
         self.actions = RowActions(self)
         self._causes = Causes(self, self.store)
-        self._reader: DetailsReader | None = None
-        self._checks: CheckMarks | None = None
+        shell, config = self.shell, self.shell.config
+        log_dir = config.log_dir if config else log_folder(shell.session.cache_dir)
+        self._reader = DetailsReader(
+            self.database,
+            log_dir,
+            lambda details: shell.in_ui(lambda: self.event_log.accept_details(details)),
+            config.project_dir if config else None,
+        )
+        self._checks = CheckMarks(self.database, config.checks if config else (), self._wake)
+        self.store.log_lines = LogLines(self.database, log_dir)
         self.selection = SelectedJob(self.store, lambda: self.event_log)
         self.goal = CursorGoal(self.store, lambda: self.table, lambda: self.choices.filter_by(""), self.shell.show_toast)
         self._is_warm = False
@@ -144,21 +151,10 @@ class JobsPane(Pane):
         # The classes are set before the first frame, because a later change would style every widget a second time.
         width = self.app.size.width
         self.set_class(width >= _BESIDE, "-beside")
-        yield EventLog(is_wide=WIDE <= width < _BESIDE, is_tall=width >= _BESIDE)
+        yield EventLog(self._reader, is_wide=WIDE <= width < _BESIDE, is_tall=width >= _BESIDE)
 
     def on_mount(self) -> None:
         """Restore the remembered choices; the first rows arrive with the first frame."""
-        session, config = self.shell.session, self.shell.config
-        log_dir = config.log_dir if config else log_folder(session.cache_dir)
-        self._reader = DetailsReader(
-            self.database,
-            log_dir,
-            partial(self.shell.in_ui, self.event_log.accept_details),
-            config.project_dir if config else None,
-        )
-        self.event_log.reader = self._reader
-        self.store.log_lines = LogLines(self.database, log_dir)
-        self._checks = CheckMarks(self.database, config.checks if config else (), self._wake)
         self.box.history.texts = self.choices.history()
         self.table.set_model(self.store)
         self.table.empty_text = "reading the jobs"
@@ -171,8 +167,7 @@ class JobsPane(Pane):
         """End the threads."""
         self.store.close()
         for thread in (self._reader, self._checks, self._causes):
-            if thread is not None:
-                thread.close()
+            thread.close()
 
     # -------------------------------------------------------------------------------------------------------------- layout
 
@@ -376,12 +371,12 @@ class JobsPane(Pane):
         self.store.apply(batch)
         self._trouble = batch.error or (self._trouble if batch.table is None else "")
         self.selection.note(batch)
-        if self._checks is not None and (batch.table is not None or batch.are_assets_stale):
+        if batch.table is not None or batch.are_assets_stale:
             self._checks.mark_stale()
 
     def on_frame(self) -> None:
         """Draw changes."""
-        if self._checks is not None and (found := self._checks.pop()) is not None:
+        if (found := self._checks.pop()) is not None:
             self.store.set_checks(found)
         if self.store.is_loaded:
             self.table.empty_text = self._explain_empty()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -22,7 +21,7 @@ from aptui.tui.frame.line import Bar, Part, TabLine
 from aptui.tui.pane import Pane, Shell
 from aptui.tui.screens.external_programs import editor, offer_pair, pager
 from aptui.tui.screens.jobs.job_texts import log_text
-from aptui.tui.screens.logs.log_reader import LogPiece, LogReader, LogRecords, LogView, RecordLines
+from aptui.tui.screens.logs.log_reader import LogPiece, LogReader, LogRecords, LogView
 from aptui.tui.screens.logs.log_tabs import TabList
 from aptui.tui.widgets.cells import wrap
 from aptui.tui.widgets.filterbox import FilterBox
@@ -40,25 +39,16 @@ if TYPE_CHECKING:
 
 
 class LogsSearch:
-    """The search in the lines.
+    """The search in the lines."""
 
-    Args:
-        changed: called when the search changed.
-        is_reading: returns whether the result of the search is still being read.
-    """
-
-    def __init__(
-        self, shell: Shell, box: FilterBox, pane: LogPane, lines: RecordLines,
-        changed: Callable[[], object], is_reading: Callable[[], bool],
-    ) -> None:  # fmt: skip
-        self._shell, self._box, self._pane, self._lines = shell, box, pane, lines
-        self._changed, self._is_reading = changed, is_reading
+    def __init__(self, screen: LogsPane) -> None:
+        self._screen, self._box, self._pane, self._lines = screen, screen.box, screen.pane, screen.records.lines
         self.text, self.hits_only = "", False
         self._wants_hit = False
 
     def restore(self) -> None:
         """Restore the remembered search."""
-        memory = self._shell.memory
+        memory = self._screen.shell.memory
         self.text, self.hits_only = memory.get("logs.filter", ""), memory.get("logs.hits_only", False)
         self._box.history.texts = memory.history("logs.filters")[::-1]
         if self.text:
@@ -66,8 +56,8 @@ class LogsSearch:
 
     def keep(self) -> None:
         """Remember the text of the search."""
-        self._shell.memory.put("logs.filter", self.text)
-        self._shell.memory.put("logs.hits_only", self.hits_only)
+        self._screen.shell.memory.put("logs.filter", self.text)
+        self._screen.shell.memory.put("logs.hits_only", self.hits_only)
 
     def begin(self) -> None:
         """Open the search line."""
@@ -78,7 +68,7 @@ class LogsSearch:
         """Show only lines with a hit, or show all lines."""
         if self.text:
             self.hits_only = not self.hits_only
-            self._changed()
+            self._screen.request_lines()
         else:
             self.begin()
 
@@ -89,22 +79,22 @@ class LogsSearch:
         elif event.text != self.text:
             self.text = event.text
             self._box.show_count("")
-            self._changed()
+            self._screen.request_lines()
 
     def _settle(self, event: FilterBox.FilterLeft) -> None:
         self._box.display = bool(event.text)
         if event.is_remembered:
-            self._shell.memory.remember("logs.filters", event.text)
+            self._screen.shell.memory.remember("logs.filters", event.text)
         self._pane.focus()
         self._wants_hit = True
-        if not self._is_reading():
+        if self._screen.asked is None:
             self.reach_hit()
 
     def clear(self) -> None:
         """Remove the search."""
         self.text, self.hits_only = "", False
         self._box.text, self._box.display = "", False
-        self._changed()
+        self._screen.request_lines()
 
     def reach_hit(self) -> None:
         """If the user has ended typing, go to the nearest hit before the cursor, else to the nearest hit after it."""
@@ -232,12 +222,12 @@ class LogsPane(Pane):
         self.details = KeyValue(id="logs-details")
         self.pane = LogPane(self.records.lines, id="logs-lines", window_cells=0)
         self.box = FilterBox(placeholder="search these lines", id="logs-filter")
-        self.tabs, self.files = TabList(self.shell, self._show), LogFiles(self.shell, self._show)
-        self.search = LogsSearch(self.shell, self.box, self.pane, self.records.lines, self._show, lambda: self._asked is not None)
+        self.tabs, self.files = TabList(self.shell, self.request_lines), LogFiles(self.shell, self.request_lines)
+        self.search = LogsSearch(self)
         self._tab_line = TabLine(lambda: (self.tabs.names(), self.tabs.number), self._words, self.tabs.show, id="logs-tabs")
-        self._reader: LogReader | None = None
+        self._reader = LogReader(self.shell.wake)
         self._is_whole, self._is_check_due = True, False
-        self._asked: LogView | None = None
+        self.asked: LogView | None = None
         """The requested view, until its lines, or the first hits of its search, have arrived; None = no view is awaited."""
 
     # --------------------------------------------------------------------------------------------------------------- widgets
@@ -256,14 +246,12 @@ class LogsPane(Pane):
         pane.is_following, pane.is_wrapped = True, memory.get("logs.wrap", False)
         pane.levels = memory.get("logs.levels", LEVELS) or LEVELS
         self.search.restore()
-        self._reader = LogReader(self.shell.wake)
         self._find_files()
-        self._show()
+        self.request_lines()
 
     def on_unmount(self) -> None:
         """End the thread."""
-        if self._reader is not None:
-            self._reader.close()
+        self._reader.close()
 
     # ------------------------------------------------------------------------------------------------------ methods of `Pane`
 
@@ -288,14 +276,12 @@ class LogsPane(Pane):
 
     def on_frame(self) -> None:
         """Draw new lines."""
-        if self._reader is None:
-            return
         if self._is_check_due:
             self._is_check_due = False
             if self.files.paths:
                 self._reader.check()
             elif self._find_files():
-                self._show()
+                self.request_lines()
         for piece in self._reader.pop():
             self._accept(piece)
         self.pane.refresh_source()
@@ -305,7 +291,7 @@ class LogsPane(Pane):
     def reload(self) -> None:
         """Read the log again."""
         self._find_files()
-        self._show()
+        self.request_lines()
 
     def status(self) -> str:
         """Return the name of the shown log."""
@@ -333,27 +319,27 @@ class LogsPane(Pane):
         rest = "; new messages of the engine appear here" if self.shell.config else ""
         self.pane.empty_text = f"no log yet in '{self.files.folder}'{rest}"
         self.pane.set_source(self.records.live)
-        self._asked = None
+        self.asked = None
         return False
 
-    def _show(self) -> None:
+    def request_lines(self) -> None:
         """Request the lines for the current tab, search and file."""
-        if self._reader is not None and self.files.path is not None:
-            self._asked = LogView(self.files.path, self.tabs.current, self.search.text, self.search.hits_only)
-            self._reader.show(self._asked)
+        if self.files.path is not None:
+            self.asked = LogView(self.files.path, self.tabs.current, self.search.text, self.search.hits_only)
+            self._reader.show(self.asked)
         self._tab_line.refresh_if_changed()
 
     def name_awaited(self, focused: Widget | None) -> str:
         """Return what the next key waits for: the hits of the search, or the lines of a tab."""
-        if self._asked is None or isinstance(focused, Input):
+        if self.asked is None or isinstance(focused, Input):
             return ""
         return "the search" if self.search.text else "the first rows"
 
     def _accept(self, piece: LogPiece) -> None:
         self._accept_lines(piece)
         # The end of a long log arrives first. A hit in it is the nearest hit, so the search does not wait for the other lines.
-        if piece.view == self._asked and (piece.is_whole or piece.hits or not piece.view.search):
-            self._asked = None
+        if piece.view == self.asked and (piece.is_whole or piece.hits or not piece.view.search):
+            self.asked = None
             self.search.reach_hit()
 
     def _accept_lines(self, piece: LogPiece) -> None:
@@ -458,7 +444,7 @@ class LogsPane(Pane):
         if path is None:
             self.shell.show_toast("no log", "warning")
         else:
-            command = pager(os.environ) if program == "pager" else editor(os.environ)
+            command = pager() if program == "pager" else editor()
             terminal_control.lend(self.shell, [*command, str(path)])
 
     # ---------------------------------------------------------------------------------------------------------------- copying
