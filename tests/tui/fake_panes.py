@@ -1,5 +1,6 @@
 """Panes and a session for tests of the app: panes that record updates, an engine with prepared answers."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from typing import ClassVar
@@ -120,3 +121,14 @@ class FakeSession(Session):
         self.state, self.trouble = state, trouble
         for callback in self.on_state:
             callback()
+
+
+def session_with(kind: type[FakeSession] = FakeSession, **values: object) -> Callable[[Path], FakeSession]:
+    """Return a function that makes a session with these values for a cache folder."""
+
+    def make(cache_dir: Path) -> FakeSession:
+        session = kind(cache_dir)
+        vars(session).update(values)
+        return session
+
+    return make

@@ -142,8 +142,8 @@ def _is_at_rest(part: MessagePump) -> bool:
 
 @asynccontextmanager
 async def shell(tmp_path, *, size=SMALL, session=None, theme="dark", panes=PROBES, before=None):
-    """Open the app and yield (app, pilot, session)."""
-    session = session or FakeSession(tmp_path / "cache")
+    """Open the app and yield (app, pilot, session). `session` is a session, or a function that makes one for a cache folder."""
+    session = (session or FakeSession)(tmp_path / "cache") if session is None or callable(session) else session
     app = AptuiApp(
         session, memory=UiMemory(tmp_path / "project.json"), person=UiMemory(tmp_path / "person.json"), panes=panes, theme=theme
     )

@@ -20,7 +20,7 @@ from aptui.tui.frame.sheets import FILTER, SIGNS, Lines, Toasts, break_entries, 
 from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.safety import TerminalFacts
-from tui.fake_panes import PROBES, FakeSession
+from tui.fake_panes import PROBES, FakeSession, session_with
 from tui.shell_harness import LARGE, SMALL, _own_homes, in_shell, lines, on_shell, text, until  # noqa: F401  # the fixture is used by being there
 
 pytestmark = pytest.mark.real
@@ -30,10 +30,7 @@ IDLE = Progress(0, 1234, 0, 0, 0, 0, 812, 0, False, 800, 2100, 48000)
 NATIVE = Health(roots=(WatchedRoot("/a", WatchMode.NATIVE), WatchedRoot("/b", WatchMode.NATIVE)))
 
 
-def busy(tmp_path) -> FakeSession:
-    session = FakeSession(tmp_path / "cache")
-    session.latest_progress, session.latest_health = BUSY, NATIVE
-    return session
+busy = session_with(latest_progress=BUSY, latest_health=NATIVE)
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
@@ -58,47 +55,38 @@ async def test_app_works_without_panes(app, pilot):
     await until(pilot, lambda: "AutomatedTesting" in lines(app)[0])
 
 
-def test_wide_status_line_has_activity_counts_and_timers(tmp_path):
-    async def script(app, _pilot, _session):
-        shown = lines(app)[0]
-        assert shown.startswith(
-            " aptui  AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed · 1m 40s left · 214"
-        )
-        assert "processing 48 s" in lines(app)[0] or "12 running · 17 a second" in lines(app)[0]
-        assert lines(app)[1].endswith("2 folders watched   connected")
-        assert "━━━" in lines(app)[2]
-
-    in_shell(tmp_path, script, size=LARGE, session=busy(tmp_path))
+@on_shell(size=LARGE, session=busy)
+async def test_wide_status_line_has_activity_counts_and_timers(app):
+    shown = lines(app)[0]
+    assert shown.startswith(" aptui  AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed · 1m 40s left · 214")
+    assert "processing 48 s" in lines(app)[0] or "12 running · 17 a second" in lines(app)[0]
+    assert lines(app)[1].endswith("2 folders watched   connected")
+    assert "━━━" in lines(app)[2]
 
 
-def test_status_line_at_80_columns_has_counts_and_no_timers(tmp_path):
-    async def script(app, _pilot, _session):
-        assert lines(app)[0].startswith(" AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed")
-        assert "scan 0.8 s" not in lines(app)[0]
-        assert "7 Tools" in lines(app)[1]
-        assert lines(app)[1].endswith("7 Tools"), "without trouble no other text is in the line of the tabs"
-
-    in_shell(tmp_path, script, session=busy(tmp_path))
+@on_shell(session=busy)
+async def test_status_line_at_80_columns_has_counts_and_no_timers(app):
+    assert lines(app)[0].startswith(" AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed")
+    assert "scan 0.8 s" not in lines(app)[0]
+    assert "7 Tools" in lines(app)[1]
+    assert lines(app)[1].endswith("7 Tools"), "without trouble no other text is in the line of the tabs"
 
 
 @pytest.mark.parametrize("size", [(20, 6), (1, 1), (40, 9), (400, 120)])
-def test_app_works_in_every_size(tmp_path, size):
-    async def press(app, pilot, _session):
-        await pilot.press("question_mark", "escape", "colon", "escape", "Q", "escape", "i", "escape", "2")
+@on_shell(session=busy)
+async def test_app_works_in_every_size(app, pilot, size):
+    await pilot.press("question_mark", "escape", "colon", "escape", "Q", "escape", "i", "escape", "2")
 
-        await until(pilot, lambda: app.pane.name_of_pane == "assets")
-
-    in_shell(tmp_path, press, size=size, session=busy(tmp_path))
+    await until(pilot, lambda: app.pane.name_of_pane == "assets")
 
 
-def test_lost_watched_folder_is_shown_at_80_columns(tmp_path):
-    session = busy(tmp_path)
-    session.latest_health = Health(roots=(WatchedRoot("/a", WatchMode.NATIVE), WatchedRoot("/b", WatchMode.GONE)))
-
-    async def script(app, _pilot, _session):
-        assert "! gone: 1 of 2 folders" in lines(app)[1]
-
-    in_shell(tmp_path, script, session=session)
+@on_shell(
+    session=session_with(
+        latest_progress=BUSY, latest_health=Health(roots=(WatchedRoot("/a", WatchMode.NATIVE), WatchedRoot("/b", WatchMode.GONE)))
+    )
+)
+async def test_lost_watched_folder_is_shown_at_80_columns(app):
+    assert "! gone: 1 of 2 folders" in lines(app)[1]
 
 
 @on_shell()
@@ -279,29 +267,22 @@ def test_q_quits_and_the_engine_keeps_running(tmp_path):
     assert app.return_code == 0
 
 
-def test_stop_command_for_the_engine_asks_for_a_confirmation(tmp_path):
-    async def press(app, pilot, session):
-        await pilot.press("Q")
-        await until(pilot, lambda: "stop the engine? 12 jobs are running" in text(app))
-        await pilot.press("n")
-        assert session.asked == []
-        await pilot.press("Q", "w", "Q", "y")
-        await until(pilot, lambda: session.asked == [StopEngine(is_when_idle=True), StopEngine()])
-
-    in_shell(tmp_path, press, session=busy(tmp_path))
+@on_shell(session=busy)
+async def test_stop_command_for_the_engine_asks_for_a_confirmation(app, pilot, session):
+    await pilot.press("Q")
+    await until(pilot, lambda: "stop the engine? 12 jobs are running" in text(app))
+    await pilot.press("n")
+    assert session.asked == []
+    await pilot.press("Q", "w", "Q", "y")
+    await until(pilot, lambda: session.asked == [StopEngine(is_when_idle=True), StopEngine()])
 
 
-def test_refused_request_is_shown_with_its_reason(tmp_path):
-    session = FakeSession(tmp_path / "cache")
-    session.refusal = "the engine is [bold]busy"
-
-    async def press(app, pilot, _session):
-        await pilot.press("P")
-        await until(pilot, lambda: "✗ the engine is [bold]busy" in text(app))
-        await pilot.press("colon", *"messages", "enter")
-        await until(pilot, lambda: "the engine is [bold]busy" in text(app))
-
-    in_shell(tmp_path, press, session=session)
+@on_shell(session=session_with(refusal="the engine is [bold]busy"))
+async def test_refused_request_is_shown_with_its_reason(app, pilot):
+    await pilot.press("P")
+    await until(pilot, lambda: "✗ the engine is [bold]busy" in text(app))
+    await pilot.press("colon", *"messages", "enter")
+    await until(pilot, lambda: "the engine is [bold]busy" in text(app))
 
 
 def test_requests_are_hidden_without_an_engine(tmp_path):
@@ -328,30 +309,21 @@ async def test_lost_and_restored_connection_are_shown(app, pilot, session):
     await until(pilot, lambda: "disconnected" not in text(app))
 
 
-def test_older_engine_is_shown_in_the_banner_without_a_question(tmp_path):
-    session = FakeSession(tmp_path / "cache")
-    session.engine = EngineFacts(12, "0.0.9")
-
-    async def answer(app, pilot, _session):
-        await until(pilot, lambda: "the engine has an older version (aptui 0.0.9)" in text(app))
-        await pilot.press("w", "y")
-        assert not [each for each in session.done if each[0] == "restart"]
-        await pilot.press("colon", *"restart", "enter")
-        await until(pilot, lambda: ("restart", True) in session.done)
-
-    in_shell(tmp_path, answer, session=session)
+@on_shell(session=session_with(engine=EngineFacts(12, "0.0.9")))
+async def test_older_engine_is_shown_in_the_banner_without_a_question(app, pilot, session):
+    await until(pilot, lambda: "the engine has an older version (aptui 0.0.9)" in text(app))
+    await pilot.press("w", "y")
+    assert not [each for each in session.done if each[0] == "restart"]
+    await pilot.press("colon", *"restart", "enter")
+    await until(pilot, lambda: ("restart", True) in session.done)
 
 
-def test_restart_without_a_running_engine_starts_one(tmp_path):
-    session = FakeSession(tmp_path / "cache", SessionState.DETACHED)
-
-    async def restart(app, pilot, _session):
-        await pilot.press("colon", *"restart", "enter")
-        await until(pilot, lambda: "no engine is running; one starts now" in text(app))
-        assert "start" in session.done
-        assert not [each for each in session.done if each[0] == "restart"]
-
-    in_shell(tmp_path, restart, session=session)
+@on_shell(session=session_with(state=SessionState.DETACHED))
+async def test_restart_without_a_running_engine_starts_one(app, pilot, session):
+    await pilot.press("colon", *"restart", "enter")
+    await until(pilot, lambda: "no engine is running; one starts now" in text(app))
+    assert "start" in session.done
+    assert not [each for each in session.done if each[0] == "restart"]
 
 
 def test_banner_cuts_a_long_path_in_its_middle_so_that_the_remedy_is_visible(tmp_path):

@@ -100,17 +100,17 @@ def store(tmp_path):
         yield made
 
 
-def visit(tmp_path, do: Callable, *, size=LARGE, builders=(IMAGES, UPPER), complete=None, has_config=True):
-    """Open the Builders screen, wait until the builders are read, and run a script."""
+def visit(tmp_path, do: Callable, *, size=LARGE, builders=(IMAGES, UPPER), complete=None, has_config=True, opens=True):
+    """Open the app and run a script; if `opens`, first open the Builders screen and wait until the builders are read."""
 
     async def main(app, pilot, session):
         app.copied = []
         app.copy_text = lambda words, **_: app.copied.append(words)
-        await pilot.press("5")
-        pane = app.pane
-        await until(pilot, lambda: pane.reading.is_known)
-        await pilot.pause()
-        await do(app, pilot, session, pane)
+        if opens:
+            await pilot.press("5")
+            await until(pilot, lambda: app.pane.reading.is_known)
+            await pilot.pause()
+        await do(app, pilot, session, app.pane)
         app.pane.deactivate()
         app.memory.save()
 
@@ -144,59 +144,40 @@ async def test_builders_are_listed_by_cost(app, pane, store):
     assert set(row[-1]) <= {"━", "╸"}  # the builder's share of all time
 
 
-def test_builder_list_shows_reading_before_its_first_read(tmp_path, store, monkeypatch):
-    may_read = threading.Event()
-    find = builder_facts.find
-    monkeypatch.setattr(reading, "find", lambda *places: may_read.wait(20) and find(*places))
-
-    async def script(app, pilot, _session):
-        await pilot.press("5", "m")
-        await until(pilot, lambda: "reading the builders" in text(app) and "reading its metrics" in text(app))
-        assert "this builder has not run" not in text(app)
-        assert "no builder" not in text(app)
-        may_read.set()
-        await until(pilot, lambda: "▌Image" in text(app) and "reading" not in text(app))
-
-    def before(app):
-        app.config = config_of(tmp_path, IMAGES, UPPER)
-        app.all_builders = None
-
-    try:
-        in_shell(tmp_path, script, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
-    finally:
-        may_read.set()
+@pytest.fixture
+def may_read(monkeypatch):
+    """Reads of the builders wait until this event is set."""
+    event, find = threading.Event(), builder_facts.find
+    monkeypatch.setattr(reading, "find", lambda *places: event.wait(20) and find(*places))
+    return event
 
 
-def test_filter_typed_before_the_first_read_applies_to_the_first_rows(tmp_path, store, monkeypatch):
-    may_read = threading.Event()
-    find = builder_facts.find
-    monkeypatch.setattr(reading, "find", lambda *places: may_read.wait(20) and find(*places))
-    copied = []
+@on_builders(opens=False)
+async def test_builder_list_shows_reading_before_its_first_read(app, pilot, store, may_read):
+    await pilot.press("5", "m")
+    await until(pilot, lambda: "reading the builders" in text(app) and "reading its metrics" in text(app))
+    assert "this builder has not run" not in text(app)
+    assert "no builder" not in text(app)
+    may_read.set()
+    await until(pilot, lambda: "▌Image" in text(app) and "reading" not in text(app))
 
-    async def script(app, pilot, _session):
-        app.copy_text = lambda words, **_: copied.append(words)
-        await pilot.press("5")
-        await until(pilot, lambda: "reading the builders" in text(app))
-        await pilot.press("slash")
 
-        async def type_at_once() -> None:
-            for key in (*"upper", "enter", "p", "enter", "y", "y"):
-                await driver._handle(app, events.Key(key, key if len(key) == 1 else None))
+@on_builders(opens=False)
+async def test_filter_typed_before_the_first_read_applies_to_the_first_rows(app, pilot, store, may_read):
+    await pilot.press("5")
+    await until(pilot, lambda: "reading the builders" in text(app))
+    await pilot.press("slash")
 
-        typing = asyncio.create_task(type_at_once())
-        await until(pilot, lambda: typing.done() or (app.focused is app.pane.list and app.keyboard.name_awaited("p")))
-        may_read.set()
-        await typing
-        await until(pilot, lambda: copied)
+    async def type_at_once() -> None:
+        for key in (*"upper", "enter", "p", "enter", "y", "y"):
+            await driver._handle(app, events.Key(key, key if len(key) == 1 else None))
 
-    def before(app):
-        app.config = config_of(tmp_path, IMAGES, UPPER)
-
-    try:
-        in_shell(tmp_path, script, size=LARGE, panes=HERE, before=before, session=FakeSession(tmp_path / "cache"))
-    finally:
-        may_read.set()
-    assert copied == ["*.up\tglob\taptui.yaml:9:3"]
+    typing = asyncio.create_task(type_at_once())
+    await until(pilot, lambda: typing.done() or (app.focused is app.pane.list and app.keyboard.name_awaited("p")))
+    may_read.set()
+    await typing
+    await until(pilot, lambda: app.copied)
+    assert app.copied == ["*.up\tglob\taptui.yaml:9:3"]
 
 
 def test_patterns_name_their_file_relative_to_project(tmp_path):
@@ -409,16 +390,11 @@ async def test_other_screens_can_reveal_a_builder_in_the_list(app, pilot, pane, 
     await until(pilot, lambda: pane.current.name == "Image")
 
 
-def test_revealing_a_builder_waits_until_the_builders_are_read(tmp_path, store):
-    async def main(app, pilot, _session):
-        await app.show("builders")
-        app.pane.reveal("upper")
-        await until(pilot, lambda: app.pane.current is not None and app.pane.current.name == "upper")
-
-    in_shell(
-        tmp_path, main, panes=HERE, session=FakeSession(tmp_path / "cache"),
-        before=lambda app: setattr(app, "config", config_of(tmp_path, IMAGES, UPPER)),
-    )  # fmt: skip
+@on_builders(opens=False)
+async def test_revealing_a_builder_waits_until_the_builders_are_read(app, pilot, store):
+    await app.show("builders")
+    app.pane.reveal("upper")
+    await until(pilot, lambda: app.pane.current is not None and app.pane.current.name == "upper")
 
 
 @on_builders()

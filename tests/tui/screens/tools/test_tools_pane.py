@@ -23,7 +23,7 @@ from aptui.tui.screens.tools.tool_rows import DoctorRow, ToolFacts, columns_for,
 from aptui.tui.widgets.menu import Menu, Prompt
 from tests.store.conftest import analysis_row, job_row, source_row
 from tests.tui.database import database
-from tests.tui.fake_panes import PROBES, FakeSession
+from tests.tui.fake_panes import PROBES, FakeSession, session_with
 from tests.tui.shell_harness import LARGE, SMALL, in_shell, script_test, text, until
 
 pytestmark = pytest.mark.real
@@ -86,7 +86,7 @@ def in_tools(tmp_path, do, *, project=None, size=LARGE, session=None):
         await pilot.pause()
         await do(app, pilot, engine)
 
-    return in_shell(tmp_path, main, size=size, session=session or Engine(tmp_path / "cache"), panes=PANES, before=give_config)
+    return in_shell(tmp_path, main, size=size, session=session or Engine, panes=PANES, before=give_config)
 
 
 on_tools = partial(script_test, in_tools, ("app", "pilot", "session"))
@@ -180,17 +180,12 @@ async def test_paused_queue_can_run_the_next_job_or_resume(app, pilot, session):
     await until(pilot, lambda: session.requests() == [RunNext(), ResumeJobs()])
 
 
-def test_draining_queue_can_be_resumed(tmp_path):
-    session = Engine(tmp_path / "cache")
-    session.latest_health = Health(is_draining=True)
+@on_tools(session=session_with(Engine, latest_health=Health(is_draining=True)))
+async def test_draining_queue_can_be_resumed(app, pilot, session):
+    assert "drain" not in ids(app)
+    await use(app, pilot, "resume")
 
-    async def end(app, pilot, session):
-        assert "drain" not in ids(app)
-        await use(app, pilot, "resume")
-
-        await until(pilot, lambda: session.requests() == [ResumeJobs()])
-
-    in_tools(tmp_path, end, session=session)
+    await until(pilot, lambda: session.requests() == [ResumeJobs()])
 
 
 def test_failed_jobs_are_counted_and_run_again_after_confirmation(tmp_path):
@@ -317,16 +312,11 @@ def test_screen_tools_need_no_engine_and_no_project(tmp_path):
     in_tools(tmp_path, use_them, session=session)
 
 
-def test_read_only_screen_offers_no_engine_tools_or_settings(tmp_path, project):
-    session = Engine(tmp_path / "cache")
-    session.is_read_only = True
-
-    async def steps(app, _pilot, session):
-        assert ids(app) == ["theme", "mouse", "keymap", "keys", "doctor"]
-        assert session.asked == []
-        assert "native, 3 folders" in text(app)
-
-    in_tools(tmp_path, steps, project=project, session=session)
+@on_tools(session=session_with(Engine, is_read_only=True))
+async def test_read_only_screen_offers_no_engine_tools_or_settings(app, session, project):
+    assert ids(app) == ["theme", "mouse", "keymap", "keys", "doctor"]
+    assert session.asked == []
+    assert "native, 3 folders" in text(app)
 
 
 @on_tools()
@@ -401,16 +391,12 @@ def test_leaving_the_screen_stops_the_running_doctor(tmp_path, project, monkeypa
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-tools")]
 
 
-def test_refused_request_is_reported(tmp_path):
-    session = Engine(tmp_path / "cache")
+@on_tools()
+async def test_refused_request_is_reported(app, pilot, session):
+    session.refusal = "the engine is paused, so the jobs would not end"
+    await use(app, pilot, "drain", "y")
 
-    async def ask(app, pilot, session):
-        session.refusal = "the engine is paused, so the jobs would not end"
-        await use(app, pilot, "drain", "y")
-
-        await until(pilot, lambda: "the jobs would not end" in text(app))
-
-    in_tools(tmp_path, ask, session=session)
+    await until(pilot, lambda: "the jobs would not end" in text(app))
 
 
 @on_tools()
@@ -466,24 +452,20 @@ def test_running_scan_and_refused_configuration_are_shown():
     assert (rows["reload"].now, rows["reload"].note) == ("not in use", "line 3 is broken")
 
 
-def test_cursor_stays_on_the_first_row_until_the_user_moves_the_cursor(tmp_path):
-    session = Engine(tmp_path / "cache", SessionState.DETACHED)
+@on_tools(session=session_with(Engine, state=SessionState.DETACHED))
+async def test_cursor_stays_on_the_first_row_until_the_user_moves_the_cursor(app, pilot, session):
+    session.turn(SessionState.ATTACHED)
+    await until(pilot, lambda: "debug" in ids(app))
+    await until(pilot, lambda: app.pane._tools_table.cursor == 0)
+    await pilot.press("j")
+    row = ids(app)[1]
+    session.turn(SessionState.REATTACHING)
+    await until(pilot, lambda: "debug" not in ids(app))
+    await pilot.press("G", "k")
+    session.turn(SessionState.ATTACHED)
+    await until(pilot, lambda: row in ids(app))
 
-    async def come(app, pilot, session):
-        session.turn(SessionState.ATTACHED)
-        await until(pilot, lambda: "debug" in ids(app))
-        await until(pilot, lambda: app.pane._tools_table.cursor == 0)
-        await pilot.press("j")
-        row = ids(app)[1]
-        session.turn(SessionState.REATTACHING)
-        await until(pilot, lambda: "debug" not in ids(app))
-        await pilot.press("G", "k")
-        session.turn(SessionState.ATTACHED)
-        await until(pilot, lambda: row in ids(app))
-
-        await until(pilot, lambda: ids(app)[app.pane._tools_table.cursor] == "keymap")
-
-    in_tools(tmp_path, come, session=session)
+    await until(pilot, lambda: ids(app)[app.pane._tools_table.cursor] == "keymap")
 
 
 def test_advice_column_is_hidden_without_advice():
