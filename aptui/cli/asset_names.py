@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from aptui.batch.options import load_config
-from aptui.cli.naming import as_text, find_source, meanings, suggest_sources
+from aptui.cli.naming import find_source, meanings, suggest_sources
 from aptui.cli.read_access import open_snapshot
 from aptui.config.configuration import Config
 from aptui.config.dirs import DATABASE, asset_database
-from aptui.core.paths import from_text, normalize
+from aptui.core.paths import as_text, from_text, normalize, os_path
 from aptui.core.patterns import wildcard
 from aptui.shared.errors import UserError
 from aptui.shared.printing import line
@@ -67,7 +67,7 @@ def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
 def _text_of(root: str, path: str) -> bytes:
     """Return the bytes of a text file; return b"" if the file is binary or cannot be read."""
     try:
-        with open(os.path.join(os.fsdecode(from_text(root)), os.fsdecode(from_text(path))), "rb") as stream:
+        with open(os.path.join(os_path(root), os_path(path)), "rb") as stream:
             data = stream.read(_BINARY_SAMPLE)
             return b"" if b"\0" in data else data + stream.read(_LARGEST_TEXT)
     except OSError:
@@ -230,4 +230,4 @@ def product_path(cache_dir: Path, name: str) -> Path:
     """
     if name.startswith(("/", "..")) or "/" not in name or normalize(name) != name:
         raise UserError(f"'{line(name)}' cannot be the name of a product", hint="'aptui verify' checks the database")
-    return cache_dir / os.fsdecode(from_text(name))
+    return cache_dir / os_path(name)

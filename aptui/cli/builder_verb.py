@@ -21,13 +21,13 @@ from msgspec.structs import replace
 from aptui.batch.alone import new_folder
 from aptui.batch.options import load_config, load_to_run
 from aptui.cli.log_verb import LEVEL_FORMS
-from aptui.cli.read_access import all_builders, os_path
+from aptui.cli.read_access import all_builders
 from aptui.config import folder as config_folder
 from aptui.config.configuration import Config
 from aptui.core.model import RelPath, SourceEdge
 from aptui.core.notices import LogRecord
 from aptui.core.orders import AnalyseOrder, Outcome, PlannedInput, ProcessOrder
-from aptui.core.paths import key_of, path_uuid, to_text
+from aptui.core.paths import as_text, key_of, os_path, path_uuid
 from aptui.core.patterns import below_matcher, wildcard
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Platform
 from aptui.core.run_report import NO_FACTS
@@ -142,7 +142,7 @@ def _run(config: Config, name: str, path: str, platform: str) -> int:
     found = _find_builder(config, name)
     folders = [folder.path for folder in config.project.scan_folders]
     root = next((folder for folder in folders if path.startswith(f"{folder}/")), os.path.dirname(path))
-    rel = to_text(os.fsencode(path[len(root) + 1 :]))
+    rel = as_text(path[len(root) + 1 :])
     platforms = {each.id: each for each in (*config.project.platforms, Platform(COMMON_PLATFORM))}
     if platform and platform not in platforms:
         raise UserError(f"there is no platform '{printing.line(platform)}'", hint=f"the platforms are: {', '.join(platforms)}")
@@ -217,7 +217,7 @@ def _find_files(config: Config, edges: Iterable[SourceEdge], known: tuple[Planne
                 folders.clear()
             for name in names:
                 path = os.path.join(place, name)
-                rel = to_text(os.fsencode(path[len(folder.path) + 1 :]))
+                rel = as_text(path[len(folder.path) + 1 :])
                 if rel.lower() not in found and any(each.fullmatch(rel) for each in wanted) and not is_ignored(rel):
                     found[rel.lower()] = PlannedInput(folder.path, rel, hash_file(path)[0][0].hex())
     return tuple(found[key] for key in sorted(found))

@@ -13,8 +13,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.batch.options import load_config, project_dir
-from aptui.cli.naming import NamedPath, as_text, meanings
-from aptui.cli.read_access import OpenedProject, all_builders, os_path
+from aptui.cli.naming import NamedPath, meanings
+from aptui.cli.read_access import OpenedProject, all_builders
 from aptui.config import folder as config_folder
 from aptui.config import load
 from aptui.config.builders import params_of
@@ -23,7 +23,7 @@ from aptui.config.load import tree
 from aptui.config.own_files import is_own
 from aptui.config.yaml.nodes import Node, pattern_of
 from aptui.core.model import PathKey, RelPath
-from aptui.core.paths import key_of
+from aptui.core.paths import as_text, key_of, os_path
 from aptui.core.patterns import PatternSet, ignore_matcher, matches
 from aptui.core.planner import companion_key
 from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind, Pattern, ScanFolder

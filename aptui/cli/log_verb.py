@@ -17,13 +17,14 @@ from msgspec import Struct, field
 from aptui.batch.options import load_last_config
 from aptui.batch.summary import log_path
 from aptui.cli.naming import find_job, jobs_named, refuse_unknown_run, unknown
-from aptui.cli.read_access import OpenedProject, log_file, open_for_reading, os_path
+from aptui.cli.read_access import OpenedProject, log_file, open_for_reading
 from aptui.config.configuration import Config
 from aptui.config.dirs import DATABASE, refuse_other_user
 from aptui.core.fingerprint import MISSING, Entry
 from aptui.core.model import describe_key
 from aptui.core.notices import LogLevel
 from aptui.core.orders import Outcome
+from aptui.core.paths import os_path
 from aptui.core.rows import Made, RunStep
 from aptui.link import port
 from aptui.link.client import EngineClient, NoAnswer

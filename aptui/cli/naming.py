@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from aptui.config.configuration import Config
 from aptui.core.model import describe_key
-from aptui.core.paths import builder_uuid, normalize, to_text
+from aptui.core.paths import as_text, builder_uuid, normalize
 from aptui.core.patterns import wildcard
 from aptui.shared.errors import UserError
 from aptui.shared.printing import line
@@ -36,18 +36,13 @@ class NamedPath(Struct, frozen=True):
 # ------------------------------------------------------------------------------------------------------------------- paths
 
 
-def as_text(word: str) -> str:
-    """Return a word of the command line as a path in text form (`core.paths`)."""
-    return to_text(os.fsencode(word))
-
-
 def meanings(word: str, config: Config) -> list[NamedPath]:
     """Return the possible meanings of a path, the likeliest first.
 
     An existing file below the working folder comes first, then the scan folders.
     """
     text = as_text(word)
-    here = to_text(os.fsencode(os.path.abspath(os.fsencode(word))))
+    here = as_text(os.path.abspath(word))
     seen_from_here = [
         NamedPath(here[len(folder.path) + 1 :] if here != folder.path else "", folder.path, here)
         for folder in config.project.scan_folders

@@ -5,7 +5,6 @@ Tests: `tests/features/o3de/scripts/test_azlmbr_project.py`.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from itertools import zip_longest
@@ -20,7 +19,7 @@ from aptui.batch.options import load_last_config
 from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, builders_record, own_folder
-from aptui.core.paths import from_text
+from aptui.core.paths import os_path
 from aptui.link import port
 from aptui.link.client import EngineClient
 from aptui.shared import printing
@@ -140,11 +139,6 @@ def _complete_builders(config: Config, memory: Path) -> tuple[Builder, ...]:
 def log_file(row: JobRow, config: Config) -> Path:
     """Return the path of the log of a job's last run."""
     return Path(config.log_dir, os_path(row.log))
-
-
-def os_path(text: str) -> str:
-    """Convert a path in text form for Python's file functions."""
-    return os.fsdecode(from_text(text))
 
 
 def engine_answer(config: Config) -> dict[str, Any] | None:

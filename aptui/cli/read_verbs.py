@@ -25,6 +25,7 @@ from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, own_folder
 from aptui.core.model import describe_key
+from aptui.core.paths import as_text
 from aptui.core.run_report import ContentFacts
 from aptui.shared import printing
 from aptui.shared.errors import UserError
@@ -119,7 +120,7 @@ def _find_wanted_jobs(project: OpenedProject, arguments: Namespace, running: Map
 
 
 def _filter_rows(rows: list[JobRow], project: OpenedProject, terms: str) -> Iterator[JobRow]:
-    from aptui.cli.naming import as_text  # these modules are imported here, because only a filter needs them
+    # these modules are imported here, because only a filter needs them
     from aptui.store.jobs.filter import FilterError, TextMatch, parse
     from aptui.store.jobs.job_table import PROCESSING, read_job_table
     from aptui.store.queries.logs import LogLines

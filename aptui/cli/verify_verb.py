@@ -24,13 +24,13 @@ from msgspec.structs import replace
 from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for, scan_paths
 from aptui.batch.options import RunOptions, load_config, load_to_run
 from aptui.batch.run import INTERRUPTED, run
-from aptui.cli.read_access import OpenedProject, all_builders, open_for_reading, os_path
+from aptui.cli.read_access import OpenedProject, all_builders, open_for_reading
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.core.fingerprint import MISSING, combine, file_digest, rule_entries
 from aptui.core.model import Digest, Job
 from aptui.core.orders import CopyOrder, Outcome, ProcessOrder, RunResult, StagedProduct
-from aptui.core.paths import cache_path, key_of
+from aptui.core.paths import cache_path, key_of, os_path
 from aptui.core.project import Builder
 from aptui.core.settings import SettingsTree
 from aptui.core.state.commits import name_of

@@ -9,12 +9,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from aptui.batch.summary import log_path
-from aptui.cli.naming import as_text, find_job, find_source, jobs_named, meanings, unknown
-from aptui.cli.read_access import OpenedProject, open_for_reading, os_path
+from aptui.cli.naming import find_job, find_source, jobs_named, meanings, unknown
+from aptui.cli.read_access import OpenedProject, open_for_reading
 from aptui.cli.read_verbs import job_json
 from aptui.core.fingerprint import MISSING
 from aptui.core.model import describe_key
-from aptui.core.paths import product_at
+from aptui.core.paths import as_text, os_path, product_at
 from aptui.shared import printing
 from aptui.store.queries.assets import dependents, edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow, SourceRow

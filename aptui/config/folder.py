@@ -22,7 +22,7 @@ from aptui.config.configuration import Config, one_line
 from aptui.config.packing import canonical
 from aptui.config.yaml.config_schema import check_folder
 from aptui.config.yaml.nodes import Node, read_yaml
-from aptui.core.paths import from_text, key_of, to_text
+from aptui.core.paths import as_text, key_of, os_path, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import Project
 from aptui.core.settings import FILE_NAME, SettingsTree, place_key
@@ -140,7 +140,7 @@ def _file_of(folder: str, project: Project, is_ignored: Callable[[str], bool]) -
     rel = f"{folder}/{FILE_NAME}" if folder else FILE_NAME
     for scan_folder in project.scan_folders:
         path = find_spelling(scan_folder.path, rel)
-        if path and os.path.isfile(_os_path(path)):
+        if path and os.path.isfile(os_path(path)):
             parts = path[len(scan_folder.path) + 1 :].split("/")
             if not any(is_ignored("/".join(parts[: count + 1])) for count in range(len(parts))):
                 return "/".join(parts), path
@@ -152,22 +152,18 @@ def find_spelling(root: str, rel: str) -> str:
     path = root
     for name in rel.split("/") if rel else ():
         exact = f"{path}/{name}"
-        path = exact if os.path.lexists(_os_path(exact)) else _in_another_case(path, name)
+        path = exact if os.path.lexists(os_path(exact)) else _in_another_case(path, name)
         if not path:
             break
-    return path if path and os.path.lexists(_os_path(path)) else ""
+    return path if path and os.path.lexists(os_path(path)) else ""
 
 
 def _in_another_case(folder: str, name: str) -> str:
     try:
-        listed = sorted(to_text(os.fsencode(item)) for item in os.listdir(_os_path(folder)))
+        listed = sorted(as_text(item) for item in os.listdir(os_path(folder)))
     except OSError:
         return ""
     return next((f"{folder}/{item}" for item in listed if item.lower() == name.lower()), "")
-
-
-def _os_path(text: str) -> str:
-    return os.fsdecode(from_text(text))
 
 
 def main() -> None:
@@ -199,7 +195,7 @@ def list_effective_params(config: Config, rel: str) -> list[EffectiveParam]:
 
     Wrong parameters are included, so that the user sees where they come from.
     """
-    texts: dict[str, str] = {key_of(folder): read(_os_path(path), file) for folder, file, path in files_above(rel, config.project)}
+    texts: dict[str, str] = {key_of(folder): read(os_path(path), file) for folder, file, path in files_above(rel, config.project)}
     builders = tuple(replace(builder, params_schema="") for builder in config.project.builders)
     tree = SettingsTree(replace(config.project, builders=builders), texts, config.places)
     found: dict[tuple[bytes, str, str, str], EffectiveParam] = {}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
@@ -23,6 +24,8 @@ _LONE = 0xDC00
 _TO_ESCAPE = re.compile("[\udc80-\udcff\U0010ff01\U0010ff80-\U0010ffff]")
 _TO_NORMALIZE = re.compile(r"\\|//|/$|(?:^|/)\.\.?(?:/|$)")
 _ESCAPED = re.compile("[\U0010ff80-\U0010ffff]")
+_OS_ENCODING = sys.getfilesystemencoding(), sys.getfilesystemencodeerrors()
+"""How Python converts file names between bytes and text (`os.fsencode`)."""
 
 
 def to_text(name: bytes) -> str:
@@ -37,6 +40,16 @@ def from_text(text: str) -> bytes:
     if text.isascii():
         return text.encode("ascii")
     return _ESCAPED.sub(lambda match: chr(ord(match[0]) - _ESCAPE + _LONE), text).encode("utf-8", "surrogateescape")
+
+
+def os_path(text: str) -> str:
+    """Return the path for Python's file functions whose text form is `text`."""
+    return text if text.isascii() else from_text(text).decode(*_OS_ENCODING)
+
+
+def as_text(path: str) -> str:
+    """Return the text form of a path of Python's file functions."""
+    return path if path.isascii() else to_text(path.encode(*_OS_ENCODING))
 
 
 def _escape(match: re.Match[str]) -> str:

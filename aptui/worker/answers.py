@@ -11,7 +11,7 @@ from typing import Any
 
 from aptui.core.model import DependencyKind, EdgeKind, JobDependency, JobPlan, PathKey, SourceEdge
 from aptui.core.orders import AnalyseOrder
-from aptui.core.paths import is_below, key_of, normalize, to_text
+from aptui.core.paths import as_text, is_below, key_of, normalize
 from aptui.core.project import Builder
 from aptui.core.retry import FailureKind
 from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, SourceDependencyKind, canonical_json
@@ -75,12 +75,12 @@ def _plan(job: JobDescriptor, root: str) -> JobPlan:
         if edge.source or edge.uuid is not None
     ]
     return JobPlan(
-        key=_text(job.job_key),
+        key=as_text(job.job_key),
         platform=job.platform,
         priority=int(job.priority),
         is_critical=bool(job.is_critical),
-        additional_fingerprint=_text(str(job.additional_fingerprint)),
-        params=_text(canonical_json({str(key): _param(value) for key, value in job.params.items()})),
+        additional_fingerprint=as_text(str(job.additional_fingerprint)),
+        params=as_text(canonical_json({str(key): _param(value) for key, value in job.params.items()})),
         job_dependencies=tuple(sorted(set(dependencies))),
     )
 
@@ -108,7 +108,7 @@ def _path(path: str) -> str:
     """Return a path that a builder named. A path with a NUL (from a damaged file) is refused, because no system call accepts it."""
     if "\0" in path:
         raise ValueError(f"the path {path[:_SHOWN]!r} contains a NUL character")
-    return _text(normalize(path))
+    return as_text(normalize(path))
 
 
 def _param(value: Any) -> Any:
@@ -119,11 +119,7 @@ def _param(value: Any) -> Any:
 def _text_of(text: object) -> str:
     if not isinstance(text, str):
         raise TypeError("job_key and platform of a job dependency must be text")
-    return _text(text)
-
-
-def _text(text: str) -> str:
-    return text if text.isascii() else to_text(os.fsencode(text))
+    return as_text(text)
 
 
 MOST_CHARS = 16 << 20

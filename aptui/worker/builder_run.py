@@ -24,7 +24,7 @@ from aptui.core.fingerprint import planning_params
 from aptui.core.model import EdgeKind, JobPlan, SourceEdge
 from aptui.core.notices import LogLevel
 from aptui.core.orders import AnalyseOrder, AnalyseResult, Outcome, ProcessOrder, Read, RunResult, StagedProduct
-from aptui.core.paths import normalize, to_text
+from aptui.core.paths import as_text, normalize, os_path, to_text
 from aptui.core.patterns import WILDCARDS, wildcard
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Platform, UndeclaredReads
 from aptui.core.retry import EXIT, FailureKind
@@ -67,7 +67,7 @@ class Stale(Exception):
 
     def __init__(self, text: str, *paths: str) -> None:
         super().__init__(text)
-        self.paths = tuple(to_text(os.fsencode(path)) for path in paths)
+        self.paths = tuple(as_text(path) for path in paths)
 
 
 class RunEnding(Struct):
@@ -205,12 +205,12 @@ def analyse(
     """Ask a builder which jobs a source needs; `log` receives its records."""
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()
     log = log or RunLog(builder.name)
-    root = file_access.os_path(order.root)
+    root = os_path(order.root)
     params, platform_params = merge_params(builder, order.settings)
     request = CreateJobsRequest(
         builder_name=builder.name,
         scan_folder=root,
-        source=file_access.os_path(order.rel),
+        source=os_path(order.rel),
         source_uuid=UUID(bytes=order.source_uuid) if order.source_uuid else UUID(int=0),
         platforms=tuple(_platform_info(name, platforms) for name in _find_asked(order, builder)),
         params=params,
@@ -262,11 +262,11 @@ def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read])
     known = {read.path for read in found}
     for edge in edges:
         if edge.kind is not EdgeKind.UUID and not WILDCARDS.intersection(edge.target):
-            rel = file_access.os_path(edge.target)
+            rel = os_path(edge.target)
             for folder in (root, *reads.scan_folders()):
                 rel = rel.removeprefix(f"{folder}/")
             for path in reads.find_ignored(rel, root):
-                if (text := to_text(os.fsencode(path))) not in known:
+                if (text := as_text(path)) not in known:
                     yield Read(text, "declared", _dependency_digest(path), is_hidden=True)
 
 
@@ -364,12 +364,12 @@ class _BuilderRun:
         self.threads = threads
         self.platform = _platform_info(order.platform, platforms)
         self.keeps_temp = order.keeps_temp
-        self.staging = file_access.os_path(order.staging)
+        self.staging = os_path(order.staging)
         reusable = sharing.folders.for_run(self.staging, order.run_key) if sharing and not self.keeps_all else None
         self.reused = sharing.folders if sharing and reusable else None
         self.folders = reusable or StagingFolders(self.staging)
-        self.root = file_access.os_path(order.root)
-        self.source = os.path.join(self.root, file_access.os_path(order.rel))
+        self.root = os_path(order.root)
+        self.source = os.path.join(self.root, os_path(order.rel))
         self.products: tuple[StagedProduct, ...] = ()
         self.discovered: tuple[tuple[str, str], ...] = ()
         self.reprocess: tuple[str, ...] = ()
@@ -480,7 +480,7 @@ class _BuilderRun:
         request = ProcessJobRequest(
             builder_name=self.builder.name,
             scan_folder=self.root,
-            source=file_access.os_path(self.order.rel),
+            source=os_path(self.order.rel),
             source_uuid=UUID(bytes=self.order.source_uuid) if self.order.source_uuid else UUID(int=0),
             platform=self.platform,
             job_key=self.order.job_key,
@@ -543,7 +543,7 @@ class _BuilderRun:
         for path in wanted:
             if os.path.isfile(path) and file_access.is_pointer(path, os.path.getsize(path)):
                 raise AnswerRefused(f"dependency {path!r} is {lfs.NOT_HERE}")
-        names = [to_text(os.fsencode(path)) for path in wanted]
+        names = [as_text(path) for path in wanted]
         before = [reads.stamp_of(path) for path in wanted]
         digests = [_dependency_digest(path) for path in wanted]
         for path, stamp in zip(wanted, before, strict=True):
@@ -614,14 +614,12 @@ def _find_reads(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
 
 def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[MatchedFile] | None:
     """Return the planned inputs of a run that a pattern matches; None if the run's analysis did not declare the pattern."""
-    pattern = to_text(os.fsencode(normalize(pattern)))
+    pattern = as_text(normalize(pattern))
     if pattern.lower() not in order.declared:
         return None
     match = wildcard(pattern).fullmatch
     found = [each for each in order.inputs if match(each.rel)]
-    return [
-        MatchedFile(file_access.os_path(each.rel), file_access.os_path(f"{each.root}/{each.rel}"), each.digest) for each in found
-    ]
+    return [MatchedFile(os_path(each.rel), os_path(f"{each.root}/{each.rel}"), each.digest) for each in found]
 
 
 def _platform_info(name: str, platforms: Mapping[str, Platform]) -> PlatformInfo:

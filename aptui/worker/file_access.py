@@ -20,7 +20,7 @@ from typing import Any
 import xxhash
 
 from aptui.core.orders import CopyOrder, HashOrder, HashResult, Outcome, RunResult, StagedProduct
-from aptui.core.paths import from_text
+from aptui.core.paths import os_path
 from aptui.shared.files import lfs, replacing
 
 CHUNK_BYTES = 1 << 20
@@ -47,11 +47,6 @@ class FileChanged(Exception):
 
 class _NotHere(Exception):
     """The file is a Git LFS pointer."""
-
-
-def os_path(text: str) -> str:
-    """Return the path for the operating system, from its text form."""
-    return text if text.isascii() else os.fsdecode(from_text(text))
 
 
 def stat_key(result: os.stat_result) -> StatKey:

@@ -25,7 +25,7 @@ from typing import Any
 
 import aptui
 from aptui.core.orders import Read
-from aptui.core.paths import to_text
+from aptui.core.paths import as_text
 from aptui.core.patterns import below_matcher
 from aptui.core.run_report import Stamp, UsedFile
 from aptui.shared.files import lfs
@@ -219,10 +219,7 @@ class Reads:
         if not path:
             return ""
         rel = next((file[len(root) :] for root in _roots if file.startswith(root)), file)
-        return (
-            f"the job read {_text(path)!r}, which is outside the project's scan folders; "
-            f"'{to_text(os.fsencode(rel))}' contains this path"
-        )
+        return f"the job read {_text(path)!r}, which is outside the project's scan folders; '{as_text(rel)}' contains this path"
 
     def find_read(self, digest_of: Callable[[str], str], *, adds: bool) -> tuple[Read, ...]:
         """Return the files that were read and not written.
@@ -242,7 +239,7 @@ class Reads:
             is_there, is_hidden = os.path.isfile(path), _is_hidden(path)
             if adds or is_there or is_hidden:
                 digest = digest_of(path) if adds or is_hidden else ""
-                reads.append(Read(to_text(os.fsencode(path)), where, digest, is_hidden))
+                reads.append(Read(as_text(path), where, digest, is_hidden))
         return tuple(reads)
 
     def find_changed(self) -> tuple[str, ...]:
@@ -295,7 +292,7 @@ def _absolute(path: str) -> str:
 
 
 def _text(path: str) -> str:
-    return to_text(os.fsencode(_as_configured(path)))
+    return as_text(_as_configured(path))
 
 
 _roots: tuple[str, ...] = ()
@@ -402,7 +399,7 @@ def find_ignored(rel: str, root: str) -> tuple[str, ...]:
     If a scan folder has a file of this path, the first such file is returned; otherwise the path in every scan folder, the source's
     scan folder first.
     """
-    if not _is_ignored(to_text(os.fsencode(rel))):
+    if not _is_ignored(as_text(rel)):
         return ()
     paths = [f"{folder}/{rel}" for folder in dict.fromkeys((root, *_folders))]
     there = [path for path in (f"{folder}/{rel}" for folder in _folders) if os.path.isfile(path)]
@@ -415,7 +412,7 @@ def _is_hidden(path: str) -> bool:
     Only a file in an earlier scan folder hides an existing file. A file in any other scan folder hides a missing file. If the
     missing file appears in an earlier scan folder, it becomes the source, and the jobs that depend on its path run again.
     """
-    if any(path.startswith(f"{folder}/") and _is_ignored(to_text(os.fsencode(path[len(folder) + 1 :]))) for folder in _folders):
+    if any(path.startswith(f"{folder}/") and _is_ignored(as_text(path[len(folder) + 1 :])) for folder in _folders):
         return True
     is_there = os.path.lexists(path)
     for at, folder in enumerate(_folders):

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from aptui.config.dirs import DATABASE, OWN_FOLDER
 from aptui.core.identity import META_SUFFIX, find_identified
-from aptui.core.paths import cache_path, from_text, parent, to_text
+from aptui.core.paths import as_text, cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM, COMMON_PREFIX
 from aptui.engine.cache.cache_places import (
     NO_FOLDER,
@@ -499,7 +499,7 @@ class Cache:
             return not expected
         try:
             with os.scandir(self._path(folder)) as found:
-                names = {f"{folder}/{to_text(os.fsencode(entry.name))}" for entry in found if entry.is_file(follow_symlinks=False)}
+                names = {f"{folder}/{to_text(entry.name)}" for entry in found if entry.is_file(follow_symlinks=False)}
         except OSError:
             return False
         return expected.keys() == {name for name in names if name in expected or not _is_companion(name, expected)}
@@ -584,7 +584,7 @@ class Cache:
             with self._tree() as tree, os.scandir(tree.descriptor_of(path)) as found:
                 for entry in found:
                     inner = b"%s/%s" % (path, os.fsencode(entry.name))
-                    name = f"{folder}/{to_text(os.fsencode(entry.name))}"
+                    name = f"{folder}/{as_text(entry.name)}"
                     if entry.is_dir(follow_symlinks=False):
                         if name in expected:
                             say(f"a folder at the path of product '{name}' was moved away")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from aptui.config.dirs import OWN_FOLDER
-from aptui.core.paths import cache_path, from_text, to_text
+from aptui.core.paths import as_text, cache_path, from_text
 from aptui.shared.errors import UserError
 from aptui.shared.files.confinement import ConfinedTree
 
@@ -180,7 +180,7 @@ class Placement:
 
     def __init__(self, staging: Path, root: bytes, replaced: ReplacedFiles) -> None:
         self._staging = str(staging)
-        self._prefixes = {f"{staging}/", f"{to_text(os.fsencode(staging))}/"}
+        self._prefixes = {f"{staging}/", f"{as_text(str(staging))}/"}
         self._sources, self._targets, self._replaced = ConfinedTree(os.fsencode(staging)), ConfinedTree(root), replaced
 
     def make_folder(self, path: bytes) -> bool:

@@ -22,12 +22,12 @@ from aptui.core.messages import CommitProducts, RunsFinished, SlotsFree, StartRu
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.notices import JobProgress
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashResult, Outcome, ProcessOrder, RunResult
+from aptui.core.paths import os_path
 from aptui.core.retry import FailureKind
 from aptui.core.run_report import Stamp, UsedFile
 from aptui.shared import trace
 from aptui.shared.files import lfs
 from aptui.worker import file_access
-from aptui.worker.file_access import os_path
 
 if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline
@@ -101,9 +101,7 @@ class Pointers:
         if slot not in self._known:
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
-            self._known[slot] = file_access.is_pointer(
-                file_access.os_path(f"{self._roots[fact.scan_folder]}/{fact.rel}"), fact.size
-            )
+            self._known[slot] = file_access.is_pointer(os_path(f"{self._roots[fact.scan_folder]}/{fact.rel}"), fact.size)
         return self._known[slot]
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from aptui.core.identity import META_SUFFIX
 from aptui.core.messages import FilesSeen, FolderSeen, FoldersUnchanged, ProductsLost, Rows, ScanFinished, ScanStarted
 from aptui.core.model import FileFact, PathKey
-from aptui.core.paths import from_text, has_own_identity, is_below, key_of, parent
+from aptui.core.paths import from_text, has_own_identity, is_below, key_of, os_path, parent
 from aptui.core.project import COMMON_PREFIX, ScanFolder
 from aptui.core.run_report import is_other
 from aptui.core.settings import file_key
@@ -29,7 +29,6 @@ from aptui.engine.scan.up_to_date import PLATFORMS_STATE, SettledPlatforms
 from aptui.engine.scan.walk import ROOTS_STATE, Digests, FileLinks, Walk
 from aptui.engine.watch import limits
 from aptui.shared.files.clocks import RACY_NS, is_coarse
-from aptui.worker.file_access import os_path
 
 if TYPE_CHECKING:
     from aptui.core.state.working_set import Parts, PendingFolder, WorkingSet

@@ -8,7 +8,6 @@ that `scan.up_to_date` has walked are not walked again.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 
@@ -17,7 +16,7 @@ from msgspec.structs import replace
 from aptui.core.identity import META_SUFFIX
 from aptui.core.messages import FolderSeen, FoldersUnchanged
 from aptui.core.model import FileFact, PathKey, RelPath, SourceIdentity
-from aptui.core.paths import from_text, is_below, key_of, merge_folder, parent
+from aptui.core.paths import is_below, key_of, merge_folder, os_path, parent
 from aptui.core.project import Project
 from aptui.core.settings import FILE_NAME as SETTINGS_NAME
 from aptui.core.settings import file_key
@@ -380,7 +379,7 @@ class Scanner:
 def _compile_settings(path: str, rel: str) -> str:
     from aptui.config import folder as config_folder  # imported here, because only projects with settings files need YAML
 
-    return config_folder.read(os.fsdecode(from_text(path)), rel)
+    return config_folder.read(os_path(path), rel)
 
 
 def _identity_files(facts_of: Mapping[int, Sequence[FileFact]]) -> IdentityFiles:

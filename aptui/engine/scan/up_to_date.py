@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from aptui.core.fingerprint import short
 from aptui.core.model import Digest, FileFact, RelPath
-from aptui.core.paths import from_text, key_of
+from aptui.core.paths import key_of, os_path
 from aptui.core.project import Builder, Project
 from aptui.core.run_report import OUTSIDE_STATE, OutsideFile, Stamp, outside_file
 from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of, stamp_of, text_of
@@ -69,7 +69,7 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
 
 
 def _path(text: str) -> str:
-    return os.fsdecode(from_text(text))
+    return os_path(text)
 
 
 def _stamp(path: str) -> Stamp:

@@ -32,7 +32,7 @@ from msgspec import Struct
 from aptui.config.dirs import OWN_FOLDER
 from aptui.config.own_files import OwnFiles
 from aptui.core.model import FileFact, RelPath
-from aptui.core.paths import from_text, key_of, parent, to_text
+from aptui.core.paths import as_text, key_of, os_path, parent, to_text
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import Project, ScanFolder
 from aptui.shared.errors import HostError
@@ -204,7 +204,7 @@ def _count_missing(remembered: RememberedFolders, folder: ScanFolder) -> tuple[i
         for fact in files:
             place = parent(fact.rel)
             if place not in present:
-                present[place] = _names(f"{folder.path}/{os.fsdecode(from_text(place))}") or frozenset()
+                present[place] = _names(f"{folder.path}/{os_path(place)}") or frozenset()
             count += 1
             missing += str(key_of(fact.rel)).rpartition("/")[2] not in present[place]
     return count, missing
@@ -608,7 +608,7 @@ def digests_of(entries: Iterable[tuple[FolderPart, list[Entry]]]) -> dict[int, b
 
 def text_of(name: str) -> str:
     """Return the text form of a name that the operating system returned."""
-    return name if name.isascii() else to_text(os.fsencode(name))
+    return name if name.isascii() else as_text(name)
 
 
 def _find_owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> tuple[frozenset[str], frozenset[str]]:

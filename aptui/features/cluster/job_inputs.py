@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from aptui.core.fingerprint import MISSING, file_digest
 from aptui.core.model import FileFact, PathKey
 from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
-from aptui.core.paths import from_text, to_text
+from aptui.core.paths import as_text, os_path
 from aptui.core.pipeline.pipeline import Pipeline
 from aptui.core.project import Builder, BuilderKind, UndeclaredReads
 from aptui.features.cluster.cluster_messages import (
@@ -34,7 +34,6 @@ from aptui.features.cluster.cluster_messages import (
 from aptui.shared.errors import HostError
 from aptui.shared.result_store import Mismatch, Store
 from aptui.worker import file_access
-from aptui.worker.file_access import os_path
 
 _FILES = frozenset({"dependency", "companion", "discovered"})
 """Kinds of a job's inputs that are files."""
@@ -120,7 +119,7 @@ def _own_code(builder: Builder) -> str:
 
 
 def _send_code(path: Path, folder: str, blob_store: Store) -> CodeFile:
-    return CodeFile(to_text(os.fsencode(path.relative_to(folder))), put_bytes(blob_store, path.read_bytes()))
+    return CodeFile(as_text(str(path.relative_to(folder))), put_bytes(blob_store, path.read_bytes()))
 
 
 # ---------------------------------------------------------------------------------------------------- transfers of files
@@ -158,7 +157,7 @@ class InputTransfer:
                 self._known[digest] = None
 
     def _put_one(self, item: TaskInput) -> None:
-        path = os.fsdecode(from_text(f"{self._folders[item.folder]}/{item.rel}"))
+        path = os_path(f"{self._folders[item.folder]}/{item.rel}")
         try:
             self.store.put_blob(item.digest.hex(), path)
         except (Mismatch, FileNotFoundError, IsADirectoryError) as error:
@@ -201,7 +200,7 @@ class InputTransfer:
         if product.is_executable:
             mode = os.stat(path).st_mode
             os.chmod(path, mode | (mode & 0o444) >> 2)  # every user who may read the product may also execute it
-        return replace(product, staged=to_text(os.fsencode(path)))
+        return replace(product, staged=as_text(path))
 
     def close(self) -> None:
         """Close the store."""

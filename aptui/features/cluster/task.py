@@ -30,7 +30,7 @@ from msgspec.structs import replace
 
 from aptui.core.notices import LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
-from aptui.core.paths import to_text
+from aptui.core.paths import as_text, os_path
 from aptui.core.project import Builder, UndeclaredReads
 from aptui.core.run_report import Used
 from aptui.engine.pool.pool import Pool
@@ -42,7 +42,7 @@ from aptui.features.cluster.cluster_messages import ClusterSetup
 from aptui.features.cluster.environment import Toolchain, program_version, python_version, toolchains_of
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.result_store import Store
-from aptui.worker.file_access import os_path, stat_key
+from aptui.worker.file_access import stat_key
 
 if TYPE_CHECKING:
     from distributed import Worker
@@ -261,19 +261,19 @@ class _Job:
 
     def _order(self) -> ProcessOrder:
         source = self._task.inputs[0]
-        places = {path: to_text(os.fsencode(self._root(index))) for index, path in enumerate(self._task.folders)}
+        places = {path: as_text(self._root(index)) for index, path in enumerate(self._task.folders)}
         return replace(
             self._task.order,
             inputs=tuple(replace(each, root=places.get(each.root, each.root)) for each in self._task.order.inputs),
-            root=to_text(os.fsencode(self._root(source.folder))),
+            root=as_text(self._root(source.folder)),
             expected=stat_key(os.stat(self._path(source))),
-            staging=to_text(os.fsencode(f"{self._folder}/out")),
+            staging=as_text(f"{self._folder}/out"),
         )
 
     def _translate(self, result: RunResult) -> RunResult:
         order = self._task.order
-        here = [to_text(os.fsencode(self._root(index))) for index in range(len(self._task.folders))]
-        pairs = [*zip(here, self._task.folders, strict=True), (to_text(os.fsencode(f"{self._folder}/out")), order.staging)]
+        here = [as_text(self._root(index)) for index in range(len(self._task.folders))]
+        pairs = [*zip(here, self._task.folders, strict=True), (as_text(f"{self._folder}/out"), order.staging)]
         into = _Translator(tuple(pairs))
         lower = _Translator(tuple((one.lower(), other.lower()) for one, other in pairs))
         return replace(
@@ -373,7 +373,7 @@ class Bench:
         self._waker.wake()
 
     def _serve(self) -> None:
-        settings = PoolSettings(nice=_NICE, scan_folders=(to_text(os.fsencode(self.jobs)),))
+        settings = PoolSettings(nice=_NICE, scan_folders=(as_text(self.jobs),))
         pool = Pool(self._builders, self._setup.platforms, self._slots, self._selector, self._take, settings=settings)
         try:
             while not self._is_closing:

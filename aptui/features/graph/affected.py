@@ -21,7 +21,7 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import builders_record
 from aptui.core.identity import owner_of
 from aptui.core.model import DependencyKind, EdgeKind, JobPlan, RelPath
-from aptui.core.paths import from_text, parent, to_text
+from aptui.core.paths import as_text, from_text, parent, to_text
 from aptui.core.patterns import PatternSet, ignore_matcher, wildcard
 from aptui.core.planner import companion_key
 from aptui.core.project import COMMON_PLATFORM, Builder, ScanFolder
@@ -537,7 +537,7 @@ def _builders_of(files: list[str], project: OpenedProject) -> list[Builder]:
         return []
     from aptui.engine.registry import code_files
 
-    here = f"file:{to_text(os.fsencode(os.path.realpath(project.config.project_dir)))}/builders/"
+    here = f"file:{as_text(os.path.realpath(project.config.project_dir))}/builders/"
     origins = [(builder, each.origin) for builder in all_builders(project.config) for each in builder.steps or (builder,)]
     changed = {os.path.realpath(from_text(path)) for path in files}
     code = code_files(builders_record(project.config.cache_dir))

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 from msgspec import Struct, field
 
 from aptui.cli.asset_names import AskedAssets, AssetNames, database_argument, find_misspelt, open_asked
-from aptui.cli.naming import as_text
 from aptui.core.model import EdgeKind
+from aptui.core.paths import as_text
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.shared.sanitize import sanitize

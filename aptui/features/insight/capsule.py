@@ -24,13 +24,14 @@ from aptui.batch.options import RunOptions, load_config
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED
 from aptui.batch.run import run as run_batch
 from aptui.cli.naming import find_job
-from aptui.cli.read_access import all_builders, open_for_reading, os_path
+from aptui.cli.read_access import all_builders, open_for_reading
 from aptui.config import load
 from aptui.config.configuration import SANDBOX_VARIABLE, Config
 from aptui.config.dirs import asset_database
 from aptui.config.own_files import note_written
 from aptui.config.yaml import nodes
 from aptui.core.fingerprint import MISSING
+from aptui.core.paths import os_path
 from aptui.core.project import COMMON_PLATFORM, Builder
 from aptui.core.quality import QUALITY_VARIABLE, Quality, is_of_any_draft
 from aptui.features.insight import received_capsule

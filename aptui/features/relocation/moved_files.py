@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from aptui.config.configuration import Config
 from aptui.config.own_files import own_paths
-from aptui.core.paths import from_text, is_below, to_text
+from aptui.core.paths import as_text, is_below, os_path
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import ScanFolder
 from aptui.shared.errors import KnownError, UserError
@@ -293,11 +293,6 @@ BEGUN = ".aptui-tmp"
 """Suffix of the temporary name of a file that is being moved to another file system."""
 
 
-def native(path: str) -> str:
-    """Return a path in text form as Python's file functions expect it."""
-    return os.fsdecode(from_text(path))
-
-
 class DiskTree:
     """The scan folders of a project on disk; paths are in text form.
 
@@ -329,11 +324,11 @@ class DiskTree:
 
     def exists(self, path: str) -> bool:
         """Whether an absolute path exists; links are not followed."""
-        return os.path.lexists(native(path))
+        return os.path.lexists(os_path(path))
 
     def is_folder(self, path: str) -> bool:
         """Whether an absolute path is a folder or a link to a folder."""
-        return os.path.isdir(native(path))
+        return os.path.isdir(os_path(path))
 
     def names(self, folder: ScanFolder, rel: str) -> tuple[Sequence[str], Sequence[str]]:
         """Return the names of (folders, files) directly in a relative folder of `folder`; links to folders are omitted."""
@@ -354,12 +349,12 @@ class DiskTree:
         known = self._listed.get(path)
         if known is None:
             known = self._listed[path] = ([], [])
-            with contextlib.suppress(OSError), os.scandir(native(path)) as found:
+            with contextlib.suppress(OSError), os.scandir(os_path(path)) as found:
                 for entry in sorted(found, key=lambda entry: entry.name):
                     if entry.is_dir(follow_symlinks=False):
-                        known[0].append(to_text(os.fsencode(entry.name)))
+                        known[0].append(as_text(entry.name))
                     elif not (entry.is_symlink() and entry.is_dir()):
-                        known[1].append(to_text(os.fsencode(entry.name)))
+                        known[1].append(as_text(entry.name))
         return known
 
     # ------------------------------------------------------------------------------------------------------------- objections
@@ -377,7 +372,7 @@ class DiskTree:
         why = self.why_not_ours(path)
         if why:
             return why
-        name = native(path)
+        name = os_path(path)
         try:
             seen = os.lstat(name)
         except OSError as error:
@@ -401,17 +396,17 @@ class DiskTree:
             return "the destination is a folder; end it with '/' to move the file into it"
         if there:
             return "the destination exists" if new in there else f"the destination exists as '{there[0]}'"
-        name = native(old)
+        name = os_path(old)
         if os.path.islink(name) and not os.path.isabs(Path(name).readlink()) and os.path.dirname(old) != os.path.dirname(new):
             return "it is a link with a relative target, which would break"
         return self._why_not_in(os.path.dirname(new))
 
     def _why_not_in(self, folder: str) -> str:
-        while not os.path.lexists(native(folder)):
+        while not os.path.lexists(os_path(folder)):
             folder = os.path.dirname(folder)
-        if not os.path.isdir(native(folder)):
+        if not os.path.isdir(os_path(folder)):
             return f"'{folder}' is not a folder"
-        return "" if os.access(native(folder), os.W_OK) else f"the folder '{folder}' is read-only"
+        return "" if os.access(os_path(folder), os.W_OK) else f"the folder '{folder}' is read-only"
 
     def is_ignored_at(self, rel: str) -> bool:
         """Whether the scan would ignore a file with this relative path."""
@@ -434,7 +429,7 @@ def _link_above(root: str, rel: str) -> str:
     path = root
     for part in rel.split("/")[:-1]:
         path = f"{path}/{part}"
-        if os.path.islink(native(path)):
+        if os.path.islink(os_path(path)):
             return path
     return ""
 
@@ -448,7 +443,7 @@ def move(old: str, new: str) -> None:
     Raises:
         OSError: the file was not moved.
     """
-    source, target = native(old), native(new)
+    source, target = os_path(old), os_path(new)
     made = _make_folders(os.path.dirname(target))
     try:
         if os.path.lexists(target):
@@ -496,7 +491,7 @@ def delete(path: str) -> None:
     Raises:
         OSError: the file was not deleted.
     """
-    Path(native(path)).unlink()
+    Path(os_path(path)).unlink()
 
 
 def remove_empty(folder: str, root: str, keeps: Sequence[str]) -> list[str]:
@@ -504,7 +499,7 @@ def remove_empty(folder: str, root: str, keeps: Sequence[str]) -> list[str]:
     gone: list[str] = []
     while is_below(folder, root) and folder not in keeps:
         try:
-            Path(native(folder)).rmdir()
+            Path(os_path(folder)).rmdir()
         except OSError:
             break
         gone.append(folder)
@@ -525,15 +520,15 @@ class Git:
     """
 
     def __init__(self, folder: str) -> None:
-        self._folder = native(folder)
+        self._folder = os_path(folder)
         code, output = self._run("rev-parse", "--show-toplevel")
         self.top = "" if code else output.rstrip("\n")
 
     def list_tracked(self) -> set[str]:
         """Return the absolute paths of all tracked files in the folder."""
         code, output = self._run("ls-files", "-z") if self.top else (1, "")
-        folder = to_text(os.fsencode(self._folder))
-        return set() if code else {f"{folder}/{to_text(os.fsencode(name))}" for name in output.split("\0") if name}
+        folder = as_text(self._folder)
+        return set() if code else {f"{folder}/{as_text(name)}" for name in output.split("\0") if name}
 
     def move(self, old: str, new: str) -> None:
         """Move a tracked file.
@@ -541,8 +536,8 @@ class Git:
         Raises:
             OSError: Git refuses; the file was not moved.
         """
-        os.makedirs(os.path.dirname(native(new)), exist_ok=True)
-        self._do("mv", "--", native(old), native(new))
+        os.makedirs(os.path.dirname(os_path(new)), exist_ok=True)
+        self._do("mv", "--", os_path(old), os_path(new))
 
     def delete(self, path: str) -> None:
         """Delete a tracked file.
@@ -550,7 +545,7 @@ class Git:
         Raises:
             OSError: Git refuses; the file was not deleted.
         """
-        self._do("rm", "--quiet", "--", native(path))
+        self._do("rm", "--quiet", "--", os_path(path))
 
     def _do(self, *words: str) -> None:
         code, output = self._run(*words)

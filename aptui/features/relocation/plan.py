@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from aptui.config.configuration import Config
 from aptui.core.model import EdgeKind
-from aptui.core.paths import parent, path_uuid
+from aptui.core.paths import os_path, parent, path_uuid
 from aptui.core.patterns import PatternSet
 from aptui.core.project import Companion, ScanFolder
 from aptui.features.relocation import moved_files, relocation_patterns
-from aptui.features.relocation.moved_files import DiskTree, Git, Rename, UnreadableError, native
+from aptui.features.relocation.moved_files import DiskTree, Git, Rename, UnreadableError
 from aptui.features.relocation.relocation_patterns import Destination, FoundSource, RelocationError
 from aptui.features.relocation.relocation_records import (
     Dependant,
@@ -263,11 +263,11 @@ def _search_names(plan: Plan, mention: Mention) -> _MentionResult:
     if outside:
         return _MentionResult(problem=outside)
     try:
-        data = moved_files.read(native(mention.file))
+        data = moved_files.read(os_path(mention.file))
         mended = moved_files.mend(data, renames_for(plan, mention, mention.targets), prefixes_of(plan))
     except UnreadableError as error:
         return _MentionResult(problem=str(error))
-    problem = moved_files.why_not_writable(native(mention.file)) if mended.count else ""
+    problem = moved_files.why_not_writable(os_path(mention.file)) if mended.count else ""
     return _MentionResult(mended.changed, mended.same, mended.count, problem)
 
 
@@ -508,7 +508,7 @@ def _set_new_names(plan: Plan, known: Mapping[str, KnownSource]) -> None:
 def _has_uuid(meta_file: str, uuid: bytes) -> bool:
     """Whether a `.meta` file contains this UUID."""
     try:
-        text = moved_files.read(native(meta_file))
+        text = moved_files.read(os_path(meta_file))
     except UnreadableError:
         return False
     return uuid.hex().encode() in text.lower().replace(b"-", b"")

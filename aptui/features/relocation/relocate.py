@@ -24,10 +24,10 @@ from msgspec.structs import asdict, replace
 
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, recovery_folder
-from aptui.core.paths import from_text, is_below, normalize
+from aptui.core.paths import from_text, is_below, normalize, os_path
 from aptui.engine.cache.cache import Cache
 from aptui.features.relocation import moved_files
-from aptui.features.relocation.moved_files import Rename, UnreadableError, native
+from aptui.features.relocation.moved_files import Rename, UnreadableError
 from aptui.features.relocation.plan import Mention, Plan, group_items, make_plan, prefixes_of, renames_for
 from aptui.features.relocation.relocation_records import (
     Relocate,
@@ -102,7 +102,7 @@ def path_of(cache_dir: str | os.PathLike[str]) -> Path:
 def stamp_of(file: str) -> Stamp:
     """Return the stamp of a file (text form), zeros if it does not exist."""
     try:
-        seen = os.lstat(native(file))
+        seen = os.lstat(os_path(file))
     except OSError:
         return (0, 0, 0)
     return seen.st_ino, seen.st_size, seen.st_mtime_ns
@@ -111,7 +111,7 @@ def stamp_of(file: str) -> Stamp:
 def digest_of(file: str) -> str:
     """Return the digest of a file's bytes (text form), "" if it cannot be read."""
     try:
-        return hashlib.sha256(moved_files.read(native(file))).hexdigest()
+        return hashlib.sha256(moved_files.read(os_path(file))).hexdigest()
     except UnreadableError:
         return ""
 
@@ -181,7 +181,7 @@ def _complete_item(item: RelocationItem, stamp: Stamp, *, is_delete: bool) -> Re
 
 
 def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
-    file = rewrite.new_file if os.path.lexists(native(rewrite.new_file)) else rewrite.file
+    file = rewrite.new_file if os.path.lexists(os_path(rewrite.new_file)) else rewrite.file
     if digest_of(file) == rewrite.digest:  # a different digest means that the file was updated already or edited later
         try:
             _rewrite_file(file, rewrite.renames, prefixes)
@@ -196,17 +196,17 @@ def _rewrite_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str])
     Raises:
         UnreadableError: the file is not text, or cannot be read or written.
     """
-    mended = moved_files.mend(moved_files.read(native(file)), renames, prefixes)
+    mended = moved_files.mend(moved_files.read(os_path(file)), renames, prefixes)
     if mended.count:
-        moved_files.rewrite(native(file), mended.data)
+        moved_files.rewrite(os_path(file), mended.data)
     return mended.count
 
 
 def _remove_temporary(journal: Journal) -> None:
     """Remove the temporary files of the killed relocation."""
-    begun = [f"{native(item.new_file)}{moved_files.BEGUN}" for item in journal.report.items if item.new_file]
+    begun = [f"{os_path(item.new_file)}{moved_files.BEGUN}" for item in journal.report.items if item.new_file]
     for each in journal.rewrites:
-        begun += [*list_begun(Path(native(each.file))), *list_begun(Path(native(each.new_file)))]
+        begun += [*list_begun(Path(os_path(each.file))), *list_begun(Path(os_path(each.new_file)))]
     for path in begun:
         with suppress(OSError):
             os.unlink(path)

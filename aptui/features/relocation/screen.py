@@ -5,7 +5,6 @@ The engine plans and performs the relocation; nothing is moved here.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -18,7 +17,7 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.geometry import Size
 
-from aptui.core.paths import to_text
+from aptui.core.paths import as_text
 from aptui.features.relocation.relocation_records import Relocate, RelocationReport, describe_report, summarize_report
 from aptui.shared.errors import KnownError
 from aptui.shared.forms import prepare_form
@@ -115,7 +114,7 @@ SendRequest = Callable[[Relocate, Callable[[RelocationReport], object], Callable
 
 def source_of(panel: Panel) -> str:
     """Return the pattern for the source, or for all sources in the folder."""
-    return f"{panel.path}/*" if panel.is_folder else to_text(os.fsencode(panel.file))
+    return f"{panel.path}/*" if panel.is_folder else as_text(panel.file)
 
 
 def destination_of(panel: Panel, typed: str) -> str:

@@ -16,11 +16,10 @@ from typing import Any
 from msgspec import Struct, convert, to_builtins
 
 from aptui.batch.options import load_config
-from aptui.cli.naming import as_text
-from aptui.cli.read_access import open_for_reading, os_path
+from aptui.cli.read_access import open_for_reading
 from aptui.config.configuration import Config
 from aptui.core.identity import META_SUFFIX, REMOVED_SOURCE_STATE, format_braced, unpack
-from aptui.core.paths import from_text, is_below, to_text
+from aptui.core.paths import as_text, from_text, is_below, os_path
 from aptui.features.relocation.relocation_records import Relocate, RelocationReport, describe_report
 from aptui.shared import printing
 from aptui.shared.errors import UserError
@@ -138,7 +137,7 @@ def _as_seen_from_here(source: str, destination: str, config: Config) -> tuple[s
     text, target = as_text(source), as_text(destination)
     if os.path.isabs(source):
         return _absolute(text), target
-    here = to_text(os.fsencode(os.getcwd()))
+    here = as_text(os.getcwd())
     path = _absolute(f"{here}/{text}")
     roots = [folder.path for folder in config.project.scan_folders]
     if not any(is_below(path, root) for root in roots) or not _exists(path):

@@ -23,7 +23,7 @@ from aptui.config.dirs import asset_database
 from aptui.core.model import FileFact, Job, ProductFlag
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import Outcome, ProcessOrder, RunResult, StagedProduct
-from aptui.core.paths import normalize, to_text
+from aptui.core.paths import as_text, normalize, os_path
 from aptui.core.project import Builder
 from aptui.core.quality import is_of_any_draft
 from aptui.core.retry import FailureKind
@@ -81,7 +81,7 @@ class FilePlaces(Struct, frozen=True):
             NotShareable: the file is outside all scan folders.
         """
         if not path.startswith("/"):
-            path = to_text(os.fsencode(place_of(os.path.normpath(path), tuple(self.named.values()))))
+            path = as_text(place_of(os.path.normpath(path), tuple(self.named.values())))
         for name, root in self.named.items():
             if path.startswith(f"{root}/"):
                 sign = _HIDDEN if normalize(path) in hidden else ""
@@ -97,7 +97,7 @@ class FilePlaces(Struct, frozen=True):
         """Return the absolute path of a name in a record as the system spells it; "" = the scan folder does not exist."""
         folder, _, rel = name.removeprefix("@").removeprefix(_HIDDEN).removeprefix(_PROBED).partition("/")
         root = self.named.get(unquote(folder)) if folder else self.own
-        return f"{root}/{file_access.os_path(rel)}" if root else ""
+        return f"{root}/{os_path(rel)}" if root else ""
 
     def counts(self, name: str) -> bool:
         """Whether the named file is still effective, or still hidden, as it was in the run.
@@ -111,7 +111,7 @@ class FilePlaces(Struct, frozen=True):
     def find_path(self, name: str) -> str:
         """Convert a name in a record to the path in a result: relative for an effective file, absolute for a hidden one."""
         is_hidden = name.startswith(f"@{_HIDDEN}")
-        return to_text(os.fsencode(self.path_of(name))) if is_hidden else name.partition("/")[2]
+        return as_text(self.path_of(name)) if is_hidden else name.partition("/")[2]
 
 
 class Present:
@@ -159,7 +159,7 @@ def place_of(rel: str, roots: Sequence[str]) -> str:
 
 
 def _paths_of(rel: str, roots: Sequence[str]) -> list[str]:
-    return [f"{root}/{file_access.os_path(rel)}" for root in roots]
+    return [f"{root}/{os_path(rel)}" for root in roots]
 
 
 def facts_of(job: Job, builder: Builder, manifest: tuple[tuple[str, str, str], ...]) -> JobFacts:
@@ -215,9 +215,7 @@ def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, millisecon
     return RunResult(
         order.run_key,
         Outcome.SUCCEEDED,
-        products=tuple(
-            replace(product, staged=to_text(os.fsencode(product.staged)), flags=product.flags | flag) for product in hit.products
-        ),
+        products=tuple(replace(product, staged=as_text(product.staged), flags=product.flags | flag) for product in hit.products),
         source_digest=order.source_digest,
         discovered=tuple(
             (places.find_path(name), digest) for name, digest in record.discovered if not name.startswith(f"@{_PROBED}")
@@ -251,7 +249,7 @@ def sync(paths: Sequence[str]) -> None:
 def is_untouched(path: str, fact: FileFact) -> bool:
     """Whether an input's file still has the size and times that it had when the run was planned."""
     try:
-        now = os.stat(file_access.os_path(path))
+        now = os.stat(os_path(path))
     except OSError:
         return False
     return (now.st_size, now.st_mtime_ns, now.st_ctime_ns) == (fact.size, fact.mtime_ns, fact.ctime_ns)
@@ -363,7 +361,7 @@ def find_stored_file(config: Config, digest: str) -> str:
 
 def _place_name(name: str, roots: Sequence[str]) -> str:
     """Return the absolute path of a discovered file; names of files in scan folders are relative."""
-    return name if name.startswith("/") else to_text(os.fsencode(place_of(name, roots)))
+    return name if name.startswith("/") else as_text(place_of(name, roots))
 
 
 def open_stored_run(config: Config, job_id: int, run_key: int) -> Callable[[ProcessOrder, Job, Mapping[int, str]], RunResult]:
@@ -378,7 +376,7 @@ def open_stored_run(config: Config, job_id: int, run_key: int) -> Callable[[Proc
 def restore_run(stored: StoredRun, order: ProcessOrder, job: Job, roots: Mapping[int, str]) -> RunResult:
     """Return the products of a run as the result of this order; the result is a failure if a stored file is damaged."""
     began_s = time.monotonic()
-    staging = file_access.os_path(order.staging)
+    staging = os_path(order.staging)
     try:
         if len(stored.products) != 1:
             os.mkdir(staging)
@@ -410,4 +408,4 @@ def _make_staged(product: StoredProduct, target: str) -> StagedProduct:
     file_access.sync_file(target)
     row = product.row
     inner = row.name.partition("/")[2]
-    return StagedProduct(to_text(os.fsencode(target)), inner, row.sub_id, row.asset_type, row.flags, digest, hash64, size)
+    return StagedProduct(as_text(target), inner, row.sub_id, row.asset_type, row.flags, digest, hash64, size)

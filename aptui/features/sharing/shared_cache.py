@@ -9,7 +9,6 @@ Tests: `tests/features/sharing/test_shared_cache.py`.
 from __future__ import annotations
 
 import math
-import os
 import re
 import shutil
 import time
@@ -26,7 +25,7 @@ from aptui.config.dirs import own_folder
 from aptui.core.messages import CommitProducts
 from aptui.core.model import FileFact, Job, PathKey
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
-from aptui.core.paths import cache_path, from_text
+from aptui.core.paths import cache_path, os_path
 from aptui.core.project import Builder, BuilderKind, ScanFolder
 from aptui.core.quality import Quality, as_final
 from aptui.engine.loop.dispatch import Order, Turn
@@ -349,10 +348,7 @@ class SharedCache:
             )
         except results.NotShareable:
             return
-        files = {
-            product.digest.hex(): f"{self._cache_dir}/{os.fsdecode(from_text(cache_path(product.name)))}"
-            for product in commit.products
-        }
+        files = {product.digest.hex(): f"{self._cache_dir}/{os_path(cache_path(product.name))}" for product in commit.products}
         inputs = tuple(self._inputs(commit, pipeline))
         self._service.put(
             facts,

@@ -26,11 +26,11 @@ from msgspec import Struct, to_builtins
 from aptui.batch.options import load_config
 from aptui.batch.summary import findings_line
 from aptui.cli.asset_names import AskedAssets, AssetNames, database_argument, find_misspelt, open_asked
-from aptui.cli.read_access import OpenedProject, open_for_reading, os_path
+from aptui.cli.read_access import OpenedProject, open_for_reading
 from aptui.config import trust
 from aptui.config.own_files import note_written
 from aptui.core.asset_checks import Check, CheckLevel
-from aptui.core.paths import cache_path
+from aptui.core.paths import cache_path, os_path
 from aptui.core.project import SHARE_OF_MEMORY
 from aptui.core.retry import FailureKind
 from aptui.features.shipping.asset_list import closure, orphans

@@ -30,7 +30,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from aptui.core.messages import Rows
-from aptui.core.paths import cache_path, from_text, to_text
+from aptui.core.paths import as_text, cache_path, os_path
 from aptui.core.patterns import wildcard
 from aptui.engine.pool.spawning import python_environment
 from aptui.features.shipping import missing_rows as store
@@ -508,7 +508,7 @@ class _Work(Struct):
             if names is not None and digest == each.digest:
                 begun[each.product_id] = names
             else:
-                path = os.path.join(self.place.cache_dir, os.fsdecode(from_text(cache_path(each.name))))
+                path = os.path.join(self.place.cache_dir, os_path(cache_path(each.name)))
                 begun[each.product_id] = self.readers.read(path)
         return begun
 
@@ -601,7 +601,7 @@ class _Work(Struct):
     def _inner(self, path: str) -> str:
         """Return the path below its scan folder in lower case, or the whole path of a file outside."""
         roots = [root for root in self.place.roots if path.startswith(f"{root}/")]
-        return to_text(os.fsencode(path[len(max(roots, key=len)) + 1 :] if roots else path.lstrip("/"))).lower()
+        return as_text(path[len(max(roots, key=len)) + 1 :] if roots else path.lstrip("/")).lower()
 
     def _count(self, hits: Sequence[MissingHit], names: Names) -> None:
         self.tally.hits += len(hits)

@@ -17,11 +17,12 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aptui.batch.options import load_config
-from aptui.cli.read_access import open_for_reading, os_path
+from aptui.cli.read_access import open_for_reading
 from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.core.notices import MissingScan, Notice
+from aptui.core.paths import os_path
 from aptui.engine.loop.opening import PreparedSession
 from aptui.features.shipping.cache_check import is_settled
 from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, ClearMissing, FoundName, ScanMissing, choose_scanned, results

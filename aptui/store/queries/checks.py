@@ -17,7 +17,7 @@ from msgspec import Struct
 from aptui.core.asset_checks import BLOCKED_BY, Check, CheckedProduct, CheckLevel, flaws_of_name, flaws_of_product
 from aptui.core.identity import find_identified
 from aptui.core.model import SHOWN
-from aptui.core.paths import cache_path, from_text, to_text
+from aptui.core.paths import cache_path, from_text, os_path, to_text
 from aptui.core.run_report import ContentFacts
 from aptui.shared.errors import KnownError
 from aptui.store.queries.reader import PRODUCTS_SQL, ProductRow, Reader, open_reader
@@ -137,7 +137,7 @@ def orphans(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> I
     """
     watched = {name for (name,) in reader.ask("SELECT name FROM aptui_cache_folders")}
     tops = sorted({*platforms, *(name.partition("/")[0] for name in watched)})
-    folders = [top for top in reversed(tops) if os.path.isdir(cache_dir / os.fsdecode(from_text(cache_path(top))))]
+    folders = [top for top in reversed(tops) if os.path.isdir(cache_dir / os_path(cache_path(top)))]
     root = os.fsencode(cache_dir)
     while folders:
         folder = folders.pop()

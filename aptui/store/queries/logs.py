@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from aptui.config.dirs import own_folder
 from aptui.core.notices import LogLevel, LogRecord
-from aptui.core.paths import from_text
+from aptui.core.paths import os_path
 from aptui.shared.errors import KnownError
 from aptui.shared.forms import prepare_form
 from aptui.store import joblog
@@ -63,16 +63,12 @@ def place_of(log_dir: Path, name: str) -> str:
     if not _ABSOLUTE.match(name):
         return f"{log_dir}/{name}"
     _, found, rest = name.replace("\\", "/").partition("/JobLogs/")
-    return f"{log_dir}/JobLogs/{rest}" if found and not os.path.isfile(_native(name)) else name
+    return f"{log_dir}/JobLogs/{rest}" if found and not os.path.isfile(os_path(name)) else name
 
 
 def path_of(log_dir: Path, name: str) -> Path:
     """Return the path of a log that has this name in the database."""
-    return Path(_native(place_of(log_dir, name)))
-
-
-def _native(text: str) -> str:
-    return os.fsdecode(from_text(text))
+    return Path(os_path(place_of(log_dir, name)))
 
 
 def log_folder(cache_dir: Path) -> Path:

@@ -19,7 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.core.model import ProductFlag
-from aptui.core.paths import normalize, to_text
+from aptui.core.paths import as_text, normalize
 from aptui.core.project import ScanFolder
 from aptui.shared.errors import HostError
 from aptui.store.db.schema import translate_errors
@@ -460,7 +460,7 @@ class ProjectPaths(Struct, frozen=True):
     def of(cls, cache_dir: os.PathLike[str], scan_folders: Iterable[ScanFolder], platforms: Iterable[str]) -> ProjectPaths:
         """Return the folders of a project."""
         folders = sorted(scan_folders, key=lambda folder: folder.order)
-        return cls(to_text(os.fsencode(cache_dir)), tuple(folders), tuple(platforms))
+        return cls(as_text(os.fspath(cache_dir)), tuple(folders), tuple(platforms))
 
     def find_source(self, reader: Reader, path: str) -> SourceRow | None:
         """Return the source at a path, or the source of the product at this path."""

@@ -21,10 +21,10 @@ import msgspec
 from msgspec import Struct
 
 from aptui.core.orders import ProcessOrder
+from aptui.core.paths import os_path
 from aptui.core.project import Builder, CommandRule
 from aptui.core.quality import QUALITY_VARIABLE
 from aptui.shared.forms import json_decoder
-from aptui.worker import file_access
 from aptui.worker.answers import read_answer_text
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command import CommandError, Execution
@@ -120,7 +120,7 @@ class SharedStarts:
         rule = builder.command or CommandRule("")
         sources = {source_of(order): order for order in orders}
         self._count += 1
-        parent = os.path.dirname(file_access.os_path(orders[0].staging))
+        parent = os.path.dirname(os_path(orders[0].staging))
         folders = StagingFolders(f"{parent}/{PREFIX}{os.getpid()}-start{self._count}")
         self._folders.append(folders)
         folders.make()
@@ -159,7 +159,7 @@ class SharedStarts:
 
 def source_of(order: ProcessOrder) -> str:
     """Return the absolute path of the source of a run."""
-    return os.path.join(file_access.os_path(order.root), file_access.os_path(order.rel))
+    return os.path.join(os_path(order.root), os_path(order.rel))
 
 
 def group_key(order: ProcessOrder) -> tuple[str, ...]:

@@ -21,12 +21,11 @@ from msgspec.structs import replace
 from aptui.core.model import LinkKind, ProductLink
 from aptui.core.notices import LogLevel
 from aptui.core.orders import ProcessOrder, StagedProduct
-from aptui.core.paths import key_of, path_link, settle_links, to_text
+from aptui.core.paths import as_text, key_of, os_path, path_link, settle_links
 from aptui.core.project import Builder, ReferenceRule
 from aptui.core.run_report import MOST_FACTS, ContentFacts, content_facts, fault_of
 from aptui.sdk import JobProduct, LoadBehavior, PathDependency, PathDependencyKind, ProductDependency
 from aptui.worker.answers import AnswerRefused, read_answer_text
-from aptui.worker.file_access import os_path
 from aptui.worker.log import RunLog, valid_text
 
 # Checks of the facts that a builder gives about a product: names, numbers that a database can hold, short texts.
@@ -111,7 +110,7 @@ def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLin
             )
         flags = _number(product, item.load, _HIGHEST_FLAGS, "a load behaviour, or flags of 63 bits")
         try:
-            yield path_link(to_text(os.fsencode(item.path)), LinkKind(item.kind), flags, order.root)
+            yield path_link(as_text(item.path), LinkKind(item.kind), flags, order.root)
         except ValueError as error:
             raise _as_refused(product, f"depends on the path '{item.path}', which {error}") from None
 
@@ -226,7 +225,7 @@ def _dependencies(
         if rule.is_beside:
             path = posixpath.join(posixpath.dirname(os_path(order.rel)), path)
         try:
-            link = path_link(to_text(os.fsencode(mark + path)), LinkKind(rule.kind), rule.load, order.root)
+            link = path_link(as_text(mark + path), LinkKind(rule.kind), rule.load, order.root)
         except ValueError as error:
             warnings.append(f"the reference '{written}' {error}; it is left out")
             continue

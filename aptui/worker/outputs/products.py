@@ -24,7 +24,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.core.orders import ProcessOrder, StagedProduct
-from aptui.core.paths import name_beside, normalize, to_text
+from aptui.core.paths import as_text, name_beside, normalize, os_path
 from aptui.core.project import COMMON_PLATFORM
 from aptui.sdk import JobProduct, ProductFlag
 from aptui.worker import file_access
@@ -157,8 +157,8 @@ def stage_products(products: Sequence[JobProduct], folders: StagingFolders, orde
             raise AnswerRefused(f"product {product.path!r}: {error}") from error
         except OSError as error:
             raise AnswerRefused(f"product {product.path!r} cannot be staged: {file_access.reason(error)}") from error
-    if folders.staging != file_access.os_path(order.staging):
-        staged = _move_staged(staged, file_access.os_path(order.staging))
+    if folders.staging != os_path(order.staging):
+        staged = _move_staged(staged, os_path(order.staging))
     return tuple(staged)
 
 
@@ -173,10 +173,10 @@ def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProd
             os.mkdir(place)
             targets = [f"{place}/{index}" for index in range(len(staged))]
         for product, target in zip(staged, targets, strict=True):
-            os.rename(file_access.os_path(product.staged), target)
+            os.rename(os_path(product.staged), target)
     except OSError as error:
         raise AnswerRefused(f"products cannot be staged: {file_access.reason(error)}") from error
-    return [replace(product, staged=to_text(os.fsencode(target))) for product, target in zip(staged, targets, strict=True)]
+    return [replace(product, staged=as_text(target)) for product, target in zip(staged, targets, strict=True)]
 
 
 def _beside(product: JobProduct, rel: str) -> str:
@@ -193,7 +193,7 @@ def _beside(product: JobProduct, rel: str) -> str:
     folder = normalize(product.folder)
     if not folder or product.folder.startswith("/") or folder.split("/")[0] == "..":
         raise AnswerRefused(f"product {product.path!r}: {product.folder!r} is not a folder relative to the scan folders")
-    return f"{to_text(os.fsencode(folder))}/-"
+    return f"{as_text(folder)}/-"
 
 
 def _product_name(path: str, rel: str) -> str:
@@ -202,7 +202,7 @@ def _product_name(path: str, rel: str) -> str:
         raise AnswerRefused(f"product {path!r} has no file name")
     if any(ord(character) < 32 or character == "\x7f" for character in name):
         raise AnswerRefused(f"product {path!r} has control characters in its name")
-    lower = to_text(os.fsencode(name)).lower()
+    lower = as_text(name).lower()
     if len(os.fsencode(lower)) > NAME_BYTES:
         raise AnswerRefused(f"product {path!r} has a name longer than {NAME_BYTES} bytes")
     return name_beside(rel, lower)
@@ -251,7 +251,7 @@ def _stage(product: JobProduct, name: str, sub_id: int, index: int, folders: Sta
             os.rename(path, staged)
         _check_closed(staged, product.path)
         hashes = file_access.hash_file(staged)[0]
-    path, asset_type, flags = to_text(os.fsencode(staged)), product.asset_type.bytes, int(product.flags)
+    path, asset_type, flags = as_text(staged), product.asset_type.bytes, int(product.flags)
     return StagedProduct(path, name, sub_id, asset_type, flags, *hashes, is_executable=bool(found.st_mode & 0o111))
 
 

@@ -25,7 +25,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from aiohttp import web
 
-from aptui.core.paths import from_text, to_text
+from aptui.core.paths import as_text, from_text, to_text
 from aptui.features.gateway import engine_requests
 from aptui.features.gateway.access.guard import require
 from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext, context_of
@@ -366,7 +366,7 @@ def _log_listing(request: web.Request, descriptor: int, path: str) -> web.Respon
     with os.scandir(descriptor) as entries:
         for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                folders.append(to_text(os.fsencode(entry.name)))
+                folders.append(as_text(entry.name))
             elif entry.is_file(follow_symlinks=False):
-                files.append({"name": to_text(os.fsencode(entry.name)), "size": entry.stat().st_size})
+                files.append({"name": as_text(entry.name), "size": entry.stat().st_size})
     return _answer_listing(request, path, sorted(folders), sorted(files, key=lambda each: str(each["name"])))

@@ -19,7 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from aptui.core.paths import from_text, to_text
+from aptui.core.paths import as_text, from_text, to_text
 from aptui.features.o3de.connection.o3de_messages import O3deMessage
 from aptui.shared.files.confinement import ConfinedTree
 from aptui.shared.globs import PATTERN_LIMIT, Glob
@@ -68,7 +68,7 @@ class VirtualFiles:
         if "/" in platform or platform in ("", ".", ".."):
             del places["@products@"]  # the project has no products for the platform of this client
         self._folders = {
-            alias: _Folder(ConfinedTree(os.fsencode(path)), os.path.normpath(to_text(os.fsencode(path))), is_writable)
+            alias: _Folder(ConfinedTree(os.fsencode(path)), os.path.normpath(as_text(path)), is_writable)
             for alias, (path, is_writable) in places.items()
         }
         self._files: dict[int, _OpenFile] = {}

@@ -23,7 +23,7 @@ from aptui.config.dirs import asset_database
 from aptui.core.model import JobDependency, JobPlan, RelPath, Source, SourceUuid
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, Outcome, ProcessOrder, RunResult
-from aptui.core.paths import from_text, key_of, path_uuid, to_text
+from aptui.core.paths import as_text, key_of, os_path, path_uuid
 from aptui.core.planner import Planner
 from aptui.core.project import Builder, Project, ScanFolder
 from aptui.core.settings import SettingsTree
@@ -166,7 +166,7 @@ def find_source(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> t
     scan_folder = find_folder(path, folders)
     if scan_folder is None:
         raise UserError(f"'{path}' is not in a scan folder of the project", hint="run 'aptui config' to list the scan folders")
-    rel = RelPath(to_text(os.fsencode(path[len(scan_folder.path) + 1 :])))
+    rel = RelPath(as_text(path[len(scan_folder.path) + 1 :]))
     return scan_folder, Source(key_of(rel), rel, scan_folder.id, _uuid(rel, scan_folder.path, config) or path_uuid(rel))
 
 
@@ -193,7 +193,7 @@ def settings_above(rel: RelPath, project: Project) -> tuple[SettingsTree, tuple[
         UserError: a settings file is not valid.
     """
     files = list(folder.files_above(rel, project))
-    texts: dict[str, str] = {key_of(above): folder.read(os.fsdecode(from_text(path)), file) for above, file, path in files}
+    texts: dict[str, str] = {key_of(above): folder.read(os_path(path), file) for above, file, path in files}
     tree = SettingsTree(project, texts)
     if problem := tree.problem(key_of(rel)):
         raise UserError(problem)
@@ -361,7 +361,7 @@ class _Session:
         Path(staging).mkdir()
         if builder.is_plain_copy:
             copy = os.path.join(staging, os.path.basename(path))
-            return CopyOrder(key, to_text(os.fsencode(path)), to_text(os.fsencode(copy)), takes_pointers=builder.takes_pointers)
+            return CopyOrder(key, as_text(path), as_text(copy), takes_pointers=builder.takes_pointers)
         facts = os.stat(path)
         return ProcessOrder(
             key, builder.name, self._folder.path, self._source.rel, self._source.uuid, plan.platform, plan.key, plan.params,

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
-from aptui.core.paths import from_text
+from aptui.core.paths import os_path
 from aptui.core.patterns import wildcard
 from aptui.features.o3de.binary_stream import RegistryAsset, type_text
 from aptui.features.o3de.bundling import object_stream, seeds
@@ -165,7 +165,7 @@ class PlatformProducts(Struct, frozen=True):
 
     def file_of(self, key: AssetKey) -> Path:
         """Return the file of a product."""
-        return self.folder / os.fsdecode(from_text(self.assets[key].path))
+        return self.folder / os_path(self.assets[key].path)
 
     def list_assets(self, keys: Iterable[AssetKey]) -> list[ListedAsset]:
         """Return the entries of an asset list for these products.

@@ -5,7 +5,6 @@ This module also collects the numbers for the summary and for the report of time
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,7 +13,7 @@ from msgspec import Struct
 
 from aptui.core.model import LISTED_ANALYSIS
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, Notice, Progress, SourcesChanged
-from aptui.core.paths import from_text
+from aptui.core.paths import os_path
 from aptui.core.state.graph import CYCLE_PROBLEM, JOIN
 from aptui.features.o3de.programs import phrases
 from aptui.features.o3de.programs.phrases import ProgramConsole
@@ -282,7 +281,7 @@ class EventPrinter:
         """Return the log of a job, or its error if there is no log."""
         if job.log_file:
             try:
-                return joblog.parse(self._log_dir / os.fsdecode(from_text(job.log_file)))
+                return joblog.parse(self._log_dir / os_path(job.log_file))
             except HostError:
                 pass
         return [joblog.JobLogLine(LogLevel.ERROR, phrases.WINDOW, job.error, job.completed_ms)] if job.error else []

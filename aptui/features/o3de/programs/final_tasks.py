@@ -9,7 +9,7 @@ from itertools import groupby
 
 import msgspec
 
-from aptui.core.paths import from_text
+from aptui.core.paths import os_path
 from aptui.core.patterns import wildcard
 from aptui.features.o3de.programs import phrases
 from aptui.features.o3de.programs.program_switches import GivenSwitches
@@ -266,7 +266,7 @@ def _print_products(start: RunRequest, wanted: Sequence[Scanned]) -> None:
         rows = store.results(reader, [each.product_id for each in wanted])
     hits = {number: list(group) for number, group in groupby(rows, key=lambda row: row.product_id)}
     for product in wanted:
-        start.console.say(phrases.MISSING_SCAN.format(os.path.join(start.config.cache_dir, os.fsdecode(from_text(product.name)))))
+        start.console.say(phrases.MISSING_SCAN.format(os.path.join(start.config.cache_dir, os_path(product.name))))
         for hit in hits.get(product.product_id, ()):
             if hit.uuid != NO_UUID:
                 start.console.say(phrases.MISSING_DEPENDENCY.format(hit.text, uuid_text(hit.uuid), hit.sub_id))

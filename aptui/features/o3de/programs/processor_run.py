@@ -16,7 +16,7 @@ from pathlib import Path
 from selectors import BaseSelector
 
 from aptui.core.model import PathKey
-from aptui.core.paths import key_of, to_text
+from aptui.core.paths import as_text, key_of
 from aptui.core.project import Project
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.catalog import path_of
@@ -148,11 +148,11 @@ def to_reprocess(start: RunRequest) -> Iterator[PathKey]:
 def key_in(project: Project, path: str) -> PathKey | None:
     """Return the key of a source given by its absolute or relative path; None if no scan folder contains it."""
     if not os.path.isabs(path):
-        return key_of(to_text(os.fsencode(os.path.normpath(path))))
+        return key_of(as_text(os.path.normpath(path)))
     path = os.path.normpath(path)
     for folder in sorted(project.scan_folders, key=lambda item: -len(item.path)):
         if path.startswith(f"{folder.path}/"):
-            return key_of(to_text(os.fsencode(path[len(folder.path) + 1 :])))
+            return key_of(as_text(path[len(folder.path) + 1 :]))
     return None
 
 
