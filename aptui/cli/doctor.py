@@ -37,6 +37,8 @@ from aptui.store.queries.checks import faults, folder_count, has_wal_reset_bug, 
 from aptui.store.queries.reader import Reader, open_reader
 
 T = TypeVar("T")
+Result = tuple[str, ...]
+"""(state, message) or (state, message, advice) of a `DoctorCheck`."""
 
 TROUBLE = 1
 """Exit code if a check fails."""
@@ -103,12 +105,8 @@ def systemd_unit() -> str:
 def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
     yield DoctorCheck("aptui", "ok", f"{__version__} in {Path(__file__).parents[1]}")
     yield DoctorCheck("python", "ok", f"{machine.python_version()} ({sys.executable}) on {machine.system()} {machine.release()}")
-    yield _sqlite()
-    yield _libraries()
-    yield _builders_need()
-    yield _open_files()
-    yield _terminal()
-    yield _logout()
+    for name, check in _MACHINE_CHECKS.items():
+        yield DoctorCheck(name, *check())
     try:
         config = load_config(arguments)
     except KnownError as error:
@@ -124,8 +122,8 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
         "warn" if config.warnings else "ok",
         "; ".join(config.warnings) or str(config.project_dir / ("project.json" if config.foreign else "aptui.yaml")),
     )
-    for check in _PROJECT_CHECKS:
-        yield check(config)
+    for name, check_project in _PROJECT_CHECKS.items():
+        yield DoctorCheck(name, *check_project(config))
     for checks in feature.load_all("doctor"):
         yield from checks(config)
 
@@ -133,17 +131,15 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
 # ----------------------------------------------------------------------------------------------------------------- machine
 
 
-def _sqlite() -> DoctorCheck:
+def _sqlite() -> Result:
     version = ".".join(map(str, sqlite_version()))
     if has_wal_reset_bug():
         message = f"{version} has the WAL-reset bug (fixed in 3.51.3); aptui avoids it by writing through only one connection"
-        return DoctorCheck(
-            "sqlite", "ok", message, "do not let another program write to the asset database while an engine is running"
-        )
-    return DoctorCheck("sqlite", "ok", version)
+        return "ok", message, "do not let another program write to the asset database while an engine is running"
+    return "ok", version
 
 
-def _libraries() -> DoctorCheck:
+def _libraries() -> Result:
     from importlib.metadata import PackageNotFoundError, version
 
     found, missing = [], []
@@ -153,11 +149,11 @@ def _libraries() -> DoctorCheck:
         except PackageNotFoundError:
             missing.append(name)
     if missing:
-        return DoctorCheck("libraries", "fail", f"missing: {', '.join(missing)}", f"run: pip install {' '.join(missing)}")
-    return DoctorCheck("libraries", "ok", ", ".join(found))
+        return "fail", f"missing: {', '.join(missing)}", f"run: pip install {' '.join(missing)}"
+    return "ok", ", ".join(found)
 
 
-def _builders_need() -> DoctorCheck:
+def _builders_need() -> Result:
     """Check which packages and programs of the extra `builders` are installed."""
     from importlib.util import find_spec
 
@@ -166,36 +162,24 @@ def _builders_need() -> DoctorCheck:
     message = [f"not installed: {', '.join(packages)}"] if packages else []
     message += [f"not in the PATH: {', '.join(programs)}"] if programs else []
     advice = install_advice("builders") if packages else ""
-    return DoctorCheck(
-        "extras", "ok", "; ".join(message) or "all packages and programs that builders can use are installed", advice
-    )
+    return "ok", "; ".join(message) or "all packages and programs that builders can use are installed", advice
 
 
-def _open_files() -> DoctorCheck:
+def _open_files() -> Result:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < _LEAST_FILES:
-        return DoctorCheck(
-            "open files",
-            "warn",
-            f"a process can have at most {soft} open files (hard limit {hard})",
-            f"run: ulimit -n {_LEAST_FILES}",
-        )
-    return DoctorCheck("open files", "ok", f"a process can have at most {soft} open files")
+        return "warn", f"a process can have at most {soft} open files (hard limit {hard})", f"run: ulimit -n {_LEAST_FILES}"
+    return "ok", f"a process can have at most {soft} open files"
 
 
-def _terminal() -> DoctorCheck:
+def _terminal() -> Result:
     encoding = (sys.stdout.encoding or "").lower().replace("-", "")
     if encoding != "utf8":
-        return DoctorCheck(
-            "encoding",
-            "warn",
-            f"the terminal's encoding is {encoding or 'unknown'}",
-            "set LANG to a UTF-8 locale, such as C.UTF-8",
-        )
-    return DoctorCheck("encoding", "ok", "UTF-8")
+        return "warn", f"the terminal's encoding is {encoding or 'unknown'}", "set LANG to a UTF-8 locale, such as C.UTF-8"
+    return "ok", "UTF-8"
 
 
-def _logout() -> DoctorCheck:
+def _logout() -> Result:
     """Check whether an engine survives a logout: systemd may be configured to kill all processes of a user."""
     files = [Path("/etc/systemd/logind.conf"), *sorted(Path("/etc/systemd/logind.conf.d").glob("*.conf"))]
     message = ""
@@ -209,49 +193,44 @@ def _logout() -> DoctorCheck:
         )
     lingers = Path("/var/lib/systemd/linger", os.environ.get("USER", "")).is_file() if os.environ.get("USER") else False
     if message.lower() in ("yes", "true", "1", "on") and not lingers:
-        return DoctorCheck(
-            "logout",
+        return (
             "warn",
             "when you log out, the system ends your engines",
             "run 'loginctl enable-linger', or use the unit that 'aptui doctor --systemd' prints",
         )
-    return DoctorCheck(
-        "logout", "ok", "engines keep running after you log out; 'aptui doctor --systemd' prints a unit that starts them"
-    )
+    return "ok", "engines keep running after you log out; 'aptui doctor --systemd' prints a unit that starts them"
 
 
 # ----------------------------------------------------------------------------------------------------------------- project
 
 
-def _trust(config: Config) -> DoctorCheck:
+def _trust(config: Config) -> Result:
     """Check whether the project is trusted, so that its code may run."""
     from aptui.cli.trust_verb import change_lines, count_runnable
 
     state = trust.assess(config)
     if state.is_given:
-        return DoctorCheck("trust", "ok", count_runnable(config))
+        return "ok", count_runnable(config)
     why = "; ".join(change_lines(config, state)) or "you have not trusted this project"
-    return DoctorCheck(
-        "trust", "warn", f"{why}; {count_runnable(config)}", "run 'aptui trust' to list this code and to trust the project"
-    )
+    return "warn", f"{why}; {count_runnable(config)}", "run 'aptui trust' to list this code and to trust the project"
 
 
-def _builders(config: Config) -> DoctorCheck:
+def _builders(config: Config) -> Result:
     try:
         builders = config.project.builders if hides_code(config) else all_builders(config)
     except KnownError as error:
-        return DoctorCheck("builders", "fail", str(error), "correct the builder; until then nothing can be processed")
+        return "fail", str(error), "correct the builder; until then nothing can be processed"
     versions = {tool.builder for tool in config.tools if tool.version}
     text = "; ".join([f"{len(builders)}", *(f"{each.name} {each.version}" for each in builders if each.name in versions)])
-    return DoctorCheck("builders", "ok" if builders else "warn", text, "" if builders else "add builders to aptui.yaml")
+    return "ok" if builders else "warn", text, "" if builders else "add builders to aptui.yaml"
 
 
-def _rules(config: Config) -> DoctorCheck:
+def _rules(config: Config) -> Result:
     """Report builder rules that match no source."""
     builders = [builder for builder in config.project.builders if builder.rules]
     sources = _from_database(config, lambda reader: [row.source for row in reader.sources()]) if builders else None
     if not sources:
-        return DoctorCheck("rules", "ok", "not checked, because nothing was processed yet" if builders else "no builder has rules")
+        return "ok", "not checked, because nothing was processed yet" if builders else "no builder has rules"
     idle = []
     for builder in builders:
         for number, rule in enumerate(builder.rules):
@@ -260,91 +239,83 @@ def _rules(config: Config) -> DoctorCheck:
                 where = config.places.get(place_key((builder.name, f"rules {number}")), "")
                 idle.append(f"{where}: builder '{builder.name}' has a rule for '{text}', which matches no source")
     if idle:
-        return DoctorCheck("rules", "warn", "; ".join(idle), "correct the pattern, or remove the rule")
-    return DoctorCheck("rules", "ok", "each rule matches a source")
+        return "warn", "; ".join(idle), "correct the pattern, or remove the rule"
+    return "ok", "each rule matches a source"
 
 
-def _tracing(config: Config) -> DoctorCheck:
+def _tracing(config: Config) -> Result:
     """Check whether this machine can trace the file accesses of commands for which tracing is enabled."""
     tracing = [builder.name for builder in config.project.builders if builder.traces_reads]
     if not tracing:
-        return DoctorCheck("tracing", "ok", "no builder has 'trace_reads'")
+        return "ok", "no builder has 'trace_reads'"
     from aptui.worker.commands.read_trace import fault
 
     message = f"the files that {', '.join(tracing)} read"
     if why := fault():
-        return DoctorCheck("tracing", "warn", f"{message} cannot be recorded: {why}", "install strace, or remove 'trace_reads'")
-    return DoctorCheck("tracing", "ok", f"strace records {message}")
+        return "warn", f"{message} cannot be recorded: {why}", "install strace, or remove 'trace_reads'"
+    return "ok", f"strace records {message}"
 
 
-def _scan_folders(config: Config) -> DoctorCheck:
+def _scan_folders(config: Config) -> Result:
     missing = [folder.path for folder in config.project.scan_folders if not os.path.isdir(folder.path)]
     if missing:
-        return DoctorCheck(
-            "scan folders", "fail", f"missing: {', '.join(missing)}", "create these folders, or correct 'scan_folders'"
-        )
+        return "fail", f"missing: {', '.join(missing)}", "create these folders, or correct 'scan_folders'"
     sensitive = (
         "upper and lower case differ on this disk"
         if not os.path.exists(config.project_dir / "APTUI.YAML")
         else "upper and lower case are equal on this disk"
     )
-    return DoctorCheck("scan folders", "ok", f"{len(config.project.scan_folders)}, {sensitive}")
+    return "ok", f"{len(config.project.scan_folders)}, {sensitive}"
 
 
-def _watches(config: Config) -> DoctorCheck:
+def _watches(config: Config) -> Result:
     if not os.path.isdir("/proc/sys/fs/inotify"):
-        return DoctorCheck("watches", "ok", "this system has no inotify")
+        return "ok", "this system has no inotify"
     limits = watch_limits.limits()
     limit = limits.max_user_watches
     folders = _from_database(config, folder_count) or _count_folders(config)
     if limit < max(folders, _LEAST_WATCHES):
         number = max(2 * folders, 8 * _LEAST_WATCHES)
         advice = f"raise the limit: sysctl {limits.watches_setting}={number}; 'aptui batch' does not watch folders"
-        return DoctorCheck("watches", "warn", f"at most {limit:,} folders can be watched; the project has {folders:,}", advice)
-    return DoctorCheck("watches", "ok", f"at most {limit:,} folders can be watched; the project has {folders:,}")
+        return "warn", f"at most {limit:,} folders can be watched; the project has {folders:,}", advice
+    return "ok", f"at most {limit:,} folders can be watched; the project has {folders:,}"
 
 
-def _cache(config: Config) -> DoctorCheck:
+def _cache(config: Config) -> Result:
     cache, there = config.cache_dir, _existing(config.cache_dir)
     if not os.access(there, os.W_OK | os.X_OK):
-        return DoctorCheck(
-            "cache", "fail", f"'{there}' cannot be written", "correct its permissions, or choose another folder as 'cache'"
-        )
+        return "fail", f"'{there}' cannot be written", "correct its permissions, or choose another folder as 'cache'"
     if os.path.realpath(cache) != os.path.realpath(cache.parent) + f"/{cache.name}":
-        return DoctorCheck(
-            "cache", "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "give the real folder as 'cache'"
-        )
+        return "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "give the real folder as 'cache'"
     kind = filesystem(there)
     if kind in NETWORK:
         advice = "locks and SQLite are not reliable there; choose a folder on a local disk as 'cache'"
-        return DoctorCheck("cache", "warn", f"'{cache}' is on a network file system ({kind})", advice)
-    return DoctorCheck("cache", "ok", f"{cache} ({kind or 'unknown file system'})")
+        return "warn", f"'{cache}' is on a network file system ({kind})", advice
+    return "ok", f"{cache} ({kind or 'unknown file system'})"
 
 
-def _disk(config: Config) -> DoctorCheck:
+def _disk(config: Config) -> Result:
     free = shutil.disk_usage(_existing(config.cache_dir)).free
     if free < _LITTLE_DISK:
         state = "fail" if free < _LEAST_DISK else "warn"
-        return DoctorCheck("disk", state, f"{printing.size(free)} free on the disk of the cache", "free some space on that disk")
-    return DoctorCheck("disk", "ok", f"{printing.size(free)} free on the disk of the cache")
+        return state, f"{printing.size(free)} free on the disk of the cache", "free some space on that disk"
+    return "ok", f"{printing.size(free)} free on the disk of the cache"
 
 
-def _host(config: Config) -> DoctorCheck:
+def _host(config: Config) -> Result:
     last = _from_database(config, lambda reader: reader.state("host"))
     if last and last != machine.node():
         advice = "do not use one cache from two machines at the same time"
-        return DoctorCheck("host", "warn", f"the cache was last used by '{last}', not by '{machine.node()}'", advice)
-    return DoctorCheck("host", "ok", machine.node())
+        return "warn", f"the cache was last used by '{last}', not by '{machine.node()}'", advice
+    return "ok", machine.node()
 
 
-def _engine(config: Config) -> DoctorCheck:
+def _engine(config: Config) -> Result:
     process = engine_process(config)
-    return DoctorCheck(
-        "engine", "ok", f"process {process} uses the cache" if process else "not running" if process == 0 else "unknown"
-    )
+    return "ok", f"process {process} uses the cache" if process else "not running" if process == 0 else "unknown"
 
 
-def _sandbox(config: Config) -> DoctorCheck:
+def _sandbox(config: Config) -> Result:
     """Report which files and networks the builders and commands can access."""
     from aptui.engine.pool import sandbox
 
@@ -353,51 +324,56 @@ def _sandbox(config: Config) -> DoctorCheck:
         advice = "" if found is None or config.foreign else "set 'sandbox: auto' in aptui.yaml to let them access only the project"
         if config.sandbox == "auto":
             advice = f"unset the environment variable {sandbox.VARIABLE}"
-        return DoctorCheck("sandbox", "ok", "off: builders and commands can access everything that you can access", advice)
+        return "ok", "off: builders and commands can access everything that you can access", advice
     problem = sandbox.MISSING
     if found is not None:
         problem = sandbox.problem_of(
             replace(found, writes=())
         )  # `writes` is left out, because the staging folder may not exist yet
     if problem:
-        return DoctorCheck("sandbox", "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT)
-    return DoctorCheck("sandbox", "ok", f"{config.sandbox}: builders and commands can access only the project, and no network")
+        return "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT
+    return "ok", f"{config.sandbox}: builders and commands can access only the project, and no network"
 
 
-def _database(config: Config) -> DoctorCheck:
+def _database(config: Config) -> Result:
     path = asset_database(config.cache_dir)
     if not path.is_file():
-        return DoctorCheck("database", "ok", "there is no asset database yet", "'aptui batch' creates it")
+        return "ok", "there is no asset database yet", "'aptui batch' creates it"
     try:
         refuse_other_user(config.cache_dir)
     except KnownError as error:
-        return DoctorCheck("database", "fail", error.what, error.hint)
+        return "fail", error.what, error.hint
     found = faults(path)
     if found:
         advice = f"move '{path}' away; the next 'aptui batch' then rebuilds everything"
-        return DoctorCheck("database", "fail", "; ".join(found), advice)
-    return DoctorCheck("database", "ok", f"{printing.size(path.stat().st_size)}, sound")
+        return "fail", "; ".join(found), advice
+    return "ok", f"{printing.size(path.stat().st_size)}, sound"
 
 
-def _leftovers(config: Config) -> DoctorCheck:
+def _leftovers(config: Config) -> Result:
     try:
         folder_count = len(list(config.temp_dir.iterdir()))
     except OSError:
         folder_count = 0
     if folder_count:
-        return DoctorCheck(
-            "leftovers",
+        return (
             "ok",
             f"{printing.count(folder_count, 'folder')} that 'aptui rerun' kept",
             f"if you do not need them: rm -r '{config.temp_dir}'",
         )
-    return DoctorCheck("leftovers", "ok", "none")
+    return "ok", "none"
 
 
-_PROJECT_CHECKS: tuple[Callable[[Config], DoctorCheck], ...] = (
-    _trust, _builders, _rules, _tracing, _scan_folders, _watches, _cache, _disk, _host, _engine, _sandbox,
-    _database, _leftovers,
-)  # fmt: skip
+_MACHINE_CHECKS: dict[str, Callable[[], Result]] = {
+    "sqlite": _sqlite, "libraries": _libraries, "extras": _builders_need, "open files": _open_files, "encoding": _terminal,
+    "logout": _logout,
+}  # fmt: skip
+_PROJECT_CHECKS: dict[str, Callable[[Config], Result]] = {
+    "trust": _trust, "builders": _builders, "rules": _rules, "tracing": _tracing, "scan folders": _scan_folders,
+    "watches": _watches, "cache": _cache, "disk": _disk, "host": _host, "engine": _engine, "sandbox": _sandbox,
+    "database": _database, "leftovers": _leftovers,
+}  # fmt: skip
+"""{name of the line: check}."""
 
 
 def _count_folders(config: Config) -> int:

@@ -16,11 +16,12 @@ from _thread import allocate_lock, stack_size, start_new_thread
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.sdk import JobLog
 from aptui.worker import wire
+from aptui.worker.output import BoundedText
 
 MOST_RECORDS = 2000
 """Records kept of each end of a log, so that a builder that logs in a loop does not fill the engine's memory."""
@@ -52,17 +53,6 @@ def _is_of_sandbox(text: str) -> bool:
     return any(found[1] and not os.path.isdir(os.path.dirname(found[1])) for found in _MISSING_FILE.finditer(text))
 
 
-class CommandOutput(Protocol):
-    """Output of a running command; threads other than the reading thread may call its methods."""
-
-    @property
-    def byte_count(self) -> int:
-        """Number of bytes received."""
-
-    def records(self) -> Iterable[LogRecord]:
-        """Return the output as records."""
-
-
 class RunLog:
     """Collects the log records of one run. `window` is the builder's name.
 
@@ -75,7 +65,8 @@ class RunLog:
         self._tail: deque[LogRecord] = deque(maxlen=MOST_RECORDS)
         self._dropped = 0
         self._counts = [0, 0, 0, 0]
-        self._output: CommandOutput | None = None
+        self._output = BoundedText()
+        self._records_of: Callable[[BoundedText], Iterable[LogRecord]] = lambda _output: ()
         self._settled_bytes = 0
         self._settling = allocate_lock()
         self.first_error = ""
@@ -95,7 +86,8 @@ class RunLog:
 
     def write(self, level: int, text: str, context: tuple[tuple[str, str], ...] = ()) -> None:
         """Add one record."""
-        self.add(LogRecord(level, self._window, _valid(text), time.time_ns() // 1_000_000, _valid_pairs(context)))
+        pairs = tuple((_valid(key), _valid(value)) for key, value in context)
+        self.add(LogRecord(level, self._window, _valid(text), time.time_ns() // 1_000_000, pairs))
 
     def add(self, record: LogRecord) -> None:
         """Add one record made elsewhere."""
@@ -127,15 +119,18 @@ class RunLog:
         for record in records:
             self.add(record)
 
-    def follow_output(self, output: CommandOutput) -> None:
-        """Include the output of a running command in `so_far`, until `settle` adds the records of the command."""
-        self._output = output
+    def follow_output(self, output: BoundedText, records: Callable[[BoundedText], Iterable[LogRecord]]) -> None:
+        """Include the output of a running command in `so_far`, until `settle` adds the records of the command.
+
+        `records` returns the records of a copy of the output.
+        """
+        self._output, self._records_of = output, records
 
     def settle(self, records: Iterable[LogRecord]) -> None:
         """Add the records of the command that has ended."""
         with self._settling:
-            if self._output is not None:
-                self._settled_bytes, self._output = self._output.byte_count, None
+            self._settled_bytes += self._output.byte_count
+            self._output = BoundedText()
             self.extend(records)
 
     def note_progress(self, fraction: float) -> None:
@@ -153,11 +148,11 @@ class RunLog:
         with self._settling:
             output = self._output
             # The stamp is made before the records are read: a record added in between is reported twice, but none is left out.
-            stamp = len(self._head) + len(self._tail) + self._dropped + self._settled_bytes + (output.byte_count if output else 0)
+            stamp = len(self._head) + len(self._tail) + self._dropped + self._settled_bytes + output.byte_count
             stamp += self._progress_count
             if stamp == seen:
                 return stamp, ()
-            records = (*self.records(), *(output.records() if output else ()))
+            records = (*self.records(), *self._records_of(output.copy_text()))
             if self.percent >= 0:
                 records += (LogRecord(LogLevel.INFO, self._window, f"[{self.percent} %]", time.time_ns() // 1_000_000),)
             return stamp, latest(records, self._window)
@@ -232,10 +227,6 @@ def valid_text(text: str) -> str:
 def _valid(text: object) -> str:
     text = str(text)
     return valid_text(text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]} [… {len(text) - TEXT_CHARS} characters …]")
-
-
-def _valid_pairs(pairs: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
-    return tuple((_valid(key), _valid(value)) for key, value in pairs)
 
 
 # Answers requests for the log of a run in progress, and reports its progress, independent of the run's own thread.

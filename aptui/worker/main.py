@@ -28,9 +28,9 @@ import aptui.shared.lean_start  # noqa: F401  # before all that imports msgspec
 from aptui.core.orders import AnalyseOrder, AnalyseResult, HashOrder, Outcome, ProcessOrder, RunResult
 from aptui.core.project import SHARE_OF_MEMORY, Builder, BuilderKind
 from aptui.worker import processes, reads, wire
-from aptui.worker.commands.output import marker
 from aptui.worker.file_access import copy_files, hash_files
 from aptui.worker.log import ADDRESS_BYTES, LogAnswerer, RunLog
+from aptui.worker.output import marker
 from aptui.worker.variables import BuilderVariables
 
 if TYPE_CHECKING:

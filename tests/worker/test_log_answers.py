@@ -10,18 +10,8 @@ from waiting import until
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.worker import wire
-from aptui.worker.commands.output import MOST_BYTES, BoundedText
 from aptui.worker.log import MOST_ANSWER_CHARS, MOST_ANSWER_RECORDS, MOST_RECORDS, LogAnswerer, RunLog, latest
-
-
-class Output:
-    """Output of a command that writes one line for each byte."""
-
-    def __init__(self) -> None:
-        self.byte_count = 0
-
-    def records(self):
-        return [LogRecord(LogLevel.INFO, "w", f"line {at}", 5) for at in range(self.byte_count)]
+from aptui.worker.output import MOST_BYTES, BoundedText, records_of
 
 
 def texts(log, seen=-1):
@@ -61,15 +51,15 @@ def test_stamp_of_a_log_increases_although_records_are_dropped():
 
 
 def test_command_output_follows_the_log_and_is_returned_once():
-    log, output = RunLog("w"), Output()
+    log, output = RunLog("w"), BoundedText()
     log.write(LogLevel.INFO, "before")
-    log.follow_output(output)
-    output.byte_count = 2
+    log.follow_output(output, lambda text: records_of(text, "w", 5))
+    output.add(b"line 0\nline 1\n")
     stamp, lines = texts(log)
     assert lines == ["before", "line 0", "line 1"]
 
-    output.byte_count = 3
-    log.settle(output.records())
+    output.add(b"line 2\n")
+    log.settle(records_of(output, "w", 5))
     log.write(LogLevel.INFO, "after")
 
     assert texts(log, stamp)[0] > stamp

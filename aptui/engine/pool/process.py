@@ -27,7 +27,7 @@ from aptui.engine.pool.sandbox import Sandbox
 from aptui.engine.pool.spawning import SpawnedWorker, spawn
 from aptui.engine.pool.worker_messages import RunQuestions
 from aptui.worker import processes, wire
-from aptui.worker.commands.output import BoundedText, MarkedStream
+from aptui.worker.output import BoundedText, MarkedStream
 
 _RECEIVE_BYTES = 1 << 18
 _DRAIN_READS = 64

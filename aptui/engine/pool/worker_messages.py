@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder, HashResult, Outcome, ProcessOrder, RunResult
 from aptui.worker import wire
-from aptui.worker.commands.output import BoundedText, count_levels, records_of
+from aptui.worker.output import BoundedText, count_levels, records_of
 
 # Questions to a worker about its run, and the answers: the log of a running job.
 #

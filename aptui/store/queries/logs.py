@@ -108,7 +108,7 @@ LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
 """{field of the filter: level of the log lines that it searches}."""
 
 _END_BYTES = 128 * 1024
-"""Number of bytes that are kept of each end of a run's output (`worker.commands.output`).
+"""Number of bytes that are kept of each end of a run's output (`worker.output`).
 
 Of a longer log, twice this number is read at the beginning, and this number at the end.
 """

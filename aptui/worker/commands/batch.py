@@ -28,8 +28,8 @@ from aptui.shared.forms import json_decoder
 from aptui.worker.answers import read_answer_text
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command import CommandError, Execution
-from aptui.worker.commands.output import BoundedText, TimedLine
 from aptui.worker.commands.persistent import FileAnswer, place_tools
+from aptui.worker.output import BoundedText, TimedLine
 from aptui.worker.outputs.products import PREFIX, StagingFolders, discard
 from aptui.worker.processes import end_children
 

@@ -26,7 +26,7 @@ from msgspec import Struct
 
 from aptui.core.command_template import PLACEHOLDER, SOURCES, Template, TemplateError, examine_template
 from aptui.core.retry import EXIT, FailureKind
-from aptui.worker.commands.output import BoundedText
+from aptui.worker.output import BoundedText
 from aptui.worker.processes import KILLED, kill_group, signal_name
 
 _SHELL_ONLY = re.compile(r"[|&;<>()$`*?\[\]#~!{}\n]|^\s*[A-Za-z_][A-Za-z0-9_]*=")

@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 from uuid import UUID
 
@@ -26,9 +26,9 @@ from aptui.worker.answers import AnswerRefused, read_answer_text
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.batch import MANIFEST, SharedStarts, read_manifest
 from aptui.worker.commands.command import CommandWatch
-from aptui.worker.commands.output import BoundedText, TimedLine, bound_lines, record_of
 from aptui.worker.commands.persistent import FileAnswer, PersistentPrograms, place_tools
 from aptui.worker.log import RunLog, valid_text
+from aptui.worker.output import BoundedText, TimedLine, bound_lines, record_of
 from aptui.worker.outputs.declared_dependencies import add_declared
 from aptui.worker.outputs.products import ReusableWorkspace, StagingFolders, remove_tree
 from aptui.worker.reads import Reads
@@ -99,7 +99,7 @@ def run_command(
         if builder.has_drafts:
             environment[QUALITY_VARIABLE] = order.quality
         output = BoundedText(commands.DEPENDENCY_OUTPUT_BYTES) if rule.dependency_regex else BoundedText()
-        log.follow_output(_Writing(rule, builder.name, output))
+        log.follow_output(output, partial(_records_so_far, rule, builder.name))
         shared = sharing.starts.pop(order.run_key) if sharing else None
         if shared is not None:
             shared.move_products(folders.products)
@@ -233,13 +233,8 @@ def values_of(rel: str, platform: str, folders: tuple[str, str], source: str, pa
         "quality": Quality.FINAL.value,
         "rel": rel,
     }
-    return {**{f"params.{key}": _text(value) for key, value in params.items()}, **plain}
-
-
-def _text(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
+    values = {f"params.{key}": str(value).lower() if isinstance(value, bool) else str(value) for key, value in params.items()}
+    return {**values, **plain}
 
 
 @lru_cache(maxsize=256)
@@ -253,23 +248,12 @@ def _compile_regex(regex: str) -> re.Pattern[str]:
 # ------------------------------------------------------------------------------------------------------------------- output
 
 
-class _Writing(Struct, frozen=True):
-    """Output of a running command (`worker.log.CommandOutput`)."""
-
-    rule: CommandRule
-    window: str
-    output: BoundedText
-
-    @property
-    def byte_count(self) -> int:
-        return self.output.byte_count
-
-    def records(self) -> Iterable[LogRecord]:
-        lines = self.output.copy_text().lines()
-        if self.rule.dependency_regex:
-            regex = _compile_regex(self.rule.dependency_regex)
-            lines = [line for line in lines if regex.search(line) is None]
-        return _records(self.rule, self.window, lines)
+def _records_so_far(rule: CommandRule, window: str, output: BoundedText) -> Iterable[LogRecord]:
+    lines = output.lines()
+    if rule.dependency_regex:
+        regex = _compile_regex(rule.dependency_regex)
+        lines = [line for line in lines if regex.search(line) is None]
+    return _records(rule, window, lines)
 
 
 def _records(rule: CommandRule, window: str, lines: list[str]) -> Iterable[LogRecord]:

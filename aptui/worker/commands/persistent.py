@@ -34,8 +34,8 @@ from aptui.worker import processes
 from aptui.worker.answers import MOST_CHARS
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command import CommandError, CommandWatch, Execution, Invocation
-from aptui.worker.commands.output import BoundedText
 from aptui.worker.file_access import stat_key
+from aptui.worker.output import BoundedText
 
 _READ_BYTES = 1 << 16
 _GRACE_MS = 500

@@ -13,7 +13,6 @@ Tests: `tests/worker/outputs/test_workspace.py`.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
@@ -27,6 +26,7 @@ from aptui.core.orders import ProcessOrder, StagedProduct
 from aptui.core.paths import as_text, name_beside, normalize, os_path
 from aptui.core.project import COMMON_PLATFORM
 from aptui.sdk import JobProduct, ProductFlag
+from aptui.shared.files.replacing import is_being_written
 from aptui.worker import file_access
 from aptui.worker.answers import AnswerRefused
 
@@ -45,12 +45,11 @@ def fill_sub_ids(products: Sequence[JobProduct]) -> None:
             product.sub_id = 0 if len(products) == 1 else zlib.crc32(name)
 
 
-def check_sub_id(product: JobProduct, paths: dict[int, str]) -> int:
-    """Add the sub id of a product to `paths` {sub id: path}, and return the sub id.
-
-    Raises:
-        AnswerRefused: the sub id is not a number of 32 bits, or another product has the same sub id.
-    """
+def _check_unique(product: JobProduct, name: str, names: dict[str, str], paths: dict[int, str]) -> int:
+    """Add a product to `names` {name: path} and to `paths` {sub id: path}, and return its sub id."""
+    if name in names:
+        raise AnswerRefused(f"products {names[name]!r} and {product.path!r} have the same name {name!r}")
+    names[name] = product.path
     if not isinstance(product.sub_id, int) or not 0 <= product.sub_id < 1 << 32:
         raise AnswerRefused(f"product {product.path!r} has the sub id {product.sub_id!r}, which is not a number of 32 bits")
     if product.sub_id in paths:
@@ -219,19 +218,15 @@ def _check_flags(product: JobProduct, platform: str) -> None:
         )
 
 
-def _check_unique(product: JobProduct, name: str, names: dict[str, str], sub_ids: dict[int, str]) -> int:
-    if name in names:
-        raise AnswerRefused(f"products {names[name]!r} and {product.path!r} have the same name {name!r}")
-    names[name] = product.path
-    return check_sub_id(product, sub_ids)
-
-
 def _stage(product: JobProduct, name: str, sub_id: int, index: int, folders: StagingFolders) -> StagedProduct:
     path = os.path.normpath(os.path.join(folders.products, product.path))
     is_ours = path.startswith((f"{folders.products}/", f"{folders.temp}/"))
     if not is_ours and not os.path.isabs(product.path):
         raise AnswerRefused(f"product {product.path!r} is outside the folder for products")
-    found = _lstat(path, product.path)
+    try:
+        found = os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise AnswerRefused(f"product {product.path!r} does not exist") from None
     if stat.S_ISLNK(found.st_mode) or (is_ours and _is_behind_link(path, folders)):
         raise AnswerRefused(f"product {product.path!r} is a link, or in a folder behind a link")
     if not stat.S_ISREG(found.st_mode):
@@ -262,21 +257,10 @@ def _check_closed(path: str, shown: str) -> None:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
-        # fcntl(2): the kernel refuses the lease while the file is open for writing
-        fcntl.fcntl(descriptor, fcntl.F_SETLEASE, fcntl.F_RDLCK)
-    except BlockingIOError:
-        raise AnswerRefused(f"product {shown!r} is still open for writing") from None
-    except OSError:
-        pass  # the file system does not support leases
+        if is_being_written(descriptor):
+            raise AnswerRefused(f"product {shown!r} is still open for writing")
     finally:
         os.close(descriptor)
-
-
-def _lstat(path: str, shown: str) -> os.stat_result:
-    try:
-        return os.lstat(path)
-    except (FileNotFoundError, NotADirectoryError):
-        raise AnswerRefused(f"product {shown!r} does not exist") from None
 
 
 def _is_behind_link(path: str, folders: StagingFolders) -> bool:

@@ -13,7 +13,7 @@ from aptui.engine.live.requests import ANSWER_TIMEOUT_S, LogRequests
 from aptui.engine.pool.worker_messages import LogSoFar
 from aptui.link import port
 from aptui.shared.errors import KnownError
-from aptui.worker.commands.output import BoundedText
+from aptui.worker.output import BoundedText
 from aptui.worker.wire import LogAnswer
 
 SETTINGS = """

@@ -13,7 +13,7 @@ from aptui.engine.pool.admission import JobAdmission, MemoryBudget
 from aptui.engine.pool.slots import OrderAnswers, WaitingOrders
 from aptui.engine.pool.worker_messages import PoolMessage, Verdict
 from aptui.worker import wire
-from aptui.worker.commands.output import BoundedText
+from aptui.worker.output import BoundedText
 from aptui.worker.processes import KILLED
 from tests.engine.pool.test_slots import order
 

@@ -13,7 +13,7 @@ from aptui.core.notices import LogRecord
 from aptui.core.orders import Outcome
 from aptui.engine.pool.worker_messages import RunQuestions
 from aptui.worker import wire
-from aptui.worker.commands.output import BoundedText
+from aptui.worker.output import BoundedText
 
 
 def until_reported(pool, order, *lines):

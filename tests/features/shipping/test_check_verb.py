@@ -14,7 +14,7 @@ from waiting import until
 from aptui.features.shipping import findings
 from aptui.worker.commands import command
 from aptui.worker.commands.command import Execution
-from aptui.worker.commands.output import MOST_BYTES
+from aptui.worker.output import MOST_BYTES
 
 PROJECT = """\
 scan_folders: [{name: game, path: assets}]

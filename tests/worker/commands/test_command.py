@@ -20,7 +20,7 @@ from aptui.core.project import Builder, BuilderKind, CommandRule
 from aptui.worker import answers
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command import CommandError, execute, find_lines_without_colon, find_products, invocation, parse_depfile
-from aptui.worker.commands.output import BoundedText
+from aptui.worker.output import BoundedText
 
 HOSTILE = [
     "plain.txt",
