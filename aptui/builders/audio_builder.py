@@ -570,6 +570,11 @@ def _report_clipping(clipping: _Clipping, source: Any, request: ProcessJobReques
 
 
 # ---------------------------------------------------------------------------------------------- serial numbers of Ogg files
+
+# An Ogg file gets the same bytes each time: `set_serial` replaces the random serial number of its stream, and the checksum of
+# each page.
+# Source: RFC 3533, section 6.
+
 SERIAL = 1
 _HEADER = struct.Struct("<4sBBqIIIB")
 """Capture pattern, version, type, granule position, serial number, page number, checksum, number of segments."""

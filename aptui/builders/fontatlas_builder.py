@@ -430,6 +430,10 @@ def _describe_bmfont(
 
 
 # ------------------------------------------------------------------------------------------------------------------ kerning
+
+# `read_kerning` reads the kerning of a font from its table GPOS; if GPOS has no kerning, from its table kern.
+# Kerning changes the distance between pairs of glyphs.
+
 MOST_PAIRS = 100_000
 _PAIRS, _EXTENSION = 2, 9
 """Types of lookups in GPOS."""

@@ -385,6 +385,10 @@ def _save(picture: Image.Image, file: IO[bytes], name: str, kind: str, arguments
 
 
 # ---------------------------------------------------------------------------------------------------------- colour profiles
+
+# The functions below convert pictures from the colour space of their ICC profile to sRGB, the colour space of products, with
+# Pillow's Little CMS.
+
 _SAME_LEVELS = 2
 """Maximum difference (of 255) between sRGB and a profile that counts as sRGB, because vendors round their profiles differently."""
 

@@ -152,6 +152,10 @@ def _list_tiles(level: Fields) -> None:
 
 
 # --------------------------------------------------------------------------------------------------------- projects of LDtk
+
+# The code below reads projects of LDtk with their levels, checks them, and removes the fields that only the editor needs.
+# Source: "JSON format documentation" of LDtk 1.5 (https://ldtk.io/json).
+
 _EDITOR_FIELDS = frozenset((
     "appBuildId", "autoRuleGroups", "backupLimit", "backupOnSave", "backupRelPath", "cachedPixelData", "customCommands",
     "defaultEntityHeight", "defaultEntityWidth", "defaultGridSize", "defaultLevelBgColor", "defaultLevelHeight",

@@ -29,7 +29,7 @@ from aptui.link.port import PROTOCOL, Answerer, EngineHello, PingEngine, ReadSta
 from aptui.shared.errors import BusyError, HostError, InternalError, KnownError
 from aptui.shared.floods import ErrorReports
 from aptui.shared.health import Connection
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 
 _RECEIVE_BYTES = 1 << 14
 _ANSWERS_BYTES = 1 << 16

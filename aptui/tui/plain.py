@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from aptui.core.model import describe_key
 from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, LogLevel, Notice
-from aptui.shared.printing import count
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import count, sanitize
 from aptui.tui.data.session import NoticeListener
 
 if TYPE_CHECKING:

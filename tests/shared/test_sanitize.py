@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from aptui.core.paths import to_text
-from aptui.shared.sanitize import sanitize, sanitize_lines
+from aptui.shared.printing import sanitize, sanitize_lines
 
 PIECES = [
     "\x1b",

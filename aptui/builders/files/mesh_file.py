@@ -402,6 +402,11 @@ def _smooth_normals(mesh: Any) -> Any:
 
 
 # ---------------------------------------------------------------------------------------------------------------------- OBJ
+
+# The functions below check the lines of Wavefront OBJ and MTL files, and find the files that they name.
+#
+# Readers of OBJ silently skip lines that they do not understand, and missing files. These functions report the line to the author.
+
 _LIBRARIES = re.compile(r"\S.*?\.mtl(?=\s|$)", re.IGNORECASE)
 _OPTION = re.compile(
     r"-(?:blendu|blendv|bm|boost|cc|clamp|imfchan|texres|type)\s+\S+\s+|-mm\s+\S+\s+\S+\s+|-[ost](?:\s+[-+.\deE]+){1,3}\s+",

@@ -38,7 +38,7 @@ from aptui.features.gateway.wire_records import Hello, ReadProduct, Resync, Welc
 from aptui.shared.connections.addresses import is_loopback
 from aptui.shared.connections.peers import DEVICE_PATH
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 
 __all__ = ["AsyncClient", "Client", "ClientNotice", "Device", "Disconnected", "Refusal", "local"]
 

@@ -13,7 +13,7 @@ from aptui.core.model import EdgeKind
 from aptui.core.paths import as_text
 from aptui.shared import printing
 from aptui.shared.errors import UserError
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.store.queries.asset_graph import AssetFile, AssetGraph, Edge, Fact, Link, Node, ProductFact, Step, is_product, is_source
 from aptui.store.queries.dependencies import find_named_sources
 

@@ -22,7 +22,7 @@ from aptui.features.insight.history_verb import (
 )
 from aptui.features.insight.size import SizeBy, add_growth, sizes
 from aptui.shared import printing
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.store.queries.checks import findings
 from aptui.store.queries.reader import Reader
 from aptui.store.queries.session_history import SessionRun, WorkSession, runs_of, session_named, sessions

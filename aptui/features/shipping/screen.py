@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from aptui.core.notices import MissingScan
 from aptui.features.shipping.missing_rows import ClearMissing, ScanMissing
 from aptui.shared import printing
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Choice, Command

@@ -16,7 +16,7 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual.strip import Strip
 
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.tui.preferences.theming import roles
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.row_list import PlainLines

@@ -26,7 +26,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from aptui import __version__
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.tui.frame.line import Part, Parts, strip_of
 from aptui.tui.preferences.keymap import EVERYWHERE, MOVES, Actions, Keymap, show_key
 from aptui.tui.preferences.theming import roles

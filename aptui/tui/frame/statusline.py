@@ -16,7 +16,7 @@ from textual.widgets import Input
 
 from aptui.shared.health import Health, WatchMode
 from aptui.shared.printing import count as counted
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.tui.data.session import Session, SessionState, is_older
 from aptui.tui.frame.line import Line, Part, Parts, spread, strip_of, width_of
 from aptui.tui.preferences.keymap import show_key

@@ -14,8 +14,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
-from aptui.shared.printing import count
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import count, sanitize
 from aptui.tui.preferences.keymap import Actions, show_key
 from aptui.tui.terminal.output.display import DiffRenderingApp, output_of
 from aptui.tui.words import shorten

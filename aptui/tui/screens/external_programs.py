@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from aptui.core.paths import from_text
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.tui.widgets.menu import Menu, MenuItem
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from aptui.config.dirs import xdg
-from aptui.shared.sanitize import sanitize_lines
+from aptui.shared.printing import sanitize_lines
 from aptui.tui.background import run_in_background
 from aptui.tui.terminal.safety import prepare_terminal
 from aptui.tui.words import size_text

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from aptui.shared.errors import InternalError
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.tui.terminal.skeleton import shows_utf8
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from aptui.core.project import Project, ScanFolder
 from aptui.shared.connections.peers import GatewayReport, Peer, PeerSettings, PeerState, TurnedAway
 from aptui.shared.forms import prepare_form
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.line import Bar, Line, Part, Parts, strip_of, width_of
 from aptui.tui.terminal.safety import glyph

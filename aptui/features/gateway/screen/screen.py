@@ -20,7 +20,7 @@ from aptui.features.gateway.screen.connection_rows import ConnectionTables, Fact
 from aptui.features.gateway.screen.gateway_page import GatewayPage
 from aptui.link.port import Answer, Connections, Disconnect, ReadStatus, RestartWorker
 from aptui.shared.health import Connection, WorkerInfo
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Bar, Part, TabLine

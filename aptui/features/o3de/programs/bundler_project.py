@@ -28,7 +28,7 @@ from aptui.features.o3de.programs.bundler_switches import BundlerSwitches
 from aptui.features.o3de.project_facts import ProjectFacts, facts_of
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files.replacing import replace_bytes
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 
 # `BundlerOutput` prints the lines of `AssetBundlerBatch` and writes its files.
 

@@ -16,7 +16,7 @@ from typing import TextIO
 from aptui.config.configuration import ConfigErrors
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError, KnownError
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.store.joblog import EngineLog
 
 BATCH, LIVE = "AP_Batch", "AP_GUI"

@@ -19,7 +19,7 @@ from textual.message import Message
 from aptui.core.notices import LogLevel
 from aptui.shared.errors import KnownError
 from aptui.shared.printing import count as counted
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.store.joblog import JobLogLine, is_tally
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, parse
 from aptui.store.jobs.texts import Texts

@@ -22,8 +22,7 @@ from msgspec import Struct
 from aptui import feature
 from aptui.core.paths import cache_path
 from aptui.shared.errors import KnownError
-from aptui.shared.printing import count
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import count, sanitize
 from aptui.store import joblog
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import Reader, open_reader

@@ -19,7 +19,7 @@ from aptui.core.fingerprint import MISSING
 from aptui.core.model import describe_key
 from aptui.core.notices import LogLevel
 from aptui.shared.errors import KnownError
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.store.joblog import JobLogLine, spoken
 from aptui.store.queries.assets import edge_type, makers, sentence
 from aptui.store.queries.checks import CheckMark, check_marks

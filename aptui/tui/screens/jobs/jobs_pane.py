@@ -14,8 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from aptui.config.dirs import asset_database
-from aptui.shared.printing import count
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import count, sanitize
 from aptui.store.queries.logs import LogLines, log_folder
 from aptui.tui.background import run_in_background
 from aptui.tui.data.feed import Batch

@@ -20,7 +20,7 @@ from rich.cells import cell_len
 from aptui.shared.errors import KnownError
 from aptui.shared.files.git import author_of
 from aptui.shared.files.git import head as git_head
-from aptui.shared.sanitize import sanitize
+from aptui.shared.printing import sanitize
 from aptui.store.queries.reader import Reader, open_reader
 from aptui.store.queries.session_history import OutcomeChange, outcome_change
 from aptui.tui.background import run_in_background
