@@ -20,7 +20,6 @@ import importlib
 import importlib.util
 import os
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, SourceFileLoader
@@ -30,16 +29,12 @@ from typing import Any
 from aptui.core.project import Builder, BuilderKind, BuilderStep
 from aptui.core.run_report import code_digest
 from aptui.sdk import JobError
-from aptui.shared.files import clocks
-from aptui.worker.file_access import StatKey, stat_key
+from aptui.worker.file_access import FileChanged, StatKey, cached_digest, stat_key
 
 _CHANGED = "changed"
 """Replaces the digest of a file that was written while it was loaded; this text differs from every real digest."""
-_MOST_KNOWN = 1000
 _loaded: dict[str, str] = {}
 """{path: SHA-256 in hex} of the code that this process has loaded."""
-_known: dict[str, tuple[StatKey, str]] = {}
-"""{path: (stamp, SHA-256 in hex)}: cached digests of tools and of code files, at most `_MOST_KNOWN`."""
 _folders: set[str] = set()
 """Folders whose modules `ExactLoader` loads."""
 _code: dict[str, bytes] = {}
@@ -124,24 +119,13 @@ def _tool_digest(path: str, stamp: StatKey | None) -> str:
 
 
 def _digest(path: str) -> str:
-    """Return the digest of a file, cached until its stamp changes; "" if it cannot be read."""
-    stamp = _stamp(path)
-    known = _known.get(path)
-    if known is not None and known[0] == stamp:
-        return known[1]
+    """Return the digest of a file, "" if it cannot be read."""
     try:
-        with open(path, "rb") as file:
-            is_settled = stamp is not None and clocks.is_settled(stamp, time.time_ns())
-            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return cached_digest(path)
+    except FileChanged:
+        return _CHANGED if os.path.isfile(path) else ""
     except OSError:
         return ""
-    if stamp is None or _stamp(path) != stamp:
-        return _CHANGED
-    if is_settled:
-        if len(_known) >= _MOST_KNOWN:
-            _known.clear()
-        _known[path] = stamp, digest
-    return digest
 
 
 def _stamp(path: str) -> StatKey | None:

@@ -553,29 +553,16 @@ class _BuilderRun:
         return tuple(zip(names, digests, strict=True))
 
 
-_known_digests: dict[str, tuple[file_access.StatKey, str]] = {}
-"""{path: digest} of dependencies, cached because, for example, all shaders depend on the same headers."""
-
-
 def _dependency_digest(path: str) -> str:
     """Return the digest of a file in hex, "" if no regular file is at the path."""
-    read_ns = time.time_ns()
     try:
-        known = _known_digests.get(path)
-        if known and known[0] == file_access.stat_key(os.stat(path)):
-            return known[1]
-        (digest, _, _), found = file_access.hash_file(path, sees_through=True)
+        return file_access.cached_digest(path, sees_through=True)
     except file_access.FileChanged:
         if os.path.exists(path) and not os.path.isdir(path):
             raise Stale(f"the dependency {path!r} changed while the job ran", path) from None
         return ""
     except OSError:
         return ""
-    if clocks.is_settled(file_access.stat_key(found), read_ns):
-        if len(_known_digests) > 20_000:
-            _known_digests.clear()
-        _known_digests[path] = file_access.stat_key(found), digest.hex()
-    return digest.hex()
 
 
 # --------------------------------------------------------------------------------------------------------- shared functions

@@ -21,7 +21,7 @@ import xxhash
 
 from aptui.core.orders import CopyOrder, HashOrder, HashResult, Outcome, RunResult, StagedProduct
 from aptui.core.paths import os_path
-from aptui.shared.files import lfs, replacing
+from aptui.shared.files import clocks, lfs, replacing
 
 CHUNK_BYTES = 1 << 20
 SYNC_EACH_BELOW = 32
@@ -140,6 +140,32 @@ def _hash_large(descriptor: int, before: os.stat_result, copy: _Copy | None) -> 
     found = hash_open(descriptor, copy=copy)
     copy.end()
     return found
+
+
+_MOST_KNOWN = 20_000
+_known_digests: dict[tuple[str, bool], tuple[StatKey, str]] = {}
+"""{(path, sees_through): (stamp, digest)}, cached because, for example, all shaders depend on the same headers."""
+
+
+def cached_digest(path: str, *, sees_through: bool = False) -> str:
+    """Return the SHA-256 of a file in hex, cached until its stamp changes.
+
+    Args:
+        sees_through: as for `hash_file`.
+
+    Raises:
+        FileChanged, OSError: as `hash_file`.
+    """
+    read_ns = time.time_ns()
+    known = _known_digests.get((path, sees_through))
+    if known and known[0] == stat_key(os.stat(path)):
+        return known[1]
+    (digest, _, _), found = hash_file(path, sees_through=sees_through)
+    if clocks.is_settled(stat_key(found), read_ns):
+        if len(_known_digests) >= _MOST_KNOWN:
+            _known_digests.clear()
+        _known_digests[path, sees_through] = stat_key(found), digest.hex()
+    return digest.hex()
 
 
 def is_pointer(path: str, size: int) -> bool:

@@ -9,10 +9,10 @@ Tests: `tests/worker/test_step_chain.py`.
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -41,6 +41,7 @@ from aptui.sdk import (
     Result,
     SourceDependencyKind,
 )
+from aptui.worker.file_access import cached_digest
 from aptui.worker.outputs.products import fill_sub_ids
 
 
@@ -81,7 +82,7 @@ class StepChain:
         """Return one job for each platform. The job includes all jobs of the first step for that platform."""
         step, builder = self._steps[0]
         answer: CreateJobsResponse
-        with _Naming(step):
+        with _naming(step):
             answer = builder.create_jobs(
                 replace(
                     request,
@@ -104,7 +105,7 @@ class StepChain:
         run.log = JobLog(lambda level, text, context: _write(run, level, text, context))
         for number, (step, builder) in enumerate(self._steps):
             run.log.info(f"step {number + 1} of {len(self._steps)}: {step.name}")
-            with _Naming(step):
+            with _naming(step):
                 self._run_step(run, number, step, builder)
         found = [*run.others, *run.products]
         if len({made.name.lower() for made in found}) < len(found):
@@ -309,12 +310,7 @@ def _match(products: Sequence[_Made], folder: str, pattern: str) -> list[Matched
     """Return the products of the step before that a pattern matches."""
     match = wildcard(pattern).fullmatch
     found = sorted((os.path.relpath(made.path, folder), made.path) for made in products)
-    return [MatchedFile(rel, path, _digest(path)) for rel, path in found if match(rel)]
-
-
-def _digest(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return [MatchedFile(rel, path, cached_digest(path)) for rel, path in found if match(rel)]
 
 
 def _follow(dependency: PathDependency, products: Sequence[_Made]) -> list[PathDependency]:
@@ -329,21 +325,18 @@ def _follow(dependency: PathDependency, products: Sequence[_Made]) -> list[PathD
 # ----------------------------------------------------------------------------------------------------------- shared helpers
 
 
-class _Naming:
-    """Context manager that adds the name of the step to the errors of its builder."""
-
-    def __init__(self, step: BuilderStep) -> None:
-        self._step = step
-
-    def __enter__(self) -> None:
-        """Begin the step."""
-
-    def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
-        """Add the name of the step to the error of its builder."""
-        if isinstance(error, (JobError, NamedFileError, ParamError)):
-            raise JobError(f"step '{self._step.name}': {error}") from None
-        if isinstance(error, Exception) and not isinstance(error, Cancelled):
-            error.add_note(f"step '{self._step.name}'")
+@contextmanager
+def _naming(step: BuilderStep) -> Iterator[None]:
+    """Add the name of the step to the errors of its builder."""
+    try:
+        yield
+    except (JobError, NamedFileError, ParamError) as error:
+        raise JobError(f"step '{step.name}': {error}") from None
+    except Cancelled:
+        raise
+    except Exception as error:
+        error.add_note(f"step '{step.name}'")
+        raise
 
 
 def _note_progress(request: ProcessJobRequest, begin: float, width: float, fraction: float) -> None:
