@@ -16,7 +16,7 @@ from aptui.builders.files.font_work import FREE_WORK, WORK_PER_BYTE, Work, _woff
 from aptui.builders.font_builder import FONT_ASSET_TYPE
 from aptui.builders.font_builder import FontBuilder as Builder
 from aptui.demo.demo_assets import EXTRAS
-from aptui.sdk import Result, library
+from aptui.sdk import library
 
 BUILDER = Builder
 
@@ -448,8 +448,3 @@ def test_missing_library_is_reported_with_its_install_command(bench, monkeypatch
     error = bench.fail(bench.write("a.ttf", TTF), flavor="woff2")
 
     assert error == f"a.ttf: the job needs the Python package '{name}', which is not installed; run pip install {name}"
-
-
-def test_parameters_of_each_platform_are_validated(bench):
-    assert bench.analyse("a.x", {}, {"server": {"text": "a"}}).result is Result.SUCCESS
-    assert "each like U+41 or U+20-7E" in bench.analyse("a.x", {}, {"server": {"unicodes": ["z"]}}).error

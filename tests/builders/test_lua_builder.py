@@ -5,7 +5,6 @@ from tools import needs
 
 from aptui.builders import lua_builder
 from aptui.builders.lua_builder import BYTECODE_ASSET_TYPE, LUA_ASSET_TYPE, LuaBuilder
-from aptui.sdk import Result
 
 BUILDER = LuaBuilder
 
@@ -163,13 +162,6 @@ def test_real_compiler_and_library_report_the_same_error(bench):
 
     assert bench.build(good)["a.lua"].startswith(b"\x1bLuaT")
     assert bench.fail(bad) == bench.fail(bad, compile="check") == "b.lua:3: unfinished long string (starting at line 2) near <eof>"
-
-
-def test_parameters_of_each_platform_are_validated(bench):
-    assert bench.analyse("a.x", {}, {"server": {"compile": "check"}}).result is Result.SUCCESS
-    assert (
-        "platform 'server': parameter 'version' must be one of 5.1" in bench.analyse("a.x", {}, {"server": {"version": "6"}}).error
-    )
 
 
 def test_error_for_a_utf_16_script_names_the_remedy(bench):

@@ -12,7 +12,7 @@ from tools import needs
 
 from aptui.builders.model_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, ModelBuilder, _count
 from aptui.config.dirs import data_dir
-from aptui.sdk import LoadBehavior, Result
+from aptui.sdk import LoadBehavior
 
 BUILDER = ModelBuilder
 
@@ -189,14 +189,6 @@ def test_error_names_the_missing_file_or_lfs_pointer_that_a_model_needs(bench, s
         bench.fail(source)
         == f"rock.gltf: {what}: {name}: the file is only a Git LFS pointer; run `git lfs pull` to download the content"
     )
-
-
-def test_parameters_of_each_platform_are_validated(bench):
-    source = bench.write("a.gltf", "{}")
-
-    assert bench.analyse(source, {}, {"server": {"textures": "files"}}).result is Result.SUCCESS
-    error = bench.analyse(source, {}, {"server": {"output": "gltf"}}).error
-    assert "parameter 'output' must be one of copy, glb" in error
 
 
 @pytest.mark.parametrize(("mode", "count"), [(4, 2), (5, 4), (6, 4), (1, 0)])

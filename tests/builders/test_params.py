@@ -172,6 +172,24 @@ def test_error_for_a_wrong_value_of_one_platform_names_the_platform(bench):
     )
 
 
+PLATFORM_CASES = [
+    (FontBuilder, {"text": "a"}, {"unicodes": ["z"]}, "each like U+41 or U+20-7E"),
+    (LuaBuilder, {"compile": "check"}, {"version": "6"}, "platform 'server': parameter 'version' must be one of 5.1"),
+    (XmlBuilder, {"output": "min"}, {"output": "minn"}, "platform 'server': parameter 'output'"),
+    (ShaderBuilder, {"target_env": "opengl"}, {"target_env": "vulkan11"}, "did you mean 'vulkan1.1'?"),
+    (ModelBuilder, {"textures": "files"}, {"output": "gltf"}, "parameter 'output' must be one of copy, glb"),
+]
+
+
+@pytest.mark.parametrize(("kind", "right", "wrong", "error"), PLATFORM_CASES)
+def test_parameters_of_each_platform_are_validated(bench, kind, right, wrong, error):
+    bench.builder = kind()
+    source = bench.write(f"a{kind.patterns[0][1:]}", "{}")
+
+    assert bench.analyse(source, {}, {"server": right}).result is Result.SUCCESS
+    assert error in bench.analyse(source, {}, {"server": wrong}).error
+
+
 def test_long_parameter_value_is_shown_in_one_short_line(bench):
     error = bench.analyse("a.x", {"format": "x\n" * 500}).error
 

@@ -6,7 +6,6 @@ import pytest
 from tools import needs
 
 from aptui.builders.shader_builder import SHADER_ASSET_TYPE, SPIRV_ASSET_TYPE, ShaderBuilder
-from aptui.sdk import Result
 
 BUILDER = ShaderBuilder
 
@@ -336,11 +335,6 @@ def test_include_path_outside_the_project_is_refused(bench, tmp_path):
 
 def test_macro_without_a_name_is_refused(bench):
     assert "'A B' in parameter 'defines' is not a valid name" in bench.analyse("a.x", {"defines": {"A B": "1"}}).error
-
-
-def test_parameters_of_each_platform_are_validated(bench):
-    assert bench.analyse("a.x", {}, {"server": {"target_env": "opengl"}}).result is Result.SUCCESS
-    assert "did you mean 'vulkan1.1'?" in bench.analyse("a.x", {}, {"server": {"target_env": "vulkan11"}}).error
 
 
 # --------------------------------------------------------------------------------------------------------- real compilers

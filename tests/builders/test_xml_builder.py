@@ -1,7 +1,6 @@
 import pytest
 
 from aptui.builders.xml_builder import XML_ASSET_TYPE, XmlBuilder
-from aptui.sdk import Result
 
 BUILDER = XmlBuilder
 
@@ -95,11 +94,6 @@ def test_deeply_nested_xml_is_minified(bench):
     depth = 50_000
 
     assert bench.build(bench.write("a.xml", "<a>" * depth + "</a>" * depth), output="min")
-
-
-def test_parameters_are_checked_for_each_platform(bench):
-    assert bench.analyse("a.x", {}, {"server": {"output": "min"}}).result is Result.SUCCESS
-    assert "platform 'server': parameter 'output'" in bench.analyse("a.x", {}, {"server": {"output": "minn"}}).error
 
 
 @pytest.mark.real
