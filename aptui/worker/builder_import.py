@@ -29,7 +29,7 @@ from typing import Any
 from aptui.core.project import Builder, BuilderKind, BuilderStep
 from aptui.core.run_report import code_digest
 from aptui.sdk import JobError
-from aptui.worker.file_access import FileChanged, StatKey, cached_digest, stat_key
+from aptui.worker.file_access import FileChanged, StatKey, digest_file, stat_key
 
 _CHANGED = "changed"
 """Replaces the digest of a file that was written while it was loaded; this text differs from every real digest."""
@@ -121,7 +121,7 @@ def _tool_digest(path: str, stamp: StatKey | None) -> str:
 def _digest(path: str) -> str:
     """Return the digest of a file, "" if it cannot be read."""
     try:
-        return cached_digest(path)
+        return digest_file(path)
     except FileChanged:
         return _CHANGED if os.path.isfile(path) else ""
     except OSError:

@@ -556,7 +556,7 @@ class _BuilderRun:
 def _dependency_digest(path: str) -> str:
     """Return the digest of a file in hex, "" if no regular file is at the path."""
     try:
-        return file_access.cached_digest(path, sees_through=True)
+        return file_access.digest_file(path, sees_through=True)
     except file_access.FileChanged:
         if os.path.exists(path) and not os.path.isdir(path):
             raise Stale(f"the dependency {path!r} changed while the job ran", path) from None

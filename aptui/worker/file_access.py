@@ -147,7 +147,7 @@ _known_digests: dict[tuple[str, bool], tuple[StatKey, str]] = {}
 """{(path, sees_through): (stamp, digest)}, cached because, for example, all shaders depend on the same headers."""
 
 
-def cached_digest(path: str, *, sees_through: bool = False) -> str:
+def digest_file(path: str, *, sees_through: bool = False) -> str:
     """Return the SHA-256 of a file in hex, cached until its stamp changes.
 
     Args:

@@ -41,7 +41,7 @@ from aptui.sdk import (
     Result,
     SourceDependencyKind,
 )
-from aptui.worker.file_access import cached_digest
+from aptui.worker.file_access import digest_file
 from aptui.worker.outputs.products import fill_sub_ids
 
 
@@ -310,7 +310,7 @@ def _match(products: Sequence[_Made], folder: str, pattern: str) -> list[Matched
     """Return the products of the step before that a pattern matches."""
     match = wildcard(pattern).fullmatch
     found = sorted((os.path.relpath(made.path, folder), made.path) for made in products)
-    return [MatchedFile(rel, path, cached_digest(path)) for rel, path in found if match(rel)]
+    return [MatchedFile(rel, path, digest_file(path)) for rel, path in found if match(rel)]
 
 
 def _follow(dependency: PathDependency, products: Sequence[_Made]) -> list[PathDependency]:
