@@ -24,6 +24,8 @@ from tools import has_been_deleted
 # suite's time.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# Containers often set this variable, too. Users rarely do, so a verb that keeps running must flush what it prints.
+os.environ.pop("PYTHONUNBUFFERED", None)
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("any machine")

@@ -12,6 +12,7 @@ import contextlib
 import logging
 import os
 import signal
+import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Coroutine, Iterator
 from typing import Any
@@ -128,6 +129,7 @@ async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None
         ) from None
     slots, tags = nanny.nthreads, ", ".join(sorted(arguments.tags)) or "none"
     printing.say(f"connected to {arguments.scheduler} as worker {nanny.worker_address}: {slots} slots, tags: {tags}")
+    sys.stdout.flush()  # into a pipe, Python would write the line when the worker ends
     await _either(nanny.finished(), ended.wait())
     await nanny.close()
 
