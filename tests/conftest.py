@@ -8,12 +8,14 @@ import gc
 import os
 import re
 import shutil
+import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from forks import Forks
@@ -44,6 +46,19 @@ _STARTS = (
     *(f"tests/engine/pool/test_{name}.py" for name in ("environment", "sandbox")),
 )
 """Folders and modules whose tests are about how processes start and end; other tests of that have the mark `starts`."""
+
+
+_exit = subprocess.Popen.__exit__
+
+
+def _exit_at_once(self: subprocess.Popen[Any], kind: type[BaseException] | None, *rest: Any) -> None:
+    """Leave `with Popen(…)`. If the test failed or reached its time limit, kill the process, because it may never end."""
+    if kind is not None:
+        self.kill()
+    _exit(self, kind, *rest)
+
+
+subprocess.Popen.__exit__ = _exit_at_once  # type: ignore[method-assign]
 
 
 @pytest.hookimpl(wrapper=True)

@@ -203,6 +203,13 @@ def test_children_of_a_forked_aptui_end_when_aptui_is_killed(asking: Path) -> No
     until(lambda: not any(map(places.process_start, children)))
 
 
+def test_process_is_killed_if_a_test_fails_inside_its_with_block() -> None:
+    with pytest.raises(ValueError, match="failed"), subprocess.Popen(["sleep", "3600"]) as process:
+        raise ValueError("failed")
+
+    assert process.returncode == -signal.SIGKILL
+
+
 def test_caller_gets_the_exit_status_and_errors_of_a_forked_aptui(asking: Path) -> None:
     with aptui(asking, "bach") as process:
         assert is_forked(process)
