@@ -1,4 +1,4 @@
-"""Names of sources and jobs on the command line; `asset_names` has those of assets.
+"""Finds the source or job that a word of the command line names; `asset_names` does this for assets.
 
 A path may have any form. A job is `#<JobID>` or `PATH[@PLATFORM][:JOB KEY]`.
 
@@ -51,7 +51,8 @@ def meanings(word: str, config: Config) -> list[NamedPath]:
     seen_from_here.sort(key=lambda named: -len(named.root))
     if os.path.isabs(word):
         return seen_from_here
-    # The word may be a path with slashes, a path of Windows with backslashes, or a name that is not UTF-8, in the form of `--json`.
+    # The word may have slashes, the backslashes of a Windows path, or the escapes with which `--json` prints names that are not
+    # UTF-8.
     rels = dict.fromkeys(
         (text, normalize(text), *([normalize(word)] if any(character >= "\U0010ff00" for character in word) else []))
     )
@@ -111,13 +112,13 @@ def refuse_unknown_run(number: int, count: int) -> None:
 
 
 def refuse_failed_analysis(row: JobRow, purpose: str, hint: str) -> None:
-    """Refuse a failed analysis, because it has no job.
+    """Raise an error if the row is a failed analysis, because an action on a job needs a job.
 
     Args:
-        purpose: a verb: the action for which a job is needed.
+        purpose: the action that needs a job, as a verb.
 
     Raises:
-        UserError: the row is the row of an analysis.
+        UserError: the row is a failed analysis.
     """
     if not row.job_id:
         raise UserError(f"the analysis of '{line(row.source)}' failed, so there is no job to {purpose}", hint=hint)

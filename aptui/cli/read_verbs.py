@@ -152,7 +152,7 @@ def _checks(project: OpenedProject) -> dict[int, CheckMark]:
 
 
 FILTER_PLACE = "--filter:"
-"""Start of the place of a mistake in a filter; the number of the column follows."""
+"""Prefix of the position of a mistake in a filter; the column number follows."""
 
 
 def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
@@ -383,8 +383,8 @@ def _engine_line(answer: dict[str, Any]) -> str:
 def engine_process(config: Config) -> int | None:
     """Return the process that holds the cache's lock, 0 = none, None = unknown.
 
-    The answer comes from the Linux kernel's list of locks. A test of the lock itself could make an engine fail that starts at this
-    moment.
+    The answer comes from the Linux kernel's list of locks. The lock itself is not tried, because an engine that starts at this
+    moment could then fail to take it.
     """
     try:
         facts = os.stat(own_folder(config.cache_dir) / "lock")

@@ -143,7 +143,7 @@ def _origin(builder: Builder) -> str:
 
 
 def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: str) -> RunResult:
-    """Run the job as the engine does: in a worker with the engine's limits, whose output is captured and limited in size."""
+    """Run the job in a worker, as the engine does: with the engine's limits, and with captured output of limited size."""
     from aptui.batch import alone
 
     job, texts = _read_stored(config, row)

@@ -47,7 +47,7 @@ def _open_read_only(arguments: Namespace, broken: UserError) -> int:
     """Open the screen although the configuration is broken: with an engine that runs with an earlier configuration, or read-only.
 
     Raises:
-        UserError: `broken`, if no engine is running and `--read-only` is not given, or if the place of the cache is unknown.
+        UserError: `broken`, if no engine is running and `--read-only` is not given, or if the location of the cache is unknown.
     """
     from aptui.batch.options import last_good, platforms_of, project_dir
     from aptui.link import places
@@ -117,7 +117,7 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
 
 
 def _run(config: Config | None, session: Session, arguments: Namespace, asked: tuple[Trust, LinkSession] | None = None) -> int:
-    """Open the screen; `asked` is the question before an engine starts, with the session that starts it."""
+    """Open the screen. If `asked` is given, the project is untrusted: ask for trust before the session starts the engine."""
     from aptui.tui.start import run
 
     if config and (reason := reason_for_lines(arguments, os.environ, is_typed=sys.stdin.isatty())):

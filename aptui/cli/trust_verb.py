@@ -1,4 +1,4 @@
-"""`trust`: list and change the projects whose code may run; and make the sentences about the code of a project.
+"""`trust`: list and change the projects whose code may run. Also describes the code of a project in sentences.
 
 `aptui.config.trust` keeps the records. Tests: `tests/cli/test_trust_verb.py`.
 """

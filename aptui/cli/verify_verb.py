@@ -66,7 +66,7 @@ def share(text: str) -> SampleSize:
 _AT_A_TIME = 64
 """Maximum number of jobs whose products are kept twice on the disk until they are compared."""
 _HASH_SEEDS = ("1", "4294967295")
-"""PYTHONHASHSEED of the two runs. It changes the order of Python sets, and so products that depend on this order."""
+"""PYTHONHASHSEED of the two runs. The orders of Python sets differ between the runs, and so do products that depend on them."""
 _BITE_BYTES = 1 << 16
 """Number of bytes that are read and compared at a time."""
 DIFFERENT = 1
@@ -103,7 +103,8 @@ class ExpectedProduct(Struct, frozen=True):
 class RebuildTask(Struct, frozen=True):
     """One job of the sample; `number` identifies its two results.
 
-    `expected` has the products by name, from the source that `compared_with` names (`RebuildDifference.against`).
+    `expected` is {name: product} of the earlier result; `compared_with` says where it is stored, in the words of
+    `RebuildDifference.against`.
     """
 
     number: int
@@ -222,7 +223,7 @@ def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) ->
     rows = [
         row
         for row in project.database.jobs(statuses=["completed"])
-        # a restored job is left out, because an earlier run made its products
+        # a restored job is left out, because a user restored its products from an earlier run
         if row.job_id and row.builder in builders and not row.is_restored and row.platform not in left_out
     ]
     if not rows:
@@ -487,7 +488,7 @@ def _check(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding
 
 
 def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tuple[int, bool]:
-    """Run the jobs of these products again; return (exit code, whether all products are right now)."""
+    """Run the jobs of these products again; return (exit code, whether all products are correct afterwards)."""
     summary = run(config, RunOptions(sources=tuple(sorted({key_of(finding.source) for finding in findings}))))
     if summary.is_interrupted:
         return INTERRUPTED, False

@@ -92,8 +92,8 @@ class FolderCompiler:
     def ignore_regex(self, folders: tuple[ScanFolder, ...]) -> str:
         """Return one regular expression that matches all ignored paths."""
         rules = self._tree.attempt_all(ignore_regex, self._tree.root.items("ignore"))
-        # A relative path would match in each of several scan folders. So in that case the scanner skips aptui's own folders by
-        # their absolute paths.
+        # With several scan folders a relative path would match in each of them, so the scanner then skips aptui's own folders
+        # by their absolute paths.
         if len(folders) == 1:
             below = [os.path.relpath(own, folders[0].path) for own in self._own if _contains(folders[0].path, own)]
             rules += [f"(?-i:{re.escape(rel)})(?s:/.*)?" for rel in below]

@@ -67,9 +67,9 @@ class SharedCacheSettings(Struct, frozen=True):
     """Places besides the cache where results of jobs are stored.
 
     `mode` is inactive, client (reads) or server (reads and writes); `store` an absolute folder or a URL. `builders` are (name,
-    whether the jobs of this builder are shared). `is_unsealed`: the store is trusted without a key, even if other users can write
-    to it. `waits_for_uploads`: a run ends only when everything is uploaded. `local_store` is the folder of this machine's own
-    store, "" = none; `local_limit_bytes` 0 = no limit; `links`: products may be hard links into it.
+    whether the jobs of this builder are shared). `is_unsealed`: the store is trusted without a key, even if other users can
+    write to it. `waits_for_uploads`: a batch ends only when all its uploads are complete. `local_store` is the folder of this
+    machine's own store, "" = none; `local_limit_bytes` 0 = no limit; `links`: products may be hard links into it.
     """
 
     mode: str = "inactive"
@@ -123,12 +123,12 @@ class ToolSettings(Struct, frozen=True):
 class Config(Struct, frozen=True):
     """A project's configuration, checked and compiled; all paths are absolute.
 
-    `workers` is the number of worker processes (never 0). `layers` are (file, SHA-256 in hex). `places` is for errors that only the
-    registry can find: it maps the name of a builder to the `file:line:column` of its `uses` or its entry, and the `place_key` of a
-    parameter to the `file:line:column` of its key. `warnings` are lines for users. `meta_delay_ms` is how long a live engine waits
-    for the `.meta` file of a new source. `foreign` has settings of a project of another program, such as O3DE, which only that
-    program's feature reads; "" = none. `settings_folders` are further folders in which a layer may appear. `sandbox` is auto,
-    require or off.
+    `workers` is the number of worker processes (never 0). `layers` are (file, SHA-256 in hex). `places` is for errors that only
+    the registry can find: it maps the name of a builder to the `file:line:column` of its `uses` or its entry, and the
+    `place_key` of a parameter to the `file:line:column` of its key. `warnings` are lines for users. `meta_delay_ms` is how long
+    a live engine waits for the `.meta` file of a new source. `foreign` are the settings of another program's project, such as
+    an O3DE project, "" = none; only the feature for that program reads them. `settings_folders` are further folders in which a
+    layer may appear. `sandbox` is auto, require or off.
     """
 
     project_dir: Path
@@ -161,7 +161,7 @@ class Config(Struct, frozen=True):
 
     @property
     def has_code(self) -> bool:
-        """Whether the registry must complete a builder: a Python class, or a command whose tools print their version."""
+        """Whether the registry must complete any builder: a Python class, or a command with tools that print their version."""
         is_python = any(builder.kind is BuilderKind.PYTHON for builder in self.project.builders)
         return is_python or self.has_builders_to_find or any(tool.version for tool in self.tools)
 

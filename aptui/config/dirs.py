@@ -101,7 +101,7 @@ def _list_trusted_owners() -> set[int]:
 
 
 def _is_unmapped(uid: int) -> bool:
-    """Whether this user id represents all users of the host that the container does not know, including root."""
+    """Whether this user id stands for every host user, root included, that is not mapped into this container."""
     try:
         unknown = int(Path("/proc/sys/kernel/overflowuid").read_text())
         everybody = Path("/proc/self/uid_map").read_text().split()
@@ -111,7 +111,7 @@ def _is_unmapped(uid: int) -> bool:
 
 
 def xdg(variable: str, fallback: str) -> str:
-    """Return aptui's folder in the base directory that `variable` names; in `fallback` unless the variable has an absolute path."""
+    """Return aptui's folder in the base directory that `variable` sets, or in `fallback` if the value is not an absolute path."""
     folder = os.environ.get(variable, "")
     return os.path.join(folder if os.path.isabs(folder) else os.path.expanduser(fallback), "aptui")
 
@@ -167,7 +167,7 @@ def _unescape(point: str) -> str:
 
 
 def refuse_other_user(cache_dir: str | os.PathLike[str]) -> None:
-    """Refuse a cache that another user's engine made, because that user's folder in it is closed to all others.
+    """Refuse a cache that another user's engine made, because only that user can read the folder `.aptui` in it.
 
     Raises:
         HostError: the cache belongs to another user.

@@ -1,7 +1,8 @@
-"""Changes settings in the user's or a project's `aptui.yaml`, without changing anything but the characters of the value.
+"""Changes settings in the user's or a project's `aptui.yaml`; all other text in the file, such as comments, stays unchanged.
 
-A YAML library would keep comments, but not the user's layout. So this module replaces only the characters of the value. It then
-reads the new text: if the new text lacks the new value, or the whole configuration is not valid, nothing is written.
+A YAML library would keep comments, but not the user's layout. So this module replaces only the characters of the value. Before
+it writes the file, it parses the new text: if the new value is missing, or the whole configuration is not valid, the file stays
+unchanged.
 """
 
 from __future__ import annotations
@@ -186,7 +187,7 @@ def _before_bracket(text: str, node: Node, entry: str) -> str:
 
 
 def _line_after(text: str, at: int, line: str) -> str:
-    """Insert a line below the line of the character before `at`."""
+    """Insert `line` below the line that contains the character before offset `at`."""
     newline = "\r\n" if "\r\n" in text else "\n"
     if at and text[at - 1] == "\n":
         at -= 1

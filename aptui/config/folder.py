@@ -34,7 +34,7 @@ MOST_BYTES = 32 << 10
 Reading a bad file of this size takes up to 20 ms of processor time.
 """
 MOST_NODES = 1000
-"""Maximum number of keys and values in a file; a file with a thousand takes 40 ms of processor time."""
+"""Maximum number of keys and values in a file; reading a file with this number takes 40 ms of processor time."""
 _MOST_CHEAP_BYTES, _MOST_CHEAP_MARKS = 4096, 100
 _MARKS = re.compile(rb"""[][{}:,?"'\n-]""")
 """Matches bytes that separate YAML values.

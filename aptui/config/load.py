@@ -116,7 +116,7 @@ def _read(file: Path) -> bytes:
 
 
 def _compile(project_dir: Path, layers: Sequence[tuple[str, bytes]], sets: Sequence[str], wanted: tuple[str, ...] | None) -> Config:
-    """Parse, merge and compile the layers. If a layer violates the schema, only such mistakes are reported."""
+    """Parse, merge and compile the layers. If a layer violates the schema, only violations of the schema are reported."""
     from aptui.config.compiler import Compiler  # imported here, because unchanged layers need no YAML
 
     digests = tuple((file, hashlib.sha256(data).hexdigest()) for file, data in layers)

@@ -38,7 +38,7 @@ _being_written: set[str] = set()
 
 
 def own_paths(config: Config) -> tuple[str, ...]:
-    """Return the absolute paths of aptui's files, both as a walk of the scan folders spells them and with links resolved."""
+    """Return the absolute paths of aptui's files: each as a walk of the scan folders spells it, and with links resolved."""
     sharing, cluster = config.sharing, config.cluster
     places = (
         *map(str, (config.cache_dir, config.log_dir, config.temp_dir)),
@@ -73,7 +73,11 @@ class OwnFiles:
         self._list_stamp = ""
         self.names: set[str] = set()
         self.inodes: set[int] = set()
-        """A file with another name and another inode is not aptui's; a scan tests this without a call for each file."""
+        """Inodes of files that verbs wrote, and of files to which output is redirected.
+
+        A file is not aptui's if its name is not in `names` and its inode is not in `inodes`. A scan tests both sets before it
+        calls `is_own_file`, because a call for each file would be slow.
+        """
         self._printed: set[tuple[int, int]] = set()
 
     def refresh(self) -> None:

@@ -101,26 +101,26 @@ BUILDERS = (
 _GPU_TEXTURES = ShippedBuilder("textures", "texture", BUILDERS[0].extensions, module="etcpak", package="etcpak astc-encoder-py")
 _GLYPHS = ShippedBuilder("glyphs", "fontatlas", ("ttf", "otf"), module="freetype", package="freetype-py fonttools")
 
-# Names of files and folders show the art of a game: textures, sprites, sounds, fonts, translations.
+# This part recognizes the art of a game by the names of files and folders: textures, sprites, sounds, fonts, translations.
 #
-# A team that loads files with its own engine, or with Bevy, needs products for GPUs. Textures of materials need no rules, because
-# the builder `texture` knows the ends of their names.
+# A team that loads files with its own engine, or with Bevy, needs products for GPUs. Textures of materials need no rules,
+# because the builder `texture` recognizes them by the suffixes of their names.
 
 _PICTURES = frozenset(("png", "jpg", "jpeg", "tga", "bmp", "tif", "tiff", "webp"))
 _OTHER_ART = frozenset((
     "wav", "flac", "ogg", "mp3", "aif", "aiff", "gltf", "glb", "obj", "fbx", "tmx", "tmj", "ldtk", "atlas", "vert", "frag", "comp",
 ))  # fmt: skip
-"""Extensions of files that, beside pictures, show that a folder has the art of a game."""
+"""Extensions, other than those of pictures, of files that only a folder with the art of a game has."""
 _MATERIAL = re.compile(
     r"[_-](n|nrm|nor|normal|orm|arm|mra|ao|roughness|metallic|metalness|albedo|basecolor|diffuse|height)(_?(gl|dx))?(@\dx)?\.\w+$"
 )
-"""Matches the name, in lower case, of a texture of a material."""
+"""Matches the lower-case name of a material's texture."""
 _FACES = (
     ("px", "nx", "py", "ny", "pz", "nz"),
     ("right", "left", "up", "down", "front", "back"),
     ("right", "left", "top", "bottom", "front", "back"),
 )
-"""Ends of the names of the six pictures of a cube map, in the order of the parameter `faces`."""
+"""Name suffixes of the six pictures of a cube map, in the order of the parameter `faces`."""
 _FOLDERS = {
     "sprites": ("sprites", "sprite", "icons", "ui", "gui", "hud"),
     "ui": ("ui", "gui", "hud", "menu", "icons", "sprites", "fonts"),
@@ -133,17 +133,20 @@ _LANGUAGE = re.compile(
     r"(ar|bg|bn|ca|cs|da|de|el|en|es|et|eu|fa|fi|fr|gl|he|hi|hr|hu|id|it|ja|ko|lt|lv|ms|nb|nl|nn|no|pl|pt|ro|ru|sk|sl|sr|sv|th|tr|uk"
     r"|vi|zh)([_-]\w+)?"
 )
-"""Matches a common language in lower case, such as `de` or `pt_br`; columns of other tables may be named `hp` or `xp`."""
+"""Matches the lower-case code of a common language, such as `de` or `pt_br`.
+
+The codes are listed, because a pattern for any two letters would also match columns such as `hp` or `xp`.
+"""
 _SHADER = re.compile(r"\.(vert|frag|comp|geom|tesc|tese)(\.glsl)?$")
 _OPENGL = re.compile(rb"^\s*#\s*version\s+(?:[123]\d\d|4[01]0)\b", re.MULTILINE)
 """Matches the version of GLSL before 4.20, in which textures cannot have the bindings that SPIR-V needs."""
 _KEY_COLUMNS = ("", "key", "keys", "id", "string", "string_id", "name", "term")
 _LONGEST_SIDE, _FEWEST_SPRITES = 1024, 4
-"""Maximum side (pixels) of a picture that is put on a page, and minimum number of pictures for which a page is proposed."""
+"""Maximum side (pixels) of a picture in an atlas, and minimum number of pictures in a folder for which an atlas is proposed."""
 
 
 class Atlas(Struct, frozen=True):
-    """A new `.atlas` file, which puts the `count` pictures of a folder on pages; `folder` is relative to the scan folder."""
+    """A proposed `.atlas` file that packs the `count` pictures of a folder into pages; `folder` is relative to the scan folder."""
 
     folder: str
     count: int
@@ -160,7 +163,7 @@ class Atlas(Struct, frozen=True):
 
 
 class Art(Struct, frozen=True):
-    """The art in a folder, as its names show it; `is_game` is false if the files are not the art of a game.
+    """The art in a folder, derived from the names of its files; `is_game` is false if the files are not the art of a game.
 
     Args:
         folders: {kind as in `_FOLDERS`: patterns of existing folders}.
@@ -211,11 +214,11 @@ class Art(Struct, frozen=True):
 
     @property
     def packed_count(self) -> int:
-        """Number of pictures that are on pages, and need no texture of their own."""
+        """Number of pictures that are packed into atlases, so that they need no texture of their own."""
         return sum(atlas.count for atlas in self.atlases)
 
     def exclude_packed(self, more: Sequence[str] = ()) -> dict[str, object]:
-        """Return the key `exclude` for pictures on pages, and for the patterns `more`."""
+        """Return the key `exclude` for the pictures in atlases, and for the patterns `more`."""
         excluded = [*(f"{atlas.folder}/*" for atlas in self.atlases), *more]
         return {"exclude": excluded} if excluded else {}
 
@@ -233,7 +236,7 @@ class Art(Struct, frozen=True):
 
 
 def find_art(root: Path, names: Sequence[str]) -> Art:
-    """Return the art that the files `names` below the scan folder `root` show.
+    """Return the art among the files `names` below the scan folder `root`.
 
     Pictures are the art of a game if some are named as textures of materials, or if sounds, models, maps or shaders exist, too.
     """
@@ -268,7 +271,8 @@ def _has(pattern: str, names: Iterable[str]) -> bool:
 def _find_atlases(root: Path, names: Sequence[str]) -> Iterator[Atlas]:
     """Yield an atlas for each folder of sprites whose pictures are all small PNGs.
 
-    A folder with a GIF gets no atlas: the pages lack the GIF, and the rule for textures leaves out the whole folder.
+    A folder with a GIF gets no atlas. An atlas cannot contain the GIF, and the texture rule would exclude the whole folder, so
+    the GIF would not be processed.
     """
     folders: dict[str, list[str]] = {}
     for name in names:
@@ -286,7 +290,7 @@ def _find_atlases(root: Path, names: Sequence[str]) -> Iterator[Atlas]:
 
 
 def _is_sprite(file: Path) -> bool:
-    """Return whether a picture is a PNG with sides that fit on a page."""
+    """Return whether a picture is a PNG that is small enough for an atlas."""
     head = _read(file, 24)
     if not head.startswith(b"\x89PNG\r\n\x1a\n") or len(head) < 24:
         return False
@@ -306,7 +310,7 @@ def _is_text_table(file: Path) -> bool:
 
 
 def _find_faces(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the ends of the file names of the first cube map, in their own case; () if no six pictures are named so."""
+    """Return the name suffixes of the six pictures of the first cube map, spelled as in the files; () if no cube map is found."""
     known = {name.lower(): name for name in names}
     for name in known:
         for faces in _FACES:
@@ -540,7 +544,10 @@ _CACHE_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# Products of aptui: 
 
 
 def write(proposal: Proposal) -> tuple[Path, Path | None]:
-    """Write the `aptui.yaml` and have Git, or backups, ignore the cache; return both files, None instead of an unchanged file.
+    """Write the `aptui.yaml`, and make Git and backup programs ignore the cache.
+
+    Return the `aptui.yaml` and the file by which the cache is ignored: `.gitignore` in a Git repository, otherwise the cache's tag.
+    The second file is None if it was not changed.
 
     Raises:
         UserError: there is an `aptui.yaml`. HostError: a file cannot be written.
@@ -678,7 +685,7 @@ def _is_mesh(file: Path) -> bool:
 
 
 def _exclude_doubles(rule: ProposedRule, names: Sequence[str]) -> ProposedRule:
-    """Return the rule without files that would make the product of another file: `sky.jpg` beside `sky.png`."""
+    """Return the rule with `exclude` for files that would make the same product as a better file: `sky.jpg` beside `sky.png`."""
     if rule.does not in _NAMED_BY_STEM:
         return rule
     extensions = [pattern.removeprefix("*.") for pattern in rule.patterns]

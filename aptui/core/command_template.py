@@ -275,7 +275,10 @@ class Around(Enum):
 
 
 class Slot(Struct, frozen=True):
-    """A placeholder at text[start:end]. With `begins_word`, a value that begins with `-` would be taken for an option."""
+    """A placeholder at text[start:end].
+
+    `begins_word`: it begins a word, so a program would read a value that begins with `-` as an option.
+    """
 
     name: str
     start: int

@@ -2,9 +2,10 @@
 
 No file is read here.
 
-A manifest is a tuple of (kind, name, digest): a `rule` (everything the configuration says about builder and platform, expanded by
-`rule_entries`), adjustments by `.aptui.yaml` files, the plan, the source, its dependencies and companions, the jobs it depends
-on. Equal manifests have equal fingerprints. If two manifests differ, `explain` names the input that changed.
+A manifest is a tuple of entries (kind, name, digest). One entry, the `rule`, stands for the whole configuration of the builder
+and platform; `rule_entries` expands it. The other entries are for adjustments by `.aptui.yaml` files, for the plan, for the
+source with its dependencies and companions, and for the jobs that the job depends on. Equal manifests have equal fingerprints.
+If two manifests differ, `explain` names the input that changed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,10 @@ PLANNING = "planning parameters"
 _DIGEST_HEX = 32
 _OF_COMMANDS = ("command", "products", "depfile", "dependency_regex", "warning_regex", "error_regex", "links_file", "is_persistent")
 _OF_REFERENCES = ("regex", "path", "kind", "load", "is_beside", "is_in_source")
-"""Fields that the digest of a rule covers. New fields belong at the end, so that builders without them keep their fingerprints."""
+"""Fields of a reference rule that its digest covers.
+
+New fields belong at the end, so that builders without them keep their fingerprints.
+"""
 encode_json = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 """Return a value as compact JSON. All callers share one encoder, because `json.dumps` would create a new encoder for each call."""
 

@@ -68,7 +68,7 @@ def intermediate_uuid(source: Source, builder: bytes, sub_id: int, rel: RelPath)
 
 
 def find_identified(name: str) -> str:
-    """Return the name of the intermediate product that has the identity file `name`, "" if `name` is not an identity file."""
+    """Return the name of the intermediate product that the identity file `name` describes, "" if `name` is not an identity file."""
     return name.removesuffix(META_SUFFIX) if name.startswith(COMMON_PREFIX) and name.endswith(META_SUFFIX) else ""
 
 

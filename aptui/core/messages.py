@@ -40,8 +40,8 @@ class FolderSeen(Struct, frozen=True):
         gone: keys of stored files of this folder that no longer exist.
         clashes: the files whose name differs only in case from other names in their scan folder, each as (fact, the other
             names); these files are not in `facts`.
-        rows: the new rows of the folder table: (scan folder id, folder digest, all files of that part) for each scan folder
-            that has it.
+        rows: the new rows of the folder table, one for each scan folder in which the folder exists: (scan folder id, folder
+            digest, all files that the folder has there).
         settings: the text of the folder's settings file (`core.settings`), "" = no file, None = unchanged.
         identities: (key of a source, content of its `.meta` file) for the sources of `facts` that have a `.meta` file.
     """
@@ -74,7 +74,7 @@ class FoldersUnchanged(Struct, frozen=True):
 
 
 class SlotsFree(Struct, frozen=True):
-    """`count` messages may be sent to workers now, and up to `critical` messages while the best job is critical or an analysis.
+    """`count` messages may be sent to workers now, or `critical` messages as long as the next job is critical or an analysis.
 
     `jobs`: maximum number of jobs, 0 = no maximum; the job with the id `job_id` starts first.
     """
@@ -93,9 +93,10 @@ class ScanFinished(Struct, frozen=True):
 
 
 class FilesHashed(Struct, frozen=True):
-    """Bytes were read: `facts` with digests; `unreadable` are (key, error text); `unstable` keys changed while they were read.
+    """The answer to `HashFiles`: `facts` are the files that were read, with digests.
 
-    `copies` are (key, run keys, milliseconds): copies of exactly these bytes are staged under the run keys that `HashFiles`
+    `unreadable` are (key, error text) of files that could not be read, `unstable` the keys of files that changed while they were
+    read. `copies` are (key, run keys, milliseconds): copies of exactly these bytes are staged under the run keys that `HashFiles`
     named. `has_more`: another `FilesHashed` follows soon; copies and rows of this event wait for those of the next one.
     """
 

@@ -203,19 +203,20 @@ SETTLED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 class Job(Struct, eq=False):
     """One job in memory: (source, builder, platform, key). An analysis is a job with `key` = ANALYSIS_KEY and platform "".
 
-    `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the pending plan, None = unknown yet. `inputs` is the
-    manifest of the last committed run, `planned_inputs` the manifest of the plan: ((kind, name, digest hex), ...). `reason` is why
-    the last plan needed a run, `origin` the place that the committed result came from, "" = a run of this engine. `discovered` are
-    source dependencies found while processing (depfile). For an analysis `fingerprint` and `planned` are analysis fingerprints,
-    `plans` and `edges` the answer of the last success.
+    `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the pending plan, None = unknown yet. `inputs` is
+    the manifest of the last committed run, `planned_inputs` the manifest of the plan: ((kind, name, digest hex), ...). `reason`
+    is why the last plan needed a run, `origin` says where the committed result came from, "" = from a run of this engine.
+    `discovered` are source dependencies found while processing (depfile). For an analysis `fingerprint` and `planned` are
+    analysis fingerprints, `plans` and `edges` the answer of the last success.
 
-    `tried` are the kinds of failure (`core.retry`) of the retried runs of the present plan; `flaky` those before the committed
-    run, as text. `stale_count`: consecutive runs whose source changed while they ran. `is_doubted`: settled in memory but stored
-    as pending, because a change of a dependency is not saved yet. `is_unsaved`: without a row, or its row is older than the
-    change of its source; the folder's row is saved after the job's row. `is_due`: its final must be made now (`pipeline.plans`).
-    `is_fetched`: the result before the present plan came from elsewhere, so that its duration is not that of a run. `ties` are
-    the files that its run used. `failure` is the failure of its last run, until a run succeeds or is not needed. `lost` are
-    products that were missing or changed when they were checked; their files may still exist.
+    `tried` are the kinds of failure (`core.retry`) of the runs of the present plan that were retried. `flaky` are, as text, the
+    kinds of failure of the runs that failed before the committed run succeeded. `stale_count`: consecutive runs whose source
+    changed while they ran. `is_doubted`: settled in memory but stored as pending, because a change of a dependency is not saved
+    yet. `is_unsaved`: it has no row, or a row from before its source changed; the row of the source's folder is saved only
+    after the job's row. `is_due`: its final must be made now (`pipeline.plans`). `is_fetched`: the result before the present
+    plan was not made by a run of this engine, so `duration_ms` is not the duration of a run. `ties` are the files that its run
+    used. `failure` is the failure of its last run, until a run succeeds or is not needed. `lost` are products that were missing
+    or changed when they were checked; their files may still exist.
     """
 
     source: Source
@@ -331,7 +332,7 @@ class SourceIdentity(Struct, frozen=True):
 
 
 class Source(Struct, eq=False):
-    """A source with its jobs, products and edges: the unit that is loaded from the database and released to it.
+    """A source with its jobs, products and edges: the unit that is loaded from the database and removed from memory.
 
     `fact` is None if the file does not exist. `jobs`: {(builder uuid, platform, key): job}, with analyses. `trouble` is why the
     source cannot be analysed (a case clash, unreadable bytes), "" = it can be analysed. `last_ticket` is the ticket of its last

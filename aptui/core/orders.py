@@ -27,9 +27,9 @@ class PlannedInput(Struct, frozen=True):
 class AnalyseOrder(Struct, frozen=True):
     """Order to call `create_jobs` of the builder named `builder`. `root` is the scan folder's absolute path.
 
-    `platforms` are the ids of the platforms to plan jobs for. `settings` is what folders adjust (`core.settings.FolderAdjustment`),
-    "" for nothing. `declared` are the paths and patterns (in lower case) that the last analysis declared as source dependencies,
-    `inputs` the existing files with these names.
+    `platforms` are the ids of the platforms to plan jobs for. `settings` are the adjustments by folder settings
+    (`core.settings.FolderAdjustment`), "" = none. `declared` are the paths and patterns (in lower case) that the last analysis
+    declared as source dependencies, `inputs` the existing files with these names.
     """
 
     run_key: int
@@ -48,10 +48,10 @@ class ProcessOrder(Struct, frozen=True):
     """Order to do one job.
 
     `params` is the canonical JSON of the plan's parameters; `staging` is an absolute folder that belongs to the run alone.
-    `expected` is (size, mtime_ns, ctime_ns, inode) of the source as it was hashed: if it differs before or after, the
-    outcome is STALE. `source_digest` is the digest those bytes had. `settings` is what folders adjust, as in
-    `AnalyseOrder`. `quality` is `draft` or `final` (`core.quality`). `declared` and `inputs` are as in `AnalyseOrder`. With
-    `is_batched` its worker may start the command once for this and other orders of its message.
+    `expected` is (size, mtime_ns, ctime_ns, inode) of the source when it was hashed, and `source_digest` is the digest of its
+    bytes then. If the source differs from `expected` before or after the run, the outcome is STALE. `settings` are adjustments,
+    as in `AnalyseOrder`. `quality` is `draft` or `final` (`core.quality`). `declared` and `inputs` are as in `AnalyseOrder`.
+    With `is_batched` the worker may start the command once for this order and others in the same message.
     """
 
     run_key: int
@@ -183,13 +183,13 @@ class AnalyseResult(Struct, frozen=True):
 class RunResult(Struct, frozen=True):
     """Result of one run of a job. `error` is "" on success, else one line, the first error.
 
-    `source_digest` is the digest of the bytes that the builder received. `discovered` are dependencies found
-    while processing: ((absolute path, digest hex or "" when missing), ...). `origin` says where the result comes from if
-    no builder ran, else "". `kind` is the kind of failure (`core.retry`), "" = unknown, or another run would fail too. `probed`
-    are ((absolute path, "" = searched for and missing), (listed folder and `/*`, digest of its names), ...): a stored result
-    counts only if these are unchanged. `is_private`: the result is not stored, because the run read files outside its key.
-    `is_final`: the result is a final, though a draft was requested (`core.quality`). `is_durable`: its staged products are synced;
-    otherwise the commit syncs them.
+    `source_digest` is the digest of the bytes that the builder received. `discovered` are dependencies found while processing:
+    ((absolute path, digest hex or "" when missing), ...). `origin` says where the result comes from if no builder ran, else "".
+    `kind` is the kind of failure (`core.retry`), "" = unknown, or another run would fail too. `probed` are ((absolute path, ""
+    = searched for and missing), (listed folder and `/*`, digest of its names), ...): a stored result counts only if these are
+    unchanged. `is_private`: the result is not put into a shared or local store, because the key of a stored result would not
+    cover everything that the run read. `is_final`: the result is a final, though a draft was requested (`core.quality`).
+    `is_durable`: its staged products are synced; otherwise the commit syncs them.
     """
 
     run_key: int

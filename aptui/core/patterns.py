@@ -20,9 +20,9 @@ _OWN_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 def wildcard_regex(pattern: str) -> str:
     """Translate a wildcard pattern for `re.fullmatch`: `*` is any text, also across `/`; `?` one character.
 
-    `**/` is any number of folders; all other characters match themselves. All wildcards but the last commit to their first
-    match, as in `fnmatch`, so that many of them do not take exponential time: the text after each has a fixed length, and a
-    later start only leaves less text.
+    `**/` is any number of folders; all other characters match themselves. All wildcards but the last keep their first match, as
+    in `fnmatch`, so that a pattern with many wildcards does not take exponential time. No match is missed: the text between two
+    wildcards has a fixed length, so a later match would only leave less text for the rest of the pattern.
     """
     first, *rest = _GAPS.split(pattern)
     gaps, pieces = rest[::2], list(map(_literal, rest[1::2]))
@@ -201,7 +201,7 @@ def _suffix(pattern: Pattern) -> str:
 def _join(regexes: Iterable[str]) -> list[re.Pattern[str]]:
     """Join regexes that can be joined.
 
-    A regex with groups or global flags cannot, because joining renumbers groups and moves flags.
+    Regexes with groups or global flags stay separate, because joining them would renumber the groups and move the flags.
     """
     plain: list[str] = []
     alone: list[re.Pattern[str]] = []

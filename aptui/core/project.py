@@ -145,19 +145,19 @@ class Builder(Struct, frozen=True):
     `makes_intermediates`: its products are sources of other builders, made once for all platforms. `traces_reads`:
     a command runs under `strace`, which reports its reads (reads of Python builders are always reported).
 
-    `adapter` is set if the code at `origin` has a foreign form: the "module:function" that workers call with this record to get a
-    builder; `environment` is a text that only this function uses. Without an `origin`, this record stands for all builders that
-    the function finds (`engine.registry`). `code_files` are the files of its code and its tools: (absolute path, SHA-256 in
-    hex); a run reports the files that it really used (`core.run_report`). `params_schema` is the parameter schema of its
-    class as JSON, "" = none; it does not affect products. `trusted_params` are parameters that name programs, commands or
-    places outside the project: a folder's `.aptui.yaml` must not set them. `variables` are the configured environment
-    variables: (name, digest of the value, "" = not set); its runs get them, and they affect products. `retry` None = that of the
-    project. `resources` are the names of the resources that each of its runs holds (`Project.resources`), sorted.
-    `has_drafts`: it makes a draft first, and its final when nothing else is pending (`core.quality`). `rules` set parameters by
-    file; a later rule wins. Files that match `exclude` are not its sources: configured `patterns` exclude them
-    already, and the patterns of its class do once they are known. With `steps` it is a chain of builders in one job; its parameters
-    are named `step.parameter` (`worker.step_chain`). `fault` says why its code cannot be imported, "" = it can: its
-    analyses and jobs fail with that text.
+    `adapter` is set if the code at `origin` is not an aptui builder class, such as a builder of another program: workers call
+    this "module:function" with the record to get a builder. `environment` is a text that only this function uses. Without an
+    `origin`, this record stands for all builders that the function finds (`engine.registry`). `code_files` are the files of its
+    code and its tools: (absolute path, SHA-256 in hex); a run reports the files that it really used (`core.run_report`).
+    `params_schema` is the parameter schema of its class as JSON, "" = none; it does not affect products. `trusted_params` are
+    parameters that name programs, commands or places outside the project: a folder's `.aptui.yaml` must not set them.
+    `variables` are the configured environment variables: (name, digest of the value, "" = not set); its runs get them, and they
+    affect products. `retry` None = that of the project. `resources` are the names of the resources that each of its runs holds
+    (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final when nothing else is pending
+    (`core.quality`). `rules` set parameters by file; a later rule wins. Files that match `exclude` are not its sources. They
+    are already excluded from configured `patterns`; they are excluded from the patterns of its class when the class is loaded.
+    With `steps` it is a chain of builders in one job; its parameters are named `step.parameter` (`worker.step_chain`). `fault`
+    says why its code cannot be imported, "" = it can: its analyses and jobs fail with that text.
     """
 
     uuid: bytes

@@ -49,7 +49,7 @@ def is_of_any_draft(entries: _Manifest) -> bool:
 
 
 def quality_of(manifest: _Manifest) -> Quality:
-    """Return the quality of a run over this manifest."""
+    """Return the quality that a run with this manifest makes."""
     return Quality.DRAFT if is_of_draft(manifest) else Quality.FINAL
 
 

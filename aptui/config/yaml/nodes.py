@@ -316,7 +316,7 @@ class MergedTree:
             return None
 
     def attempt_all(self, action: Callable[[Node], T | None], items: Iterable[Node]) -> list[T]:
-        """Return the results of `action` for these nodes, without those whose mistake was recorded."""
+        """Return the results of `action` for these nodes. For a node with a mistake, record the mistake and omit the result."""
         return [found for found in (self.attempt(action, node) for node in items) if found is not None]
 
     def wrong(self, what: str, node: Node, hint: str = "") -> None:

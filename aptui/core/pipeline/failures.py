@@ -101,8 +101,8 @@ class Failures(PipelinePart):
         else:
             siblings = [other for other in job.source.jobs.values() if other.builder == job.builder]
             self._todo.extend((other, False) for other in siblings if other.state not in SETTLED or other.is_forced)
-            # A clean build has no jobs of an analysis that fails. So a failed job of this analysis must give up its claims of
-            # product names.
+            # In a clean build a failing analysis would create no jobs, so no product names would be claimed. For the same
+            # result here, the failed jobs of this analysis give up their claims.
             for other in siblings:
                 if other.state is JobState.FAILED and self._jobs.conflicts.has_claims(other):
                     self.refuse(other, text)

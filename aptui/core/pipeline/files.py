@@ -192,11 +192,11 @@ class Files(PipelinePart):
         self._memory.unreadable.difference_update(keys)
         unread = self._unread(keyed)
         pending.open = {key for key, _fact in unread}
-        if previous is not None:  # the scan does not report unchanged files again, although some are still being read
+        if previous is not None:  # files that are still being read keep the folder open, although this event may omit them
             pending.open.update(key for key in previous.open if key in winners and key in self._memory.hashing)
         self._jobs.hash(unread, may_copy=True)
         self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
-        # Files that are not read yet are left out here, because `files_hashed` retries their sources after reading them.
+        # Sources that are not read yet are not retried here, because `files_hashed` retries them after they have been read.
         self._retry_folder(event.folder, pending.open)
         for key in self._waiters.keys_in((event.folder,)):
             self._jobs.wake(key)
@@ -207,7 +207,7 @@ class Files(PipelinePart):
         self._spread.spread_settings(event.folder, adjusted)
 
     def files_seen(self, event: FilesSeen) -> None:
-        """Handle known files that were checked one by one; their new digests are kept beside the rows of their folders."""
+        """Handle known files that were checked one by one; their new digests are stored apart from the rows of their folders."""
         facts = [fact for fact in event.facts if self._is_at_rest(fact)]
         others = tuple(fact.key for fact in event.facts if fact not in facts)
         if others:  # a scan is reading the folders of these files, or the folders changed after the check
@@ -527,7 +527,10 @@ class Files(PipelinePart):
 
 
 def _is_pending(fact: FileFact, unfinished: Collection[PathKey], has_duplicates: bool) -> bool:
-    """Whether `unfinished` has a file, by its path or as a duplicate path. This function is called for thousands of files."""
+    """Whether `unfinished` has the key of a file: its path in lower case, or its key as a duplicate path.
+
+    This function must be fast, because it is called for thousands of files.
+    """
     return key_of(fact.rel) in unfinished or (has_duplicates and replace(fact, is_duplicate=True).key in unfinished)
 
 

@@ -353,7 +353,7 @@ class Jobs:
         self._edges_due[source, builder] = None
 
     def put_edges(self) -> None:
-        """Save the edges of each (source, builder) that changed in this event, once: rows are dropped before rows are put."""
+        """Replace the stored edges of each (source, builder) whose edges changed in this event."""
         for source, builder in self._edges_due:
             if self.memory.sources.get(source.key) is source:
                 self.ledger.put("drop_edges", (source.uuid, builder))

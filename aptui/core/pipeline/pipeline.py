@@ -14,8 +14,8 @@ Its classes decide; each class handles one kind of event or answers one kind of 
 * `Runs`: results of runs, and commits.
 * `Requests`: requests of clients.
 
-A class uses only classes above it in this list. Calls between classes do not nest without limit: a job that may need another plan
-is put on `Jobs.todo` and evaluated after the event itself, so that a chain of ten thousand jobs needs no stack.
+A class uses only classes above it in this list. A job that may need another plan is put on `Jobs.todo` and evaluated after the
+event itself. So the depth of calls does not grow with the length of a chain of jobs, which may be ten thousand.
 
 Tests: `tests/core/state/test_undeclared_reads.py`.
 """
@@ -314,7 +314,10 @@ def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], 
 
 
 def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, float]:
-    """Return {key: total time of the jobs that wait for the key, one after the other}; a job that waits for itself counts once."""
+    """Return {key: duration of the longest chain of jobs that wait for the key}.
+
+    A job that waits for itself counts once.
+    """
     found: dict[PathKey, float] = {}
     for start in waiters.list_awaited():
         stack = [start]
@@ -581,7 +584,7 @@ class Pipeline:
             self._compare_heads()
 
     def _compare_heads(self) -> None:
-        """Order a check of the first sources of chains: later stages may have written to them, and a batch gets no notification."""
+        """Order a check of the first source of each chain: a later job may have written to it, and a batch does not watch files."""
         ran = self.plans.feedback.pop_ran()
         heads = self.jobs.chains.heads(ran) if ran else []
         if heads:
@@ -637,7 +640,7 @@ class Pipeline:
         return next((job for job in self.jobs.ready if job.id == job_id), None) if job_id else self.jobs.ready.peek()
 
     def committing(self, run_key: int) -> Commit | None:
-        """Return the commit of this run while its products are moved in; None for a plain copy."""
+        """Return the commit of this run while its products are moved into the cache; None for a plain copy."""
         found = self.jobs.committing.get(run_key)
         return found if isinstance(found, Commit) else None
 

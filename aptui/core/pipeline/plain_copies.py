@@ -72,7 +72,7 @@ class PlainCopies(PipelinePart):
         return not (jobs.project.checks or jobs.settings.folders or self._memory.has_identities)
 
     def plan(self, files: Sequence[tuple[PathKey, FileFact]], copies: Copies) -> bool:
-        """Plan the copies of `files` if all of them can be planned; return whether this is so."""
+        """Plan the copies of `files` if all of them can be planned; return whether they were planned."""
         wanted = []
         names: dict[str, int] = {}
         count = 0
@@ -183,7 +183,7 @@ class PlainCopies(PipelinePart):
         return [copy.run_key for copy in self._planned]
 
     def commit(self, now_ms: int) -> None:
-        """Order the commit of the copies that this event planned, if any, after their rows have been ordered saved."""
+        """Order the commit of the copies that this event planned, if any. The event's rows must have been ordered before."""
         if not self._planned:
             return
         for state in {None if copy.job is None else copy.job.state for copy in self._planned}:

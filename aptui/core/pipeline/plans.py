@@ -42,7 +42,7 @@ class Reasons(PipelinePart):
         self._saved_rules: set[str] = set()
 
     def reason(self, job: Job, manifest: Manifest) -> str:
-        """Return why `job` needs a run over `manifest`."""
+        """Return why `job` needs a run with the inputs in `manifest`."""
         if job.is_forced:
             return job.reason or "requested"
         failure = job.failure
@@ -526,9 +526,9 @@ class Plans(PipelinePart):
 
     @staticmethod
     def _may_match(job: Job, number: int) -> bool:
-        """Whether a job with the inputs of its last commit needs no run.
+        """Whether a job that has the inputs of its last commit again can be completed without a run.
 
-        The job needs a run if it has failed with the same inputs.
+        It cannot if it has failed with these inputs.
         """
         if job.state is JobState.FAILED:
             return job.planned != number

@@ -137,7 +137,7 @@ class Analyses(PipelinePart):
     def _check_answer(
         self, job: Job, builder: Builder, result: AnalyseResult
     ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...], str]:
-        """Return the valid plans and edges, a log that warns of the others, and the error of the analysis ("" = none).
+        """Return the valid plans and edges, a log with a warning for each invalid one, and the error of the analysis ("" = none).
 
         As in O3DE, these plans and edges are discarded: jobs for platforms that are not enabled, dependencies on paths outside all
         scan folders.
