@@ -71,7 +71,7 @@ def open_snapshot(path: Path, config: Config | None) -> Iterator[Reader]:
 
 
 def _missing(config: Config, path: Path) -> KnownError:
-    """Return the error for a missing database. A running engine gets a different message, because its database was deleted."""
+    """Return the error for a missing database. If an engine is running, the message says that its database was deleted."""
     if (answer := engine_answer(config)) is None:
         return NoDatabaseError(path)
     if trouble := answer["health"]["disk"]:

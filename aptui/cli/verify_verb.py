@@ -366,8 +366,8 @@ def _first_difference(one: str, other: str) -> int:
         return -1
 
 
-# `UnchangedInputs` checks whether a job has the same inputs as in its last run: the settings of its builder and the bytes of files.
-# Products of other jobs that the job needs are assumed to be unchanged.
+# `UnchangedInputs` checks whether a job has the same inputs as in its last run: the settings of its builder and the bytes of
+# files. If the job needs products of other jobs, these products are assumed to be unchanged.
 
 _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 

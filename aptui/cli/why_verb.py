@@ -22,7 +22,7 @@ from aptui.store.queries.reader import JobRow, Reader, RunRow, SourceRow
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
-# `why` also reports edits of a file that are not in the database yet, and the source of a file in the cache.
+# `why` also reports whether a source was edited after the last scan, and from which source a file in the cache was made.
 
 _PENDING_ADVICE = "the lines below describe the state before this change; run 'aptui batch' to process the change"
 
@@ -41,7 +41,7 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
         return ""
     if _digest(path) in {source.digest, fact.digest} - {
         b""
-    }:  # the database may have two states of the file, an older and a newer one
+    }:  # the source and the file have separate rows, and one of them may be older
         return ""
     return f"its file changed since the last scan; {_PENDING_ADVICE}"
 

@@ -212,7 +212,8 @@ def _name_of_step(step: Node) -> str:
 class BuilderCompiler:
     """Compiles builders one by one.
 
-    `tools` collects the programs that the builders need, and `places` the places of the builders' parameters.
+    `tools` collects the programs that the builders need, and `places` the position (file, line and column) of each of their
+    parameters.
     """
 
     def __init__(self, tree: MergedTree, platforms: DeclaredPlatforms, limits: ResourceLimits) -> None:
@@ -275,7 +276,7 @@ class BuilderCompiler:
         return builder if platforms else None
 
     def compile_unlisted(self) -> Builder:
-        """Return the settings of a Python builder that has no entry; the settings are those of an entry with only a name."""
+        """Return the settings of a Python builder that the configuration does not list: those of an entry that has only a name."""
         entry = Node({"name": Node("", ""), "uses": Node("", "")}, "")
         builder = self.compile(entry) or Builder(b"", "", BuilderKind.PYTHON)
         del self.places[""]
@@ -418,7 +419,7 @@ class BuilderCompiler:
         return tuple(platforms), tuple(overrides)
 
     def _place_params(self, path: tuple[str, ...], params: Node | None) -> None:
-        """Store the places of parameters, because wrong parameters are found only when the builder's class is loaded."""
+        """Store the positions of parameters: wrong parameters are found only later, when the builder's class is loaded."""
         for key, child in params.value.items() if params else ():
             self.places[place_key((*path, key))] = child.key_where
 

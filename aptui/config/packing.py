@@ -171,7 +171,7 @@ def tools_digest(tools: Iterable[ToolSettings]) -> bytes:
 
 
 def without_stamps(tools: Iterable[ToolSettings]) -> tuple[ToolSettings, ...]:
-    """Return the tools without their times, for a comparison that ignores times."""
+    """Return the tools without the times in their stamps, so that tools with equal content compare equal."""
     return tuple(replace(tool, stamp=tool.stamp[:1]) for tool in tools)
 
 

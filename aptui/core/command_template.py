@@ -1,10 +1,10 @@
 """Templates of `command:` builders: where placeholders stand, how the shell gets their values, and which uses are refused.
 
 Values are file names from untrusted content, so no value is ever pasted into text that a shell reads. Each value travels in an
-environment variable, and the placeholder becomes a reference to it that fits the surrounding quotes. If this small model of the
-shell is wrong about the quotes, a value is split into several words or a reference stays as it is written; no part of a value
-is ever run. A template is refused if a reference would not help because a program runs the value as *code* (`sh -c`, `eval`, `$((
-))`, a quoted here-document …).
+environment variable, and the placeholder becomes a reference to it that fits the surrounding quotes. This module understands
+only the main rules of shell quotes. If it is wrong about the quotes, the worst result is a value that is split into several
+words, or a reference that is not replaced by its value; no part of a value is ever run. A reference does not help if a program
+runs the value itself as *code* (`sh -c`, `eval`, `$(( ))`, a quoted here-document …), so such uses are refused.
 """
 
 from __future__ import annotations

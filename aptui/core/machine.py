@@ -1,8 +1,8 @@
 """The job machine: one table of every transition of a job. It uses no files, no workers and no clock.
 
-Five rules apply to the whole table. A job's state is assigned in one line of one file (`feed`, below). A result that does not name
-the job's current run is dropped before it reaches the machine (stale-result guard). The machine handles a commit as one transition.
-BLOCK and UNBLOCK depend only on settled jobs. An analysis is a job like any other.
+Five rules apply to the whole table. Only one line of the program assigns a job's state: it is in `feed`, below. A result that
+does not name the job's current run is dropped before it reaches the machine (stale-result guard). A commit of a job is one
+transition. Whether a job is blocked depends only on settled jobs. An analysis uses the same table as any other job.
 """
 
 from __future__ import annotations

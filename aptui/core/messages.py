@@ -74,7 +74,7 @@ class FoldersUnchanged(Struct, frozen=True):
 
 
 class SlotsFree(Struct, frozen=True):
-    """`count` messages may be sent to workers now, or `critical` messages as long as the next job is critical or an analysis.
+    """`count` messages may be sent to workers now, or up to `critical` messages while the next job is critical or an analysis.
 
     `jobs`: maximum number of jobs, 0 = no maximum; the job with the id `job_id` starts first.
     """
@@ -154,9 +154,9 @@ class RowsSaved(Struct, frozen=True):
 class RequestReceived(Struct, frozen=True):
     """A request of a client: `verb` is one of the words below, `keys` are sources, `job_ids` jobs.
 
-    "reprocess", "cancel", "escalate", "stop"; "analyse" hurries pending analyses, because a client needs the list of jobs;
-    "save" saves every job without a row, for the same reason; "interest" boosts these sources, with the rising number `value`;
-    "expire" ends boosts up to `value`.
+    "reprocess", "cancel", "escalate", "stop"; "analyse" runs pending analyses first, because a client needs the list of jobs;
+    "save" saves every job without a row, so that a client can read it; "interest" boosts these sources, and `value` is the
+    number of this boost, which rises with each request; "expire" ends all boosts with numbers up to `value`.
     """
 
     seq: int
@@ -293,7 +293,7 @@ class RecheckFiles(Struct, frozen=True):
 
 
 class CompareFiles(Struct, frozen=True):
-    """Check these files again if they differ from these facts, because runs may have written to them without a notification."""
+    """Check these files again if they differ from these facts: runs may have written to them, and a batch does not watch files."""
 
     cause: int
     facts: tuple[FileFact, ...]

@@ -35,8 +35,8 @@ UNKNOWN_SIZE = -1
 class FileFact(Struct, frozen=True):
     """A file as `stat` reported it; `digest` and `hash64` (XXH64, seed 0) if its bytes were read, else `NO_DIGEST` and 0.
 
-    `is_duplicate`: the file has a metadata type, and its path also exists in an earlier scan folder. Files of metadata types do not
-    override each other, so each of them is a source.
+    `is_duplicate`: the file has a metadata type (`Project.metadata_types`), and an earlier scan folder has a file with the same
+    path. Files of metadata types do not override each other, so each of them is a source.
     """
 
     scan_folder: int
@@ -56,7 +56,7 @@ class FileFact(Struct, frozen=True):
 
     @property
     def key(self) -> PathKey:
-        """The key of the source that this file is."""
+        """The key of this file as a source."""
         return PathKey(f"{self.rel.lower()}{DUPLICATE_MARK}{self.scan_folder}" if self.is_duplicate else self.rel.lower())
 
 
@@ -76,8 +76,8 @@ class DependencyKind(IntEnum):
 class JobDependency(Struct, frozen=True, order=True):
     """An edge from a job to the job named `key` of `source` on `platform`; `sub_ids` restrict it to some products.
 
-    With `is_uuid`, `source` is a UUID of the source as 32 hex digits. With a `*` (`is_wildcard`), it means all matching sources
-    that have this job.
+    With `is_uuid`, `source` is a UUID of the source as 32 hex digits. A `source` with a `*` (`is_wildcard`) stands for all
+    matching sources that have a job with this key.
     """
 
     source: PathKey

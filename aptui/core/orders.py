@@ -145,10 +145,10 @@ class StagedProduct(Struct, frozen=True):
 class Read(Struct, frozen=True):
     """A file below a scan folder that a run opened for reading, declared or not. `path` is absolute.
 
-    `where` is the code that opened the file: "file:line", or a program's name. `digest` is the hex digest of the bytes, "" if the
-    file is missing. `digest` is also "" for an existing file if the read can only cause a warning. `is_hidden`: a file of another
-    scan folder has this relative path, too, and hides the file. No scan reads the bytes of a hidden file, or notices that it is
-    missing.
+    `where` is the code that opened the file: "file:line", or a program's name. `digest` is the hex digest of the bytes, "" if
+    the file is missing. `digest` is also "" for an existing file if the read can only cause a warning. `is_hidden`: a file of
+    an earlier scan folder has the same relative path and overrides this file. Scans do not read hidden files, and do not notice
+    when one is missing.
     """
 
     path: str
@@ -162,8 +162,9 @@ class AnalyseResult(Struct, frozen=True):
 
     `error` is "" on success, else one line; `kind` is the kind of failure, as in `RunResult`.
 
-    `is_unfinished`: the analysis requested the files that a new pattern matches; `edges` declare this pattern, and the analysis is
-    repeated. `is_for_all_sources`: its plans hold for every source with the same platforms and settings.
+    `is_unfinished`: the analysis asked which files match a pattern that it had not declared before. `edges` declare the
+    pattern, and the analysis is repeated with the files. `is_for_all_sources`: its plans hold for every source with the same
+    platforms and settings.
     """
 
     run_key: int

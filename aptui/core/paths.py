@@ -146,9 +146,9 @@ def merge_folder(
 ) -> tuple[dict[PathKey, FileFact], list[Clash]]:
     """Decide which file wins each path of one relative folder.
 
-    A file of an earlier scan folder wins over files of the same path. Files of *one* scan folder that differ only in case are all
-    clashes: none of them wins, and the files that they override stay overridden. Clashes are ignored if the files are overridden or
-    have duplicate paths.
+    A file of an earlier scan folder wins over files of the same path. Files of *one* scan folder that differ only in case are
+    all clashes. None of them wins, but they still override files of later scan folders. Clashes of overridden files are
+    ignored, and so are clashes of files with duplicate paths.
 
     Args:
         parts: the files of that folder in each scan folder, in the order of the scan folders.

@@ -22,8 +22,8 @@ _ASKED_SIZE = 1 << 15
 class MatchedBuilders(Struct, frozen=True):
     """The builders that process a path: a pattern matches the path, and a platform of the scan folder is enabled.
 
-    `copies`: number of jobs for the path, without folder settings, if all these jobs copy the file, else 0. `kind` is the same for
-    all paths of one scan folder that the same patterns match.
+    `copies`: if all jobs for the path only copy the file, the number of these jobs, otherwise 0; folder settings are not
+    considered. `kind` is equal for all paths of one scan folder that match the same patterns.
     """
 
     builders: tuple[Builder, ...]
@@ -136,8 +136,7 @@ def _priority(builder: Builder) -> int:
     return builder.priority
 
 
-# A metadata companion is a file beside a source, or one file that many sources share. Jobs of the source have the companion as an
-# input.
+# A metadata companion is a file beside a source, or one file for many sources. It is an input of the jobs of its sources.
 
 
 class Companions:

@@ -213,9 +213,9 @@ class Builder(Struct, frozen=True):
 class Companion(Struct, frozen=True):
     """Metadata companion (O3DE: `MetaDataTypes`): its bytes are an input of its source's jobs, so its change re-runs them.
 
-    For a source that matches `source`, the companion is the source's path + "." + `suffix` or, when `replaces` is set and
-    the source's extension equals it (no dot), the path with that extension replaced by `suffix`. When `file` is set, it is
-    that relative path for all.
+    The companion of a source that matches `source` is `file` if that is set: one relative path for all sources. Otherwise its
+    path is the source's path + "." + `suffix`. If `replaces` (an extension without a dot) is the source's extension, `suffix`
+    replaces this extension instead.
     """
 
     source: Pattern
@@ -227,17 +227,17 @@ class Companion(Struct, frozen=True):
 class Project(Struct, frozen=True):
     """The part of the configuration that the core needs; the paths of cache and logs are in the engine's configuration.
 
-    `builders` are in the order of the configuration. `signature` changes whenever a setting changes that affects jobs;
-    `scan_signature` whenever scan folders or ignore rules change. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths
-    of files and folders that are not scanned; "" = none. `resting_platforms` are configured but not requested for this run:
-    their jobs stay unchanged, as do those of `disabled_platforms` (disabled in the configuration) that have products.
-    `declared_builders` are the names in the configuration, `declared_platforms` its ids and tags, enabled or not.
-    `metadata_types` are extensions (lower case, with their dot) of files that a `.meta` file identifies, so that they do not
-    override each other. `touches_unchanged`: a product that was made again with equal bytes gets a new time. `unlisted_builder`
-    is the configuration of Python builders that have no entry; `checks` are the blocking checks. `retry` applies to builders
-    without a rule of their own; `resources` are (name, number of runs that may hold it at a time). Without `makes_finals` jobs
-    keep their drafts. `run_settings` are the engine's settings that can make any run fail, `memory_settings` the settings that can
-    make a run fail for lack of memory, as in `core.pipeline.failures`.
+    `builders` are in the order of the configuration. `signature` changes with every setting that affects jobs, `scan_signature`
+    with the scan folders and ignore rules. `ignore_regex` matches (fullmatch, IGNORECASE) relative paths of files and folders
+    that are not scanned; "" = none. `resting_platforms` are configured but not requested for this run: their jobs stay
+    unchanged. They include the `disabled_platforms` (disabled in the configuration) that have products. `declared_builders` are
+    the names in the configuration, `declared_platforms` its ids and tags, enabled or not. `metadata_types` are extensions
+    (lower case, with their dot) of files that a `.meta` file identifies, so that they do not override each other.
+    `touches_unchanged`: a product that was made again with equal bytes gets a new time. `unlisted_builder` is the configuration
+    of Python builders that have no entry; `checks` are the blocking checks. `retry` applies to builders without a rule of their
+    own; `resources` are (name, number of runs that may hold it at a time). Without `makes_finals` jobs keep their drafts.
+    `run_settings` are the engine's settings that can make any run fail, `memory_settings` the settings that can make a run fail
+    for lack of memory, as in `core.pipeline.failures`.
     """
 
     platforms: tuple[Platform, ...]

@@ -1,7 +1,8 @@
 """Drafts and finals: the quality of a job's products, and its mark in the manifest.
 
-A final has the same manifest as a job of a builder without drafts; the manifest of a draft has one more entry, in the second
-place. So products that were made before a builder had drafts are finals, and no result store returns a draft for a final.
+A final has the same manifest as a job of a builder without drafts; the manifest of a draft has one additional entry, its
+second. So products that were made before a builder supported drafts count as finals. A store of results never returns a draft
+when a final is requested, because their fingerprints differ.
 
 Tests: `tests/core/pipeline/test_drafts.py`.
 """

@@ -24,7 +24,7 @@ ENDLESS = "endless"
 
 
 class FailureKind(StrEnum):
-    """Why a run failed; NONE if another run would fail in the same way, or the cause is unknown."""
+    """Why a run failed. NONE: the cause is unknown, or lies in the inputs, so that another run would fail in the same way."""
 
     NONE = ""
     CRASH = "crash"
@@ -32,7 +32,7 @@ class FailureKind(StrEnum):
     MEMORY = "memory"
     ERROR = "error"
     OBSTACLE = "obstacle"
-    """The job could not run because of an outside cause: a missing shared result, or a broken pool.
+    """The job could not run for a reason outside of it: a shared result is missing, or the cluster does not work.
 
     No retry rule covers this kind.
     """
@@ -50,7 +50,7 @@ class RetryRule(Struct, frozen=True):
 
 
 def _meanings(kind: str) -> Iterable[str]:
-    """Yield the kinds of failure that also cover a command's exit status."""
+    """Yield the general kinds of failure of a command's exit status, such as "crash" if a signal ended the program."""
     if not kind.startswith(EXIT):
         return
     status = int(kind.removeprefix(EXIT))
@@ -62,7 +62,7 @@ def _meanings(kind: str) -> Iterable[str]:
 
 
 def flaky(tried: Iterable[str]) -> str:
-    """Return, as text, the kinds of failure of the runs before a run succeeded; runs of unknown kind are left out."""
+    """Return a text with the kinds of failure of the runs that failed before a run succeeded; unknown kinds are left out."""
     return ", ".join(kind for kind in tried if kind)
 
 

@@ -146,14 +146,14 @@ class Failures(PipelinePart):
 
     @staticmethod
     def remember_run(job: Job) -> None:
-        """Keep the description of the run that made the products of `job`, before the description of a failed run replaces it."""
+        """Keep the description of the run that made the products of `job`, because a failed run is about to replace it."""
         if job.failure is None and job.fingerprint:
             committed = CommittedRun(job.warnings, job.errors, job.duration_ms, job.completed_ms, job.log_file, job.last_log_ms)
             job.failure = JobFailure(committed=committed)
 
     @staticmethod
     def restore_run(job: Job) -> None:
-        """Put the description of the run that made the products of `job` back into its row, because the job needs no run now."""
+        """Restore the description that `remember_run` kept: `job` needs no run, because its products fit its present inputs."""
         committed = job.failure.committed if job.failure is not None else None
         if committed is not None:
             job.warnings, job.errors, job.duration_ms = committed.warnings, committed.errors, committed.duration_ms

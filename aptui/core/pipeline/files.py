@@ -325,13 +325,13 @@ class Files(PipelinePart):
             self._jobs.wake(key)
 
     def _note_read(self, key: PathKey, fact: FileFact) -> None:
-        """Store the facts of a file that was read, in the pending state of its folder or beside the saved row of the folder."""
+        """Store the facts of a file that was read: in the pending state of its folder, or apart from the folder's saved row."""
         pending = self._memory.folders.get(parent(key))
         if pending is None or key not in pending.winners:
             self._memory.newer.facts[key] = fact
             row = self._memory.archive.files((key,)).get(key)
-            # If size and time of the row are equal, the row lacks only the digest. Otherwise the file changed after its folder
-            # was saved.
+            # If the row has the same size and time, only its digest is missing. Otherwise the file changed after its folder was
+            # saved.
             if row is not None and not row.digest and _is_same(row, fact):
                 self._memory.newer.learned.add(key)
             return
@@ -411,7 +411,7 @@ class Files(PipelinePart):
     def _close_folder(self, pending: PendingFolder) -> None:
         """Save the row of a folder when all its files are planned and every job of these files has a row or needs no row.
 
-        If the engine crashes before that, the next start checks the files again.
+        If the engine crashes before the row is saved, the next start checks the files again.
         """
         is_pending = pending.open or self._memory.unsaved.holds_back(pending.folder)
         if is_pending or any(key in self._memory.unstable for key in pending.winners if self._memory.unstable):

@@ -163,7 +163,7 @@ class Identities(PipelinePart):
             self._ledger.put("put_state", (REMOVED_SOURCE_STATE + uuid.hex(), ""))
 
     def _rival(self, source: Source, uuid: SourceUuid) -> Source | None:
-        """Return another source that has this UUID, or that has a better claim to the UUID; None if no other source has either."""
+        """Return the other source with the best claim to this UUID; None if no other source claims the UUID."""
         others = [key for key in self._memory.keys_of(uuid) if key != source.key]
         claims = [other for other in self._memory.load(others) if self._own_uuid(other) == uuid and self._is_there(other)]
         return min(claims, key=_standing, default=None)
@@ -178,13 +178,13 @@ class Identities(PipelinePart):
 
 
 def _brought_identity(source: Source) -> bool:
-    """Whether a source and its identity file have moved together, because the identity file was made at another path."""
+    """Whether a source was moved together with its identity file; the identity file then names another path as its origin."""
     identity = source.identity
     return identity is not None and not identity.problem and identity.original not in ("", source.rel)
 
 
 def _standing(source: Source) -> tuple[bool, bool, PathKey]:
-    """Return the rank of a claim to a UUID; the claim with the lowest rank wins.
+    """Return the rank of a source's claim to a UUID; the claim with the lowest rank wins.
 
     A source at the path where its identity was made comes first, then a source with an identity file; then the path decides.
     """

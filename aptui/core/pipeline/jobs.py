@@ -69,7 +69,7 @@ _FEW_KEYS = 8
 
 
 class _Countdown(Struct):
-    """The keys of a job that waits for many: how many of them must be known before its next evaluation, and how many are known."""
+    """A count for a job that waits for many keys: `left` must become known before its next evaluation, `known` are known."""
 
     left: int
     known: int = 0
@@ -78,8 +78,9 @@ class _Countdown(Struct):
 class Waiters:
     """Jobs by the key they wait for: the key of a source, `SCAN_END` or `CHAINS_END`. One job may wait for many keys.
 
-    An evaluation of a job with hundreds of dependencies takes milliseconds. If it were evaluated after each of them, a build would
-    take time that grows with the square of their number. So it is evaluated when half of them are known, then half of the rest.
+    An evaluation of a job with hundreds of dependencies takes milliseconds. If the job were evaluated whenever one of its keys
+    becomes known, a build would take time that grows with the square of their number. So the job is evaluated when half of its
+    keys are known, then when half of the rest are known, and so on.
     """
 
     def __init__(self) -> None:
@@ -238,7 +239,7 @@ class Jobs:
         self.copies: dict[PathKey, list[int]] = {}
         """{key of a file: run keys} of the copies that workers made while they read files; valid only for this event."""
         self.copied: dict[Job, RunKey] = {}
-        """Jobs that use the copies in `copies`, and that start after the event is handled."""
+        """{job: run key of its copy} of the jobs that use copies in `copies`; they start after the event is handled."""
         self._planned: list[Job] = []
         self._planned_before: list[Job] = []
         """Unsaved jobs that this event planned, and those of the previous event."""
@@ -255,7 +256,7 @@ class Jobs:
         return find_block(self.project.checks, job.source.rel, checked)
 
     def is_at_rest(self, job: Job) -> bool:
-        """Whether the job stays unchanged because its platform is disabled."""
+        """Whether the job stays unchanged, because its platform is not processed now."""
         return job.platform in self.project.resting_platforms
 
     def hash(self, files: Collection[tuple[PathKey, FileFact]], *, may_copy: bool = False) -> None:
@@ -311,8 +312,8 @@ class Jobs:
     def save_plan(self, job: Job) -> None:
         """Save the row of a job that is about to be queued.
 
-        The row of an unsaved job is not saved yet: its run saves the row, and until then the next engine finds the job by the
-        pending row of its folder.
+        If the job is unsaved, its row is left to the commit of its run. If the engine ends before, the row of the source's
+        folder is not saved either, so the next engine checks the source again.
         """
         if not job.is_unsaved:
             self.save(job)
@@ -322,7 +323,7 @@ class Jobs:
             self._planned.append(job)
 
     def save_idle_plans(self) -> None:
-        """Save the jobs that the previous event planned and that have not started, so that clients can read their rows."""
+        """Save the rows of jobs that the previous event planned and that have not started yet, so that clients can read them."""
         for job in self._planned_before:
             if job.is_unsaved and job.state not in (JobState.RUNNING, JobState.COMMITTING):
                 self.save(job)
@@ -498,7 +499,7 @@ class Jobs:
         self.save(job)
 
     def recheck_first(self, job: Job, paths: Iterable[str] = ()) -> None:
-        """Plan `job` again after its files were checked again, because they changed during its run; no `paths` = its source."""
+        """Check the files `paths` (none = the source) again, because they changed during the run of `job`; then plan the job."""
         keys = self.stale_results.keys(paths) if paths else [job.source.key]
         self.feed(job, Trigger.PLAN)
         job.planned = None
@@ -517,7 +518,7 @@ class Jobs:
             self.todo.append((job, True))
 
     def _movers_after(self, job: Job) -> list[Job]:
-        """Return the queued and running jobs that depend on `job`, which was settled when they were queued, but no longer is."""
+        """Return the queued and running jobs that depend on `job`. When they were queued, `job` was settled; now it needs a run."""
         names = names_of(job.source)
         sources = dict.fromkeys(source for name in names for source in self.memory.moving_dependents(PathKey(name)))
         movers = (

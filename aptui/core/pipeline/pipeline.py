@@ -578,7 +578,7 @@ class Pipeline:
         if not self.jobs.committing:
             self.jobs.memory.release_loaded()
         if self.jobs.is_idle:
-            if not self.jobs.memory.unstable:  # the next check of an unstable file may continue a cycle of runs
+            if not self.jobs.memory.unstable:  # a file that is still changing may lead to another round of a cycle
                 self.plans.forget_rounds()
             self.jobs.chains.changed.clear()
             self._compare_heads()

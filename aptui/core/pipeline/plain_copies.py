@@ -1,9 +1,10 @@
 """Commits plain copies of many files together: workers stage copies while they read the files, and one commit publishes all.
 
-A cold build has thousands of new files to copy, a checkout thousands of known files. No other decision is made between the event
-with the copies and the end of their commit. So the sources and jobs of new files never enter the working set: only their rows are
-written. The job of a known file keeps its state until the commit. If one file of an event is unusual, all copies of
-the event are handled as ordinary jobs. A copy that cannot be placed becomes an ordinary job.
+A cold build has thousands of new files to copy, and a checkout changes thousands of known files. The pipeline handles no other
+event between the event with the copies and the end of their commit. So the sources and jobs of new files are never loaded into
+the working set: only their rows are written. The job of a known file keeps its state until the commit. If one file of an event
+is unusual, all copies of the event are handled as ordinary jobs. A copy that cannot be moved into the cache becomes an ordinary
+job.
 
 This module saves a third of the processor time of a cold batch, compared with an ordinary commit of each job: 11.0 instead of 16.3
 s for 100,000 copies, 4.1 instead of 6.5 s for 40,000 (engine and workers, cache in memory). A saving of less than a quarter would
@@ -103,7 +104,10 @@ class PlainCopies(PipelinePart):
     def _jobs_of(
         self, source: Source | None, key: PathKey, fact: FileFact, rules: Sequence[CopyRule]
     ) -> list[Job] | list[None] | None:
-        """Return the job of each rule, None for a new file. Return None if the file is not decided together with others."""
+        """Return one job for each rule; for a new file, one None for each rule.
+
+        Return None if the file must be handled as an ordinary source.
+        """
         if self._chains.is_intermediate(fact):
             return None  # the file is an intermediate, which another program may have changed
         if source is None:

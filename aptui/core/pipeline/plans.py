@@ -175,7 +175,7 @@ class Drafts(PipelinePart):
         self._held: dict[PathKey, None] = {}
         """Sources of jobs that were due while the finals of their inputs were still pending."""
         self._has_moved = self._takes_any = False
-        """`_has_moved`: whether a final was planned since sources were added to `_held`.
+        """`_has_moved`: whether a final was planned after the sources in `_held` were added.
 
         `_takes_any`: whether all held sources are due, because no final was planned.
         """
@@ -612,7 +612,10 @@ class Plans(PipelinePart):
         self._reports.report(job)
 
     def _is_new_by_folder(self, job: Job) -> bool:
-        """Whether the source is the only input of the job, so that the next engine finds the job by the folder of the source."""
+        """Whether the source is the only input of the job.
+
+        If the engine ends before the row of a new job is saved, the next engine then finds the job by the folder of its source.
+        """
         return self._builders[job.builder].is_plain_copy and job.platform != COMMON_PLATFORM
 
     def _endless(self, job: Job) -> str:

@@ -40,9 +40,9 @@ class Reports:
         self.moved: dict[Job, int] = {}
         """Unsettled jobs that `latest` has to report: {job: `seq` of the event that last changed its state}."""
         self._reported_pending: set[Job] = set()
-        """Jobs that `latest` has reported as pending, and that no later notice has reported."""
+        """Jobs whose last notice came from `latest` and reported them as pending."""
         self.starting: dict[Job, JobChanged] = {}
-        """Notices of runs that no worker has started yet, kept for clients that follow every step."""
+        """{job: notice that it runs}, held until a worker has started the run, for clients that follow every step."""
         self.counts = {"run": 0, "failed": 0, "analysed": 0, "done": 0}
         self._log_name = log_name
         self._ledger = ledger

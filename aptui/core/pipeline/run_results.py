@@ -62,7 +62,7 @@ class Analyses(PipelinePart):
         self._reports.record_duration(job, result.duration_ms)
         self._reports.counts["analysed"] += 1
         question = self._graph.assemble_question(job, self._planner.platforms_of(builder, source))
-        if job.planned_inputs[: len(question)] != question:  # the configuration changed while the analysis ran
+        if job.planned_inputs[: len(question)] != question:  # configuration or source changed during the run
             self._jobs.feed(job, Trigger.PLAN)
             job.planned = None
             self._jobs.save(job)
@@ -320,7 +320,7 @@ class Runs(PipelinePart):
             self._plans.feedback.run_ended(job, result.used, now_ms)
 
     def _find_changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
-        """Return the paths of files whose bytes may have differed from the manifest during a run; () = the result is valid."""
+        """Return the paths of files that may have differed from the manifest during a run; () = the result is valid."""
         stale_results = self._jobs.stale_results
         if changed := stale_results.find_changed(job, result.used):
             return changed
@@ -365,7 +365,7 @@ class Runs(PipelinePart):
         return not (job.platform == COMMON_PLATFORM and self._is_misplaced(job, result, now_ms))
 
     def _is_misplaced(self, job: Job, result: RunResult, now_ms: int) -> bool:
-        """Whether an intermediate of this run is invalid; if so, fail the job, which then claims the names of its products."""
+        """Whether an intermediate of this run is invalid; if so, fail the job. The failed job claims the names of its products."""
         names = [self._commits.name_of(job, product) for product in result.products]
         text = self._chains.problem(job, names)
         if text:
@@ -536,7 +536,10 @@ class Runs(PipelinePart):
         self._jobs.note_settled(job, is_changed=change.is_changed)
 
     def _commit_failed(self, commit: Commit, text: str, placed: int, now_ms: int) -> None:
-        """Handle a failed commit. Products that it replaced now belong to the job: they are reported, and checked as sources."""
+        """Handle a failed commit.
+
+        The products that it had already replaced belong to the job now: they are reported, and checked as sources.
+        """
         job, replaced = commit.job, commit.find_replaced(placed)
         self._jobs.feed(job, Trigger.COMMIT_FAILED)
         self._commits.note_failed(commit)
