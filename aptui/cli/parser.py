@@ -34,7 +34,7 @@ class Parser(ArgumentParser):
     def format_help(self) -> str:
         """Return the help with the examples at the end."""
         self.formatter_class = RawDescriptionHelpFormatter
-        for action in self._actions:  # `argparse` hides an option only if its help is the object `SUPPRESS`, not an equal text
+        for action in self._actions:  # `argparse` compares with `SUPPRESS` by identity, so an equal text would not hide the option
             action.help = SUPPRESS if action.help == SUPPRESS else action.help
         if self.verb:
             self.epilog = "\n\n".join(filter(None, [self.epilog, verbs.ending(self.verb)]))

@@ -27,7 +27,7 @@ def read(declare: Callable[[ArgumentParser], object], words: Sequence[str]) -> N
 
 
 class _NotPlainError(Exception):
-    """Raised if the words or the declarations have a form that is left to `argparse`."""
+    """Raised if only `argparse` can read the words or the declarations."""
 
 
 class _Argument:
@@ -42,7 +42,7 @@ class _Argument:
         self._convert: Callable[[str], object] = options.get("type", str)
         self._choices: Collection[object] | None = options.get("choices")
         if isinstance(self.default, str) and self._convert is not str:
-            raise _NotPlainError  # `argparse` converts a default value that is a text, and this class does not
+            raise _NotPlainError  # `argparse` would convert this default value, but this class does not
 
     def value(self, word: str) -> object:
         """Return the value of one word, converted and checked."""
@@ -66,7 +66,10 @@ class _Group:
 
 
 class _Declared:
-    """The declared arguments of a verb; the class has those methods of an `ArgumentParser` that declare arguments."""
+    """The declared arguments of a verb.
+
+    `declare` is called with this class in place of an `ArgumentParser`, so it has the same methods to declare arguments.
+    """
 
     def __init__(self) -> None:
         self._options: dict[str, _Argument] = {}

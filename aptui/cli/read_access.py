@@ -125,7 +125,8 @@ def all_builders(config: Config) -> tuple[Builder, ...]:
         return _complete_builders(config, builders_record(config.cache_dir))
     from tempfile import TemporaryDirectory
 
-    # A temporary folder is used, because aptui's folder in the cache does not exist yet, and only the engine may create it.
+    # The descriptions of builders are stored in a temporary folder, because aptui's folder in the cache does not exist yet, and
+    # only the engine may create it.
     with TemporaryDirectory(prefix="aptui-") as folder:
         return _complete_builders(config, Path(folder, "builders"))
 
@@ -163,7 +164,8 @@ _MOST_HOLDERS = 3
 def running_jobs(config: Config) -> dict[int, int]:
     """Return {id of a running job: its progress in per cent, -1 = unknown}, empty if no engine answers.
 
-    Call this function before the database is opened: a job that ends in between then counts as running, and not as pending.
+    Call this function before the database is opened. A job that ends in between then counts as running; in the other order it
+    would count as pending.
     """
     try:
         with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:

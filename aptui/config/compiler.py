@@ -29,7 +29,7 @@ class FolderCompiler:
     """Compiles scan folders and ignore rules.
 
     Args:
-        own: folders of aptui itself: cache and logs.
+        own: folders of aptui itself, such as the cache and the logs; they are not scanned.
     """
 
     def __init__(self, tree: MergedTree, platforms: DeclaredPlatforms, own: tuple[str, ...]) -> None:

@@ -23,7 +23,7 @@ from msgspec import Struct, field
 class TemplateError(Exception):
     """Raised if a placeholder stands where every value is unsafe.
 
-    The text of the error names the place, and `hint` the alternative.
+    The text of the error says where it stands, and `hint` is an alternative.
     """
 
     def __init__(self, what: str, hint: str) -> None:
@@ -115,7 +115,7 @@ _EVALUATE_ALL = frozenset(
 )
 """Commands that may run any of their arguments as code."""
 _NAMES = frozenset(["export", "readonly", "local", "read"])
-"""Commands that evaluate the name of a variable, but not its value."""
+"""Commands whose arguments name variables: the shell evaluates the name, but not the value."""
 _COMMAND_OPTION = re.compile(r"-[A-Za-z]*c|--command")
 _CODE = (
     (re.compile(r"python[\d.]*|pypy[\d.]*"), re.compile(r"-[A-Za-z]*c")),
@@ -128,21 +128,24 @@ _CODE = (
     (re.compile(r"printf|test|\["), re.compile(r"-v")),
     (re.compile(r"g?sed|ssed"), re.compile(r"-[A-Za-z]*e|--expression")),
 )
-"""(names of programs, their options whose argument is code)."""
+"""(names of programs, their options with an argument that is code)."""
 _SCRIPTS = {
     **dict.fromkeys(("sed", "gsed", "ssed"), (re.compile(r"-[A-Za-z]*[ef]|--expression|--file"), frozenset[str]())),
     **dict.fromkeys(
         ("awk", "gawk", "mawk", "nawk", "original-awk"), (re.compile(r"-f|--file|-e|--source"), frozenset(("-F", "-v")))
     ),
 }
-"""{programs whose first operand is a script: (options that give the script instead, other options that take an argument)}."""
+"""{program: (its options that give the script, its other options that take an argument)}.
+
+Without an option that gives the script, the first operand is the script.
+"""
 _WRAPPERS = _PREFIXES | frozenset(["bwrap", "busybox", "chroot", "docker", "flock", "nsenter", "podman", "unshare"])
 """Programs that start another program. The name of the other program follows the options and arguments of the first program."""
 _INPUT = frozenset(["-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"])
 _ALWAYS_CODE = frozenset(
     ["at", "batch", "dc", "ed", "ex", "gdb", "gnuplot", "m4", "mysql", "octave", "psql", "rsh", "runuser", "sqlite3", "ssh", "su"]
 )
-"""Programs whose standard input can always start other programs, with any arguments."""
+"""Programs that, whatever their arguments, can be made to start other programs by their standard input."""
 _SHELL_NAMES = re.compile("|".join(sorted(_SHELLS - {"busybox"})))
 _SCRIPT_READERS = (
     (_SHELL_NAMES, re.compile(r"[-+][abefhklmnpruvxBEHPT]+"), re.compile(r"-[A-Za-z]*c")),
@@ -151,7 +154,7 @@ _SCRIPT_READERS = (
     (re.compile(r"node|nodejs|deno|bun"), re.compile(r"run"), re.compile(r"-e|-p|-pe|--eval|--print|eval")),
     (re.compile(r"lua[\d.]*|luajit|Rscript|julia|guile|tclsh|osascript|php[\d.]*"), re.compile(r"--vanilla"), re.compile(r"-e|-r")),
 )
-"""(names of interpreters, their options without an argument, their options whose argument is the code)."""
+"""(names of interpreters, their options without an argument, their options with an argument that is the code)."""
 _COMPARISONS = frozenset(("-eq", "-ne", "-lt", "-le", "-gt", "-ge"))
 
 
@@ -176,8 +179,8 @@ def _programs(words: Sequence[Word]) -> Iterator[tuple[int, str]]:
 def _takes_input_for_code(program: str, words: Sequence[Word]) -> bool:
     """Whether a program with these words runs its standard input as code.
 
-    An interpreter does so unless a script or code is among its words. A word after an option may belong to that option, so it
-    does not count as a script.
+    An interpreter does so unless a script or code is among its words. A word after an option may be the argument of that
+    option, so it does not count as a script.
     """
     texts = [word.text for word in words]
     if program in (".", "source"):
@@ -209,8 +212,9 @@ def _refuse_code(program: str, words: Sequence[Word]) -> None:
 def _refuse_after_option(program: str, words: Sequence[Word], option: re.Pattern[str]) -> None:
     """Refuse placeholders in the word after `option`, and in a word that is glued to it.
 
-    The first word after an interpreter that is not an option is its script: later words belong to the script. A word after an
-    option may belong to that option, so the search goes on. Shells have options that begin with `+`.
+    If the first word after an interpreter is not an option, it is the script, and all later words belong to the script. A word
+    after an option may be the argument of that option, so the search continues after it. Shells also have options that begin
+    with `+`.
     """
     is_script = bool(words and words[0].text) and not words[0].text.startswith(("-", "+", "\1"))
     if is_script and program not in ("su", "runuser", "flock", "["):
@@ -346,9 +350,9 @@ class _Document(Struct):
     """A here-document that begins with the next line.
 
     Args:
-        word: the word that ends the document.
+        word: the delimiter, which ends the document.
         strips: whether the shell ignores tabs at the beginning of its lines.
-        is_quoted: whether the shell leaves references in it as they are.
+        is_quoted: whether the delimiter is quoted, so that the shell does not replace references in the document.
         reader: the program that runs it as code, "" = none.
     """
 
@@ -370,7 +374,7 @@ class _Line(Struct):
     documents: list[_Document] = field(default_factory=list)
     """Here-documents of this command, and of the commands whose output is piped into this command."""
     strings: list[str] = field(default_factory=list)
-    """Placeholders in the here-strings of the same commands."""
+    """Placeholders in the here-strings (`<<<`) of these commands."""
     is_string: bool = False
     """Whether the next word is a here-string."""
 
@@ -403,12 +407,12 @@ class _Scan:
         self.program_params: set[str] = set()
         self._documents: list[_Document] = []
         self._reader = ""
-        """The last program that runs its standard input as code.
+        """The last program, so far, that runs its standard input as code.
 
-        A here-document of a loop or group around the program may be its input.
+        A here-document after the end of a loop or group may be the input of this program inside.
         """
         self._refused: tuple[str, str] | None = None
-        """(place, hint) if placeholders are refused at the current position: the name of the place, and the alternative."""
+        """If placeholders are refused at the current position: (name of the position, alternative), both for the error message."""
 
     def commands(self, closer: str) -> None:
         """Read commands up to `closer`, or the end of the text."""
