@@ -26,7 +26,7 @@ _LISTED = 20
 
 
 class NamedPath(Struct, frozen=True):
-    """A possible meaning of a path: path relative to a scan folder, path of this scan folder, absolute path."""
+    """A possible meaning of a path on the command line: `rel` is relative to the scan folder at `root`, and `path` is absolute."""
 
     rel: str
     root: str
@@ -51,8 +51,8 @@ def meanings(word: str, config: Config) -> list[NamedPath]:
     seen_from_here.sort(key=lambda named: -len(named.root))
     if os.path.isabs(word):
         return seen_from_here
-    # The word may have slashes, the backslashes of a Windows path, or the escapes with which `--json` prints names that are not
-    # UTF-8.
+    # The word may have slashes, the backslashes of a Windows path, or the private characters with which `--json` prints names
+    # that are not UTF-8 (`core.paths`).
     rels = dict.fromkeys(
         (text, normalize(text), *([normalize(word)] if any(character >= "\U0010ff00" for character in word) else []))
     )

@@ -1,8 +1,8 @@
 """The files and folders that aptui itself stores or writes: they are never sources, in any folder.
 
-There are two kinds: places that the configuration or the environment names (cache, logs, stores, keys), and files that a verb wrote
-for its user (`--junit FILE`, `--json > FILE`). A file of the second kind is recognized by its inode, size and modification time, so
-it becomes a source when it is edited.
+There are two kinds: files and folders that the configuration or the environment names (cache, logs, stores, keys), and files
+that a verb wrote for its user (`--junit FILE`, `--json > FILE`). A file of the second kind is recognized by its inode, size and
+modification time, so it becomes a source when it is edited.
 
 This module must be cheap to import, because even runs without work import it.
 
@@ -145,7 +145,7 @@ def note_printing(*, is_over: bool = False) -> None:
 
 @contextmanager
 def writing(path: str | None) -> Iterator[None]:
-    """Exclude the file that the block writes for its user from sources, during the block and after it; None = no file."""
+    """Do not treat the file at `path`, which the block writes for the user, as a source, now or later; None = no file."""
     if path is None:
         yield
         return

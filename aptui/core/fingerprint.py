@@ -224,7 +224,7 @@ _PHRASES = {
 }
 _MOST_EXPLAINED = 3
 _PLACES = frozenset({"places", "found places"})
-"""Kinds of entries that every new, missing or changed file also changes. They are reported only if no other entry differs."""
+"""Kinds of entries that also change when a file appears, disappears or changes. Reported only if no other entry differs."""
 _PLURAL = frozenset({"code", "parameters", "platform parameters", PLANNING, "references", "steps", "job parameters", "products"})
 """Kinds whose phrase is a plural."""
 _VALUED = frozenset(
@@ -234,7 +234,7 @@ _VALUED = frozenset(
         "memory of all", "retry", "sandbox", "pool", PLANNING,
     }
 )  # fmt: skip
-"""Kinds of entries whose name is a value. `explain` reports a change as the old and the new value."""
+"""Kinds of entries that have a value in place of a name. `explain` reports their changes as the old and the new value."""
 
 
 def explain(old: Sequence[Entry], new: Sequence[Entry]) -> str:

@@ -455,7 +455,7 @@ class Files(PipelinePart):
         return is_changed
 
     def _settle_source(self, key: PathKey, fact: FileFact) -> bool:
-        """Plan the jobs of a file that was read, if builders process it; return whether its bytes, place or identity changed."""
+        """Plan the jobs of a file that was read, if builders process it; return whether its bytes, location or identity changed."""
         source = self._memory.sources.get(key)
         if source is None:
             if not self._planner.wants(fact.rel, fact.scan_folder):
@@ -463,8 +463,8 @@ class Files(PipelinePart):
             source = self._identities.new_source(key, fact)
             self._plans.plan(source)
             return True
-        # The UUIDs are noted before the identity changes, because another source may depend on this source by a UUID that it
-        # loses now.
+        # The UUIDs are noted before the identity changes, because another source may depend on this source by a UUID that this
+        # source loses now.
         before, identity, known = source.fact, source.identity, legacy_of(source) if self._memory.has_identities else ()
         was_elsewhere = (source.scan_folder, source.rel) != (fact.scan_folder, fact.rel)
         self._jobs.move_source(source, fact)

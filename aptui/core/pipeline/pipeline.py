@@ -219,9 +219,9 @@ class Requests(PipelinePart):
 OVERHEAD_MS = 1.0
 """Duration (ms) of a job without its builder's work; copies and restored results take only this time."""
 MOST_JOBS = 4_000
-"""Maximum number of jobs of each kind that are examined (5 ms). Each other job counts as the average of the examined jobs.
+"""Maximum number of running, ready or waiting jobs that are examined (5 ms). Any other job counts as an average examined job.
 
-With more waiting jobs, chains are ignored.
+If more jobs than this are waiting, chains are not estimated.
 """
 _UNDER_WAY = -1.0
 
@@ -339,7 +339,10 @@ def _after(waiters: Waiters, expected: Callable[[Job], float]) -> dict[PathKey, 
 _COPY_BATCH = 256
 _SMALL_BATCH = 32
 _MESSAGE_MS, _BATCH_MESSAGE_MS = 40, 400
-"""Maximum work (ms) in one message to a worker, with and without clients. The higher value keeps workers busy during a commit."""
+"""Maximum work (ms) in one message to a worker, with and without a client that follows every step.
+
+The higher value keeps workers busy during a commit.
+"""
 
 
 class Starts(PipelinePart):

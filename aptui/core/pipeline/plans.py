@@ -106,7 +106,7 @@ class Reasons(PipelinePart):
 
 
 def _differing(before: Manifest, now: Manifest) -> tuple[Manifest, Manifest]:
-    """Return the entries of each manifest that the other manifest does not have."""
+    """Return, for each of two manifests, the entries that the other manifest does not have."""
     same = set(before).intersection(now)
     return tuple(entry for entry in before if entry not in same), tuple(entry for entry in now if entry not in same)
 
@@ -264,7 +264,7 @@ _STALE_MOST = 10
 _ROUNDS_MOST = 20
 """Maximum number of times in a row that one job makes changed intermediates.
 
-A job that exceeds this limit is assumed to feed itself.
+A job that exceeds this limit is assumed to process its own intermediates.
 """
 _DEPENDENCY_ESCALATION = 50
 
@@ -289,7 +289,7 @@ class Plans(PipelinePart):
         self._rounds[job.id] += 1
 
     def forget_rounds(self) -> None:
-        """Reset the counts of changed intermediates, because everything is settled and no chain of intermediates feeds itself."""
+        """Reset the counts of changed intermediates: everything is settled, so no chain of intermediates is running in a circle."""
         self._rounds.clear()
 
     def evaluate_todo(self) -> None:
@@ -303,7 +303,7 @@ class Plans(PipelinePart):
                     self._jobs.save(job)
 
     def end_chains(self) -> None:
-        """Evaluate the jobs that wait for missing intermediates, if no chain can grow any more, so that no job will make them.
+        """If no chain can grow any more, so that missing intermediates stay missing, evaluate the jobs that wait for them.
 
         If no work is pending, jobs that wait for many keys are evaluated before.
         """
