@@ -259,7 +259,7 @@ PLACEHOLDER = re.compile(
 
 
 _AS_ARGUMENT = (
-    "pass the value as an argument, and quote the first word of the here-document: sh -s {source} <<'EOF', "
+    "pass the value as an argument, and quote the delimiter of the here-document: sh -s {source} <<'EOF', "
     "python3 - {source} <<'EOF'"
 )
 _TO_A_PROGRAM = "pass the value to a program as an argument"
@@ -571,7 +571,7 @@ class _Scan:
         if match is None:
             return
         if slot := PLACEHOLDER.search(match[1]):
-            raise TemplateError(f"{{{slot[1]}}} is not allowed in the word that ends a here-document", "use a fixed word")
+            raise TemplateError(f"{{{slot[1]}}} is not allowed in the delimiter of a here-document", "use a fixed word")
         is_quoted = any(mark in match[1] for mark in "'\"\\")
         document = _Document(re.sub(r"['\"\\]", "", match[1]), strips, is_quoted)
         self._documents.append(document)
@@ -584,7 +584,7 @@ class _Scan:
             if document.reader:
                 self._refused = f"a here-document, because '{document.reader}' would run it as code", _AS_ARGUMENT
             elif document.is_quoted:
-                self._refused = "a here-document whose first word is quoted", "remove the quotes"
+                self._refused = "a here-document whose delimiter is quoted", "remove the quotes around the delimiter"
             while self._at < end:
                 if not self._slot(line, Around.DOCUMENT):
                     character = self._text[self._at]
