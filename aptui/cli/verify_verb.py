@@ -280,7 +280,8 @@ def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[
         ):
             for start in range(0, len(tasks), _AT_A_TIME):
                 part = tasks[start : start + _AT_A_TIME]
-                # The second run is in reverse order, so that state which a builder carries from job to job changes the products.
+                # The second run is in reverse order. So if a builder keeps state from one job to the next, the products of the
+                # two runs differ.
                 first = one.run([_order(config, task, settings, f"{folder}/{task.number}-1") for task in part])
                 second = other.run([_order(config, task, settings, f"{folder}/{task.number}-2") for task in reversed(part)])
                 for task in part:

@@ -180,7 +180,7 @@ if __name__ == "__main__":
 
 
 class EffectiveParam(Struct, frozen=True):
-    """A parameter of a builder for one source: its value and the place that sets it, with the platforms for which both apply."""
+    """A parameter of a builder for one source: its value, the file and line that set it, and the platforms that it applies to."""
 
     builder: bytes
     builder_name: str

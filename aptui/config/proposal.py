@@ -52,7 +52,8 @@ class ShippedBuilder(Struct, frozen=True):
     """A builder of aptui that can be proposed.
 
     Args:
-        extensions: extensions of its sources. `companions` are extensions of files that sources name, which need no copy rule.
+        extensions: extensions of its sources. `companions` are extensions of files that its sources use, so these files need no
+            copy rule.
         module: the Python module that the builder needs, "" = none. `programs`: the builder needs one of these, () = none.
         package: the package of `module`, by default its name.
     """

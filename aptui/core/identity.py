@@ -60,7 +60,8 @@ def names_of(source: Source) -> tuple[str, ...]:
 def intermediate_uuid(source: Source, builder: bytes, sub_id: int, rel: RelPath) -> SourceUuid:
     """Return the UUID of the intermediate `rel` that `builder` makes from `source`.
 
-    It is a path UUID if `source` has a path UUID.
+    If `source` has the UUID of its path, the intermediate gets the UUID of its own path. Otherwise its UUID is derived from the
+    UUID of `source`, the builder and `sub_id`.
     """
     if source.uuid == path_uuids(source.rel)[0]:
         return path_uuids(rel)[0]

@@ -59,7 +59,7 @@ class FolderSeen(Struct, frozen=True):
 class FilesSeen(Struct, frozen=True):
     """These known files, each the winner of its path, were checked one by one and have to be read again.
 
-    The event says nothing about their folders, whose rows are saved when the whole folder is checked.
+    The event does not cover their folders: the row of a folder is saved only when the whole folder has been checked.
     """
 
     seq: int
@@ -76,7 +76,7 @@ class FoldersUnchanged(Struct, frozen=True):
 class SlotsFree(Struct, frozen=True):
     """`count` messages may be sent to workers now, or up to `critical` messages while the next job is critical or an analysis.
 
-    `jobs`: maximum number of jobs, 0 = no maximum; the job with the id `job_id` starts first.
+    `jobs` is the maximum number of jobs that start now, 0 = no limit. The job with the id `job_id` starts first.
     """
 
     seq: int
@@ -236,7 +236,7 @@ class JobCommit(Struct, frozen=True):
 
 
 class CommitProducts(Struct, frozen=True):
-    """Commit these jobs together, before the next event is handled; the last command in the answer to an event."""
+    """Commit these jobs together before the next event is handled. This is always the last command in the answer to an event."""
 
     cause: int
     commits: tuple[JobCommit, ...]
@@ -262,7 +262,7 @@ class SaveRows(Struct, frozen=True):
 
 
 class WriteLog(Struct, frozen=True):
-    """Write the log of a run to `file` (relative to the log folder); empty records write nothing."""
+    """Write the log of a run to `file` (relative to the log folder); without records nothing is written."""
 
     cause: int
     file: str

@@ -145,8 +145,9 @@ class LinkKind(IntEnum):
 class ProductLink(Struct, frozen=True):
     """A declared run-time dependency of a product; `store.db.product_links` resolves it in the database.
 
-    `path` is in lower case, relative (the path of a source may be absolute), without a platform, and may contain `*`; "" for an
-    ASSET, which `source_uuid` and `sub_id` name. `flags` hold the load behaviour in their low bits.
+    `path` is in lower case, has no platform, and may contain `*`. It is relative, except that the path of a source may be
+    absolute. For an ASSET it is "", and `source_uuid` and `sub_id` name the target. The low bits of `flags` are the load
+    behaviour.
     """
 
     kind: LinkKind

@@ -114,7 +114,8 @@ class Boosts:
 class ReadyQueue:
     """Jobs in the state QUEUED, best first.
 
-    A job that gets another rank has a new entry in the heap. Its old entry is skipped when it reaches the top of the heap.
+    If the rank of a job changes, the job gets a new entry in the heap. Its old entry is skipped when it reaches the top of the
+    heap.
 
     Args:
         host_platform: runs before other platforms.

@@ -56,7 +56,7 @@ class Node(Struct, eq=False):
             return NotImplemented
         return (self.value, self.where, self.key_where) == (other.value, other.where, other.key_where)
 
-    __hash__ = None  # type: ignore[assignment]  # it changes
+    __hash__ = None  # type: ignore[assignment]  # nodes are mutable
 
     def plain(self) -> Any:
         """Return the value without places."""
@@ -153,7 +153,7 @@ class _ShallowScanner(Scanner):
 
 
 class _YamlReader:
-    """Builds nodes from the event stream: values are checked before they are expanded, and every node has its place."""
+    """Builds nodes from the parser's events, so that aliases are refused before they are expanded, and every node has its place."""
 
     def __init__(self, text: str, name: str, max_nodes: int) -> None:
         self._yaml = YAML(typ="safe", pure=True)
