@@ -111,7 +111,7 @@ _PICTURES = frozenset(("png", "jpg", "jpeg", "tga", "bmp", "tif", "tiff", "webp"
 _OTHER_ART = frozenset((
     "wav", "flac", "ogg", "mp3", "aif", "aiff", "gltf", "glb", "obj", "fbx", "tmx", "tmj", "ldtk", "atlas", "vert", "frag", "comp",
 ))  # fmt: skip
-"""Extensions, other than those of pictures, of files that only a folder with the art of a game has."""
+"""Extensions, besides those of pictures, that indicate the art of a game."""
 _MATERIAL = re.compile(
     r"[_-](n|nrm|nor|normal|orm|arm|mra|ao|roughness|metallic|metalness|albedo|basecolor|diffuse|height)(_?(gl|dx))?(@\dx)?\.\w+$"
 )
