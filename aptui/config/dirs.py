@@ -167,7 +167,7 @@ def _unescape(point: str) -> str:
 
 
 def refuse_other_user(cache_dir: str | os.PathLike[str]) -> None:
-    """Refuse a cache that another user's engine made, because only that user can read the folder `.aptui` in it.
+    """Refuse a cache that another user's engine made, if this user cannot read and write the folder `.aptui` in it.
 
     Raises:
         HostError: the cache belongs to another user.
