@@ -42,12 +42,12 @@ class ReportRow(Struct):
 
     @property
     def is_well(self) -> bool:
-        """Whether the group has nothing to report."""
+        """Whether all jobs of the group completed without warnings and errors."""
         return not (self.failed or self.waiting or self.cancelled or self.warnings or self.errors)
 
 
 def read_report(reader: Reader, group: Group) -> list[ReportRow]:
-    """Return the groups of jobs, those with most failed jobs first. This takes half a second for 100,000 jobs."""
+    """Return the groups of jobs, sorted by number of failed jobs in descending order. This takes half a second for 100,000 jobs."""
     found: dict[str, ReportRow] = {}
 
     def row_of(source: str, folder: str, builder: bytes, platform: str) -> ReportRow:
@@ -244,9 +244,9 @@ class _Rule:
 
     @staticmethod
     def _pass(runs: Sequence[Sequence[_Segment]], parts: Sequence[str], at: int, end: int) -> int:
-        """Return the position after the first match of these groups of segments, one after another, in `parts[at:end]`.
+        """Match groups of segments in order within `parts[at:end]`; names between two groups are skipped.
 
-        The result is -1 if the groups do not match.
+        Return the index after the last match, -1 if a group does not match.
         """
         for run in runs:
             start = next((place for place in range(at, end - len(run) + 1) if _is_run(run, parts, place)), -1)
@@ -295,7 +295,7 @@ def _class_regex(inner: str) -> str:
 
 
 def owners_of(project_dir: Path) -> Owners:
-    """Read the CODEOWNERS of the repository that contains a project, or of the project's folder.
+    """Read the CODEOWNERS file of a project: in its Git repository, or in its folder if it is not in a repository.
 
     Raises:
         UserError: the file does not exist, cannot be read, or has an invalid pattern.

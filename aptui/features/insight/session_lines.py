@@ -34,7 +34,7 @@ NameOf = Callable[[bytes], str]
 """A function that returns a builder's name for its UUID."""
 _LISTED = 500
 _MOST = 200
-"""Maximum number of lines of a list of sessions or sizes, and of any other list."""
+"""Maximum number of lines of a list: `_LISTED` for sessions and sizes, `_MOST` for all other lists."""
 _SLOWEST = 30
 """Maximum number of runs in the list of the slowest runs."""
 _LEAST_BAR = 10
@@ -44,7 +44,7 @@ _LABEL = 9
 _ROLES = {
     "began_to_fail": "failed", "still_failing": "failed", "mended": "completed", "slower": "warning", "faster": "completed",
 }  # fmt: skip
-"""{kind of change: role of its colour}; a kind that is left out is displayed in the default colour."""
+"""{change of a job between two sessions: colour role}; all other changes have the default colour."""
 _WIDE = 100
 """Minimum width in columns at which dates are shown with a year."""
 
@@ -143,7 +143,7 @@ def _figure(kind: str, change: JobComparison) -> str:
 
 
 def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int) -> list[Parts]:
-    """Return the lines of `:timeline`: the runs of the critical path, then a row for each lane, where the critical path is marked.
+    """Return the lines of `:timeline`: the runs of the critical path, then one bar chart row for each lane of parallel runs.
 
     Raises:
         UserError: the word is not a session.
@@ -168,7 +168,7 @@ def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int
 
 
 def _lane(lane: int, found: Timeline, cells: int, span_ms: int) -> Parts:
-    """Return the row of a lane: the runs over time, `█` on the critical path, `▒` otherwise; failed runs have another colour."""
+    """Return the row of a lane: its runs as bars, `█` on the critical path, `▒` otherwise; failed runs have their own colour."""
     critical = set(found.critical)
     row = [("", " ")] * cells
     for span in found.spans:

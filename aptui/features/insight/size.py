@@ -46,7 +46,7 @@ class SizeRow(Struct):
 
     @property
     def weight(self) -> int:
-        """Number of bytes that the group's bar shows: the amount of growth or shrinkage, or else the size."""
+        """The length of the group's bar in bytes: the absolute growth, or the size if no earlier session is compared."""
         return self.size if self.grew is None else abs(self.grew)
 
 
@@ -55,8 +55,8 @@ def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: in
 
     Args:
         by: how products are grouped.
-        name_of: a builder's name by its UUID.
-        depth: number of leading folders of a source's path that name its group.
+        name_of: returns a builder's name for its UUID.
+        depth: number of leading folders of a source's path that form the name of its group.
     """
     found: dict[str, SizeRow] = {}
     for source, product, builder, platform, size in reader.ask(_PRODUCTS_SQL):

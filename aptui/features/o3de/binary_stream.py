@@ -1,10 +1,14 @@
-r"""The binary form of ObjectStream, and the catalog of O3DE's runtime in this form (`assetcatalog.xml`, `DeltaCatalog.xml`).
+r"""Reads and writes the binary form of ObjectStream, including the runtime's `assetcatalog.xml` and `DeltaCatalog.xml`.
 
-A stream is `00`, its version (3) in four bytes, one element, and `00`. An element is a byte of flags (8 element, 16 has a value, 32
-separate size, 64 has a field's name, 128 has a version; the low three bits are the size of the value, or of its size), the CRC-32
-of the name in lower case, the version in a byte, the type id, the size, the value, its children, and `00`. Numbers are big-endian.
-The type id of a container is `UUID(SHA-1(a + b))`, applied to the type ids of its arguments and, last, the id of the container
-template.
+A stream is a byte `00`, its version (3) in four bytes, one element, and a byte `00`. Numbers are big-endian. An element has:
+
+- a byte of flags: 8 element, 16 has a value, 32 has a size field, 64 has a field's name, 128 has a version. The low three bits are
+  the length of the size field with flag 32, otherwise the length of the value.
+- the CRC-32 of the field's name in lower case (flag 64), a byte with the version (flag 128), and the type id
+- the size field (flag 32), the value, the child elements, and a byte `00`
+
+The type id of a container is computed from the type ids of its arguments, followed by the id of the container template: two ids `a`
+and `b` are combined to `UUID(SHA-1(a + b))`, the result is combined with the next id, and so on.
 
 Tests: `tests/features/o3de/test_binary_stream.py`, `tests/features/o3de/connection/test_o3de_messages.py`.
 """
@@ -31,12 +35,12 @@ _DEEPEST = 16
 
 
 def fold_template(*types: bytes) -> bytes:
-    """Return the type id of a template, computed from the type ids of its arguments and, last, the id of the template itself."""
+    """Return the type id of a template; `types` are the type ids of its arguments, followed by the id of the template itself."""
     return reduce(combine_uuids, types)
 
 
 def combine_uuids(one: bytes, other: bytes) -> bytes:
-    """Return the UUID computed from two concatenated UUIDs or texts."""
+    """Return the name-based UUID of two concatenated byte strings (UUIDs or texts)."""
     digest = bytearray(hashlib.sha1(one + other, usedforsecurity=False).digest()[:16])
     digest[6], digest[8] = digest[6] & 0x5F | 0x50, digest[8] & 0xBF | 0x80
     return bytes(digest)
@@ -123,7 +127,7 @@ def start_element(type_id: bytes, name: str = "", value: bytes | None = None, ve
 def element_head(type_id: bytes, name: str, version: int, flags: int) -> bytes:
     """Return the bytes of an element before the size of its value.
 
-    The results are cached, because a stream has a few dozen different heads, each very often.
+    The results are cached, because a stream repeats a few dozen different heads many times.
     """
     flags |= _ELEMENT | (_NAME if name else 0) | (_VERSION if version else 0)
     crc = struct.pack(">I", crc_of(name)) if name else b""
@@ -223,7 +227,8 @@ _DEPENDENCIES, _BITS_64 = vector_of(DEPENDENCY), bits_of(64)
 class RegistryAsset(Struct, frozen=True):
     """A product in the runtime's catalog.
 
-    `path` is relative to the platform's folder. `needs` has (UUID, sub id, flags) of each dependency, `former` the earlier sub ids.
+    `path` is relative to the platform's folder. `needs` has (UUID, sub id, flags) of each dependency. `former` has the earlier
+    sub ids of the product.
     """
 
     uuid: bytes
@@ -239,7 +244,8 @@ def write_stream(assets: Iterable[RegistryAsset], out: BinaryIO, paths: BinaryIO
     """Write a registry of these assets as a binary stream.
 
     Args:
-        paths, needs: empty temporary files for the lists at the end of the stream, because one pass makes all lists.
+        paths, needs: empty temporary files. They collect the lists that come later in the stream, so that `assets` is iterated only
+            once.
     """
     out.write(PREFIX + start_element(_REGISTRY, version=6))
     former: list[tuple[RegistryAsset, int]] = []
@@ -277,7 +283,7 @@ def stream_of(assets: Iterable[RegistryAsset]) -> bytes:
 
 
 def path_uuid(path: str) -> bytes:
-    """Return the id of a path in a registry: the UUID of the lower-case path, computed as for the path of a source."""
+    """Return the id of a product's path in a registry: the UUID of the lower-case path, computed like the UUID of a source."""
     return combine_uuids(path.replace("\\", "/").lower().encode("utf-8", "surrogateescape"), b"")
 
 
@@ -286,7 +292,7 @@ _pack_32, _pack_64, _pack_bits = struct.Struct(">I").pack, struct.Struct(">Q").p
 
 
 def _asset_id(uuid: bytes, sub_id: int) -> bytes:
-    """Return the bytes of an asset id that follow the start of its element, including the element's end."""
+    """Return the element of an asset id without its head (`element_head`)."""
     return b"".join((_GUID, uuid, _SUB_ID, _pack_32(sub_id & 0xFFFF_FFFF), END, END))
 
 

@@ -1,10 +1,10 @@
 """Writes catalogs for O3DE's runtime into the cache, and adopts a cache that O3DE's Asset Processor made.
 
-`<cache>/<platform>/assetcatalog.xml` is made from aptui's catalog (`catalog`). Catalogs are written as a whole, and therefore when
-the engine is idle: at the end of a run, or after a period without changes. `.aptui/assetcatalogs.json` stores the stamps of their
-inputs, so that a start checks with two `stat` calls per platform whether they are up to date. `binary_stream` defines the file
-format. 100,000 products take four seconds of Python. So beside a running engine this module runs as a separate process (`python
--m`), and does not delay the engine.
+`<cache>/<platform>/assetcatalog.xml` is made from aptui's catalog (`catalog`). Every write replaces a whole catalog, so catalogs
+are written only when the engine is idle: at the end of a run, or after a period without changes. `.aptui/assetcatalogs.json` stores
+the stamps of the catalogs' inputs; with two `stat` calls per platform, a starting engine checks whether the catalogs are up to
+date. `binary_stream` defines the file format. A catalog of 100,000 products takes four seconds of Python. So that a large catalog
+does not delay a running engine, this module also runs as a separate process (`python -m`).
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RuntimeCatalogs:
         self._writing, self._lock = threading.Lock(), threading.Lock()
         """`_writing` is held during a write, which may take seconds.
 
-        The engine reads `_written` every turn, so this set has its own lock.
+        The engine reads `_written` in every turn of its loop and must not wait for a write, so `_lock` protects this set.
         """
         self._written: set[str] = set()
         self._problem = ""
@@ -128,7 +128,7 @@ class RuntimeCatalogs:
         return problem
 
     def close(self) -> None:
-        """Let the thread stop waiting for a period without changes, and wait until the thread ends."""
+        """Make the thread write pending catalogs without waiting for a period without changes, and wait until the thread ends."""
         self._hurries.set()
         if self._thread is not None:
             self._thread.join()

@@ -1,8 +1,9 @@
 """Files of the bundler: asset lists (`.assetlist`) and their comparison, bundle settings and bundles (`.pak`).
 
-An asset list names the products of a bundle with their times and SHA-1 digests. A bundle is a zip that O3DE's runtime mounts, with
-a manifest and a catalog, and no larger than the given limit. The manifest of the first bundle names the other bundles of a set.
-Names in a zip are relative to the platform's folder, and times are fixed, so that equal products give equal bytes.
+An asset list names the products of a bundle with their times and SHA-1 digests. A bundle is a zip that O3DE's runtime mounts. It
+also contains a manifest and a catalog. Products that exceed the maximum size of a bundle are split into a set of bundles; the
+manifest of the first bundle names the others. Names in a zip are relative to the platform's folder. All entries have the same fixed
+time, so equal products give equal bytes.
 """
 
 from __future__ import annotations
@@ -329,7 +330,7 @@ class PackedAsset(Struct, frozen=True):
 
 
 class _Bundle(Struct):
-    """A bundle in progress: `draft` is the file that is written now, and that is renamed to `path` at the end."""
+    """A bundle in progress: its content is written to the file `draft`, which is renamed to `path` at the end."""
 
     path: Path
     draft: Path
@@ -338,7 +339,7 @@ class _Bundle(Struct):
     catalog_bytes: int = 0
 
     def fits_at(self, known: RegistryAsset, size: int) -> int:
-        """Return the size that the bundle would have with one more asset."""
+        """Return an upper estimate of the bundle's size in bytes after one more asset of `size` bytes."""
         names = _ENTRY_BYTES + 2 * len(os.fsencode(known.path))
         directory = sum(_ENTRY_BYTES + len(os.fsencode(each.path)) for each in self.assets)
         at = self.zip.fp.tell() if self.zip.fp is not None else 0
@@ -387,7 +388,7 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
 
 
 def rollover(target: Path, at: int) -> Path:
-    """Return the name of another bundle of the same set."""
+    """Return the path of bundle number `at` of a set; number 0 is `target` itself."""
     return target.with_name(f"{target.stem}__{at}{target.suffix}") if at else target
 
 
@@ -427,9 +428,9 @@ def _finish(bundle: _Bundle, version: int, others: Sequence[str]) -> None:
 
 
 def _level_of(path: str) -> str:
-    """Return the folder of the level that owns a product, or "".
+    """Return the folder of a level if a product is the level's main file, or "".
 
-    A level is a file below `levels` that has the name of its folder.
+    The main file is below `levels`: `level.pak`, or a `.spawnable` file with the name of its folder.
     """
     folder, _, name = path.rpartition("/")
     is_spawnable = name.endswith(".spawnable") and name.rpartition(".")[0] == folder.rpartition("/")[2]
@@ -448,7 +449,7 @@ def _catalog_bytes(known: RegistryAsset) -> int:
 
 
 def free_names(target: Path) -> list[Path]:
-    """Return the existing bundles that would be overwritten."""
+    """Return the existing bundles of the set `target`, which a new set would replace."""
     found = [target] if target.exists() else []
     return [*found, *sorted(target.parent.glob(f"{target.stem}__*{target.suffix}"))] if target.parent.is_dir() else found
 

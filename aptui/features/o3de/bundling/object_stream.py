@@ -28,9 +28,10 @@ _KINDS = ("ObjectStream", "Class")
 
 
 class Element(Struct):
-    """A class in a stream. `tag` is its start tag as read.
+    """A `Class` element of a stream.
 
-    `lead` and `tail` are the blanks before its start tag and its end tag. A new class has "" for all three.
+    `tag` is its start tag as read, `lead` the blanks before the start tag, `tail` the blanks before the end tag. In a new element
+    all three are "".
     """
 
     name: str
@@ -71,7 +72,7 @@ class Element(Struct):
 
 
 class ObjectStream(Struct):
-    """A whole file: its classes, and the text around them."""
+    """The content of a file: its top-level elements, and the text around them."""
 
     root: Element
     before: str = ""

@@ -1,4 +1,4 @@
-"""Seed lists (`.seed`): the first assets of a bundle, each with its platforms as bits."""
+"""Seed lists (`.seed`): assets whose dependencies a bundle also contains; each seed has its platforms as bits."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def platforms_in(flags: int) -> tuple[str, ...]:
 
 
 def is_for(flags: int, platform: str) -> bool:
-    """Return whether `flags` has the bit of this platform, or of a group with this platform: all platforms, or all clients."""
+    """Return whether `flags` includes a platform: by its own bit, by the bit of all platforms, or by the bit of all clients."""
     everyone = flags & _ALL or (flags & _ALL_CLIENTS and platform != "server")
     return bool(everyone or flags & PLATFORMS.get(platform, 0))
 

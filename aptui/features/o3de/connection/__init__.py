@@ -23,5 +23,6 @@ and passes orders to the engine. `virtual_files` serves only files below the cac
 
 **Limits.** Other machines, and programs of other users of this machine, need an entry in the allowed list. Only
 programs of the engine's user on this machine can move and delete sources, one at a time. A client is disconnected if it has not
-negotiated after five seconds, sends an incomplete frame, a frame above 16 MiB or a damaged message, or does not read.
+negotiated after five seconds, if it sends an incomplete frame, a frame above 16 MiB or a damaged message, or if it does not read
+its messages.
 """

@@ -1,4 +1,4 @@
-"""The process that serves O3DE's programs, and its messages about the engine's notices; `connection_supervisor` starts it.
+"""The process that serves O3DE's programs and forwards the engine's notices to them; `connection_supervisor` starts it.
 
 A client first gets bulk messages with all products of its platforms. Notices that arrive before the last bulk message are sent
 after it (`O3deSession.backlog`).
@@ -51,7 +51,7 @@ class AssetNotifications:
     """Sends notifications to the sessions of a server.
 
     Args:
-        database: has the facts about products that the engine's notices lack.
+        database: supplies facts about products that the engine's notices do not contain.
     """
 
     server: O3deServer
@@ -64,7 +64,7 @@ class AssetNotifications:
         """{product: asset id}, because the database no longer has the asset ids of removed products. None = not read yet."""
         self._started: set[int] = set()
         self._changed: dict[str, str] = {}
-        """{source: reason of its last reported change}: one change of a source starts several jobs, but is reported once."""
+        """{source: reason of its last reported change}. A change that starts several jobs of a source is reported only once."""
         self._count = -1
 
     def take(self, batch: Sequence[NoticeLine]) -> None:
@@ -168,7 +168,7 @@ class AssetNotifications:
             self._send((path, _REMOVED, 0, (uuid, sub_id & 0xFFFF_FFFF), NO_UUID, (), platform), platform)
 
     def _send_start(self, notice: JobChanged, sources: dict[str, SourceRow]) -> None:
-        """Report that a job started, and the change of its source, each once."""
+        """Report the change of a job's source and the start of the job, unless they were reported already."""
         if notice.is_of_its_source and self._changed.get(notice.source) != notice.reason:
             if len(self._changed) >= _REMEMBERED:
                 self._changed.clear()
@@ -220,9 +220,9 @@ def _has_ended(notice: JobChanged) -> bool:
 
 
 def _list_jobs_of(pending: Sequence[NoticeLine], at: int) -> list[JobChanged]:
-    """Return the notices of the jobs that changed products.
+    """Return the notices of the jobs that made the changed products in the notice `pending[at]`.
 
-    These notices follow the notice about the products, which is at `at`.
+    These notices directly follow it and have the same cause.
     """
     found: list[JobChanged] = []
     for number in range(at + 1, len(pending)):

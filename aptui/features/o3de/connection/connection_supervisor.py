@@ -1,8 +1,8 @@
 """Keeps the process that serves O3DE's programs running beside an engine that stays up.
 
 The supervisor holds the listening socket and starts the process (`connection_process`), which reads its settings from standard
-input and ends when standard input closes. Each line of the process's output is a sentence about a refused client, for the users of
-the engine.
+input and ends when standard input closes. Each line that the process prints is a message about a refused client; the supervisor
+shows it to the engine's users.
 
 Tests: `tests/features/o3de/connection/test_connection_process.py`.
 """
@@ -42,7 +42,7 @@ class ConnectionSupervisor:
     """Keeps the server of one engine running while the configuration enables it.
 
     Args:
-        options: not used, because the process gets settings instead of a command line.
+        options: ignored, because the process gets its settings from standard input instead of a command line.
         listening: a socket that is used instead of the configured port.
     """
 
@@ -116,7 +116,7 @@ class ConnectionSupervisor:
         self._live.ports["o3de"] = self.port
 
     def _on_output(self, _mask: int) -> None:
-        """Report the sentences of the process."""
+        """Log the messages of the process about refused clients as warnings."""
         child = self._process.child
         if child is None or child.stdout is None:
             return

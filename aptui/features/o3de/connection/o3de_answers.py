@@ -1,7 +1,7 @@
 """Answers requests of clients of O3DE's protocol from the asset database and from files, or passes them to the engine.
 
-An answer has values for fields of a response (`o3de_messages`). Missing fields get their default value, such as not found, 0 or
-failed. Requests about files are answered in the order of the requests, all other requests as soon as their answer is known.
+An answer has values for fields of a response (`o3de_messages`). Fields without a value get their default, for example "not found",
+0 or "failed". Requests about files are answered in the order of their arrival, all other requests as soon as their answer is known.
 
 Tests: `tests/features/o3de/connection/test_connection_process.py`.
 """
@@ -54,7 +54,7 @@ _BARRIER_S = 10.0
 _CATALOG_S, _RELOCATION_S = 300.0, 120.0
 _LOG_BYTES = 1 << 20
 _CHANGES, _REAL_CHANGES, _CHECK_DELETE = range(4), (1, 3), 2
-"""Types of changes: preview of a move, move, preview of a deletion, deletion."""
+"""Types of source changes: 0 preview of a move, 1 move, 2 preview of a deletion, 3 deletion; 1 and 3 change files."""
 _DIRECT = 0
 Values = dict[str, Any]
 
@@ -102,7 +102,7 @@ class ClientAnswers:
         return await handle(request)
 
     async def _pass_barrier(self) -> None:
-        """Wait until the engine has processed all earlier changes on the disk; return early if the engine cannot report when."""
+        """Wait until the engine has processed all earlier changes on the disk; do not wait if no engine can report this."""
         barrier = feature.find_request("barrier")
         if barrier is not None and self._engine.is_here:
             try:
@@ -125,7 +125,7 @@ class ClientAnswers:
         return await self._database.ask(lambda reader: find_asset(reader, lookup, self._platforms))
 
     async def _raise_priority(self, found: FoundAsset, lookup: AssetLookup, urgency: int) -> None:
-        """Raise the priority of pending jobs, and of future sources that match a search term without results."""
+        """Raise the priority of the found pending jobs; if nothing is found, also of sources that match the search term later."""
         if not self._engine.is_here:
             return
         keys, ids = found.list_urgent_sources(lookup), found.pending_ids()
@@ -133,7 +133,7 @@ class ClientAnswers:
             await self._engine.ask(port.EscalateJobs(ids, keys, urgency))
 
     async def _asset_status(self, request: O3deMessage) -> Values:
-        """Return the status of an asset. Unless the request asks only for the status, wait until its pending jobs have ended."""
+        """Return the status of an asset after its pending jobs have ended, or at once if the request asks only for the status."""
         asset = request["AssetId"]
         lookup = self._lookup(request["SearchTerm"], asset, is_exact=request["SearchType"] == _EXACT)
         if not (lookup.uuid or lookup.term):

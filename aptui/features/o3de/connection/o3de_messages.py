@@ -1,8 +1,9 @@
 """The messages of O3DE's asset processor protocol as records: type ids, versions and fields, in the binary ObjectStream.
 
-A message is a class of the engine: its base class as the element `BaseClass1` (whose field asks for a barrier), then its fields. A
-reader ignores fields that it does not know, and gives missing ones their default value. Sources: O3DE's `AssetProcessorMessages`,
-`AssetRegistry` and `EditorAssetSystemAPI`.
+A message is an object of a class of the engine: an element `BaseClass1` for the base class, then the fields. The field
+`RequireFencing` of the base class requests a barrier: the answer waits until earlier changes on the disk are processed. A reader
+ignores unknown fields and gives missing fields their default value. Sources: O3DE's `AssetProcessorMessages`, `AssetRegistry` and
+`EditorAssetSystemAPI`.
 
 Tests: `tests/features/o3de/connection/test_o3de_messages.py`.
 """
@@ -65,7 +66,7 @@ NO_ASSET: AssetKey = (NO_UUID, 0)
 
 
 class FieldKind(NamedTuple):
-    """A type of fields with its type id; `write(name, value)` returns an element, and `read(element)` returns the value."""
+    """The type of a field; `write(name, value)` returns the field as an element, and `read(element)` returns its value."""
 
     type_id: bytes
     write: Callable[[str, Any], bytes]
@@ -85,7 +86,7 @@ def _number_kind(type_id: bytes, form: str) -> FieldKind:
 
 
 def _text_kind(type_id: bytes) -> FieldKind:
-    """Return the kind of a text.
+    """Return the field type of texts with this type id.
 
     Values are encoded as in the database (`core.paths`), because a text may have bytes that are not UTF-8.
     """
@@ -120,7 +121,7 @@ def _map_kind(key: FieldKind, value: FieldKind) -> FieldKind:
 def _class_kind(
     type_id: str | bytes, version: int, fields: Sequence[tuple[str, FieldKind]], *, has_base: bool = False
 ) -> FieldKind:
-    """Return the kind of a class whose values are tuples of its fields."""
+    """Return the field type for a class; a value is a tuple of the values of the class's fields."""
     number = uuid_bytes(type_id) if isinstance(type_id, str) else type_id
 
     def write(name: str, values: Sequence[Any]) -> bytes:
@@ -169,7 +170,7 @@ _JOB_FIELDS = (
 
 
 def _empty_kind(type_id: bytes) -> FieldKind:
-    """Return the kind of a set or map of assets, which is always empty in aptui's messages."""
+    """Return the field type for a set or map of assets that is always empty in aptui's messages."""
     return FieldKind(type_id, lambda name, _none: element_head(type_id, name, 0, 0) + END, lambda _found: (), ())
 
 
@@ -190,7 +191,7 @@ _KINDS = {
 
 
 class Shape(Struct, frozen=True):
-    """A class of messages. A class without base class and fields is written as an empty value."""
+    """A class of messages. A message of a class without base class and fields is written as an empty value."""
 
     name: str
     type_id: bytes
@@ -212,7 +213,7 @@ class O3deMessage(Struct):
 
 
 def _shape(name: str, spec: str, *, has_base: bool = True) -> Shape:
-    """Return the class of messages that a text describes: its type id, its version and its fields, such as `Path:os`."""
+    """Return the class of messages that `spec` describes: type id, version and fields (`name:type`, for example `Path:os`)."""
     type_id, version, *fields = spec.split()
     pairs = tuple((each, _KINDS[kind]) for each, _, kind in (field.partition(":") for field in fields))
     return Shape(name, uuid_bytes(type_id), int(version), pairs, has_base)
@@ -257,7 +258,7 @@ def decode(shape: Shape, payload: bytes) -> O3deMessage:
 
 
 class O3deExchange(Struct, frozen=True):
-    """A request of clients: the name whose CRC is its type, its answer (None = no answer), and how far aptui supports it."""
+    """A request of clients: its name (the CRC is its type number), its answer (None = no answer), and how far aptui supports it."""
 
     wire_name: str
     request: Shape
@@ -273,10 +274,10 @@ class O3deExchange(Struct, frozen=True):
 def _exchange(
     wire_name: str, request: str, response: str | None = None, extent: str = "answered", *, name: str = "", has_base: bool = True
 ) -> O3deExchange:
-    """Return a request whose messages are described by texts (`_shape`).
+    """Return a request; `request` and `response` describe its messages in the form that `_shape` reads.
 
     Args:
-        name: the class of the request, if it is not the last word of `wire_name`, with the suffix "Request".
+        name: the class of the request; by default the last word of `wire_name`, with the suffix "Request" unless it contains it.
     """
     word = wire_name.rpartition(":")[2]
     name = name or (word if "Request" in word else f"{word}Request")

@@ -46,14 +46,14 @@ MOST_BYTES = 16 << 20
 _NEGOTIATION_BYTES = 1 << 16
 _NEGOTIATION_S = 5.0
 _FRAME_S, _WRITE_S = 30.0, 30.0
-"""Timeout until a frame that has begun is complete, and timeout for a client that does not read (seconds)."""
+"""Timeout for receiving the rest of a frame, and for a client that does not read (seconds)."""
 _QUEUE_BYTES, _BUSY_BYTES = 64 << 20, 4 << 20
-"""Maximum number of bytes that wait for a client to read, and the number above which the client's next request waits too."""
+"""Maximum number of unsent bytes for a client, and the number above which the server stops reading the client's requests."""
 _REQUESTS_LIMIT = 32
 """Maximum number of requests of one client that are answered at a time; at this limit, the server stops reading from the client."""
 _REPORTS_LIMIT, _NAME_LENGTH = 64, 200
 _BACKLOG_MOST = 100_000
-"""Maximum number of notifications that wait for the bulk message."""
+"""Maximum number of notifications that are stored until the client has the bulk messages."""
 
 
 class Answers(Protocol):
@@ -69,7 +69,7 @@ class Answers(Protocol):
 
 
 class RefusedClient(Exception):
-    """Why a client is disconnected; the text is a sentence that begins with the client's name."""
+    """A client must be disconnected; the text is the reason, a sentence that begins with the client's name."""
 
 
 def refuse(settings: ConnectionSettings, name: str, version: int, facts: dict[int, str]) -> str:
@@ -100,7 +100,7 @@ class O3deSession:
         """Whether the client is a program of the same user, on this machine."""
         self.platforms: tuple[str, ...] = ()
         self.backlog: list[tuple[Shape, bytes]] | None = []
-        """Notifications that wait until the client has the bulk message; None = they are sent at once."""
+        """Notifications that are stored until the client has the bulk messages; None = notifications are sent at once."""
         self._queue: deque[bytes] = deque()
         self.queued_bytes = 0
         self._wake, self._is_empty = asyncio.Event(), asyncio.Event()
@@ -329,7 +329,8 @@ class O3deServer:
         session.send(number, serial, encode(answer))
         why = refuse(self._settings, session.name, request["ApiVersion"], facts)
         if why:
-            # The answer must be sent before the connection ends, because the client reports the difference to its user.
+            # The answer must be sent before the connection ends, because the client shows its user which version, branch token or
+            # project differs.
             session.begin(session.write_all())
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(session.wait_until_sent(), _NEGOTIATION_S)

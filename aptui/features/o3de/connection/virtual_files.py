@@ -29,7 +29,7 @@ _OK, _ERROR, _NO_HANDLE = 0, 1, 2
 _MODE_READ, _MODE_WRITE, _MODE_APPEND, _MODE_UPDATE, _MODE_CREATE_PATH = 1, 2, 4, 32, 64
 _HANDLES_LIMIT = 512
 _READ_BYTES = 8 << 20
-"""Maximum number of bytes in an answer; a client that wants more asks again."""
+"""Maximum number of bytes in an answer; a client needs several requests to read more."""
 _NAMES_LIMIT = 200_000
 _COPY_BYTES = 1 << 20
 
@@ -267,7 +267,7 @@ class VirtualFiles:
     # --------------------------------------------------------------------------------------------------------------- lists
 
     def _list(self, folder: _Folder, below: bytes) -> Iterator[tuple[bytes, bool]]:
-        """Yield (path below the alias, is a folder) of the files and folders in a folder, by name."""
+        """Yield (path below the alias, whether it is a folder) of the files and folders in a folder, sorted by name."""
         with os.scandir(folder.tree.descriptor_of(below)) as entries:
             found = sorted((os.fsencode(each.name), each.is_dir(follow_symlinks=False), each.is_symlink()) for each in entries)
         for name, is_folder, is_link in found:

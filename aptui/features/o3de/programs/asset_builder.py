@@ -1,6 +1,7 @@
 """`AssetBuilder`: analyse and process one source and print all output of its builders; cache and database are not changed.
 
-In O3DE, an asset processor also starts this program as its child. aptui has its own workers, so switches for a child are refused.
+In O3DE, the asset processor also starts this program as its worker. aptui has its own workers, so the switches of a worker are
+refused.
 """
 
 from __future__ import annotations
@@ -141,7 +142,7 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
 
 
 def _find_project_name(name: str, source: str) -> str:
-    """Return the nearest project folder named `name`, above the source or beside a folder above it; "" = search as usual."""
+    """Return the project folder named `name` that is nearest above the source, or beside a folder above it; "" = not found."""
     for above in Path(source).parents:
         for path in ([above] if above.name == name else []) + [above / name]:
             if (path / MARKER).is_file():
@@ -156,7 +157,7 @@ _NO_JOB = "not processed yet"
 
 
 def find_source(path: str, config: Config, folders: tuple[ScanFolder, ...]) -> tuple[ScanFolder, Source]:
-    """Return the scan folder of a file, and the source that the file is, with its UUID in the asset database.
+    """Return the scan folder of a file, and the file as a source. Its UUID is from the asset database, if the database has it.
 
     Raises:
         UserError: the file does not exist, or no scan folder contains it.
@@ -253,9 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
-    """Return the configuration of the named project, or of the project that contains the source if that is another project.
+    """Return the configuration of the named project; if it does not contain the source, of the project above the source.
 
-    Scripts name the project by a relative path, which may lead to another folder of the same name.
+    A script may name the project by a relative path that leads to another project with the same folder name.
 
     Raises:
         KnownError: no project contains the source.
@@ -408,7 +409,7 @@ def _record_lines(record: LogRecord) -> Iterator[str]:
 
 
 def _complete_builders(config: Config) -> tuple[Builder, ...]:
-    """Return the builders as the engine sees them, without writing to the cache."""
+    """Return the configured builders with all fields that the engine computes; the cache is not changed."""
     from aptui.engine import registry
 
     with tempfile.TemporaryDirectory(prefix="asset-builder-") as folder:

@@ -1,6 +1,6 @@
-"""`AssetProcessor`: the engine that keeps running, with O3DE's command line, but without a window.
+"""`AssetProcessor`: an engine that stays up, with O3DE's command line, but without a window.
 
-Tools use its control channel.
+Tools control it through its control channel (`control`).
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _Work = tuple[int, int]
 class _IdleWaiter(Struct, eq=False):
     """A client that waits until all earlier changes are processed.
 
-    If `besides` is given, the client also waits until the work done differs from `besides`.
+    If `besides` is given, the client also waits until the amount of work done differs from `besides`.
     """
 
     then: Callable[[], None]
@@ -82,7 +82,7 @@ class _Processor:
         self._live, self._start = live, start
         self._waiting: list[_IdleWaiter] = []
         self._reported: _Work | None = None
-        """The work that was done when idleness was last reported."""
+        """The amount of work done when a client was last notified that the engine is idle."""
         self._done_at_idle: _Work | None = None
         self._was_idle = True
         self._busy_since_s = self._began_s = time.monotonic()
@@ -122,8 +122,8 @@ class _Processor:
     def at_next_idle(self, then: Callable[[], None]) -> None:
         """Call `then` when the engine next becomes idle, or immediately if it is idle and has not reported that to a client.
 
-        A client that changes files and then asks cannot know whether the change is processed already. In O3DE the client waits
-        until the change is processed. aptui checks very recent files a second time; this check does not count as work.
+        As in O3DE, a client that changes a file and then sends `signalidle` gets the answer after the change is processed, even if
+        this was done before the command arrived. aptui checks very recent files a second time; this check does not count as work.
         """
         known = self._done if self._reported is None else self._reported
         is_at_rest = self.is_idle() or self._live.watching.is_looking_again
@@ -151,7 +151,7 @@ class _Processor:
     # ---------------------------------------------------------------------------------------------------------------- turns
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return None: no deadline is needed, because events of the engine show when it becomes idle."""
+        """Return None: the program needs no timer, because each event of the engine leads to a call of `poll`."""
         return None
 
     def poll(self, now: float) -> None:

@@ -132,7 +132,7 @@ class PlatformProducts(Struct, frozen=True):
     by_path: Mapping[str, AssetKey]
 
     def find_named(self, word: str) -> list[AssetKey]:
-        """Return the products that match a path or a pattern, relative to the platform's folder or absolute below the cache."""
+        """Return the products that match `word`, a path or pattern relative to the platform's folder, or absolute in the cache."""
         path = word.replace("\\", "/").lower()
         for cache in (self.folder.parent, self.folder.parent.resolve()):
             if path.startswith(f"{cache}/".lower()):
@@ -186,7 +186,7 @@ class PlatformProducts(Struct, frozen=True):
 
 
 class BundlerProject:
-    """The project for the duration of one command."""
+    """The project that one command works on: its platforms, products and files."""
 
     def __init__(self, config: Config, given: BundlerSwitches) -> None:
         self.config, self._given = config, given

@@ -1,4 +1,4 @@
-"""Sockets on 127.0.0.1: the control channel, and a port that closes every connection. The caller decides what "idle" means.
+"""Sockets on 127.0.0.1: the control channel, and a port that closes every connection. The `Processor` defines "idle".
 
 Commands are raw text without a terminator, one per message. TCP may join or split commands. They stay distinct, because no
 command is a prefix of another command.

@@ -161,7 +161,7 @@ class EventPrinter:
         self._failed: set[str] = set()
         self._failures: set[tuple[object, ...]] = set()
         self.is_scan_open = False
-        """Whether a scan was started whose result is not printed yet."""
+        """Whether a scan was started and its result is not printed yet."""
         self._is_end_printed = True
         self._reads_all = False
         self._began_s = 0.0
@@ -265,7 +265,7 @@ class EventPrinter:
         self.errors += job.errors
 
     def _replay(self, job: JobChanged) -> None:
-        """Print the log of a failed job, for the first failures."""
+        """Print the log of a failed job, but only for the first `phrases.MOST_FAILURES` failed assets."""
         path = self._path(job)
         if path in self._failed:
             return
@@ -294,7 +294,7 @@ class EventPrinter:
     def _print_message(self, message: EngineMessage) -> None:
         if message.text.startswith(CYCLE_PROBLEM):
             products = message.text.removeprefix(CYCLE_PROBLEM).split(JOIN)[:-1]
-            for at in range(len(products)):  # as in O3DE, print the cycle once for each product, which comes first
+            for at in range(len(products)):  # as in O3DE, print the cycle once for each of its products, from this product on
                 self._complain(phrases.format_preload_cycle([*products[at:], *products[: at + 1]]))
         elif message.level >= LogLevel.ERROR:
             self._complain(message.text)

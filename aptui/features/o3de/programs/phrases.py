@@ -81,7 +81,7 @@ def physical(window: str, text: str) -> list[str]:
 
 
 def format_traced(level: LogLevel, text: str, place: str = "", window: str = WINDOW) -> list[str]:
-    """Return a warning or an error as it is printed, between rulers; `place` is `file:line`, or empty."""
+    """Return the printed lines of a warning or an error, between two lines of `=`; `place` is `file:line`, or empty."""
     file, _, line = place.partition(":")
     where = f" {file or 'aptui'}({line.partition(':')[0] or 0}): '{window}'"
     middle = [f"{SYSTEM_WINDOW}: {_TRACES[level]}", f"{SYSTEM_WINDOW}: {where}", *physical(window, text)]
@@ -101,7 +101,7 @@ def job_slots(asked: int, count: int) -> str:
 
 
 def optimization(analysed: int, seen: int, unclaimed: int) -> str:
-    """Return the line about analyses that were not needed; override collisions, which the line counts too, do not occur."""
+    """Return the line about analyses that were not needed. O3DE also counts override collisions here; aptui has none."""
     return (
         f"Builder optimization: {analysed} / {seen} files required full analysis, "
         f"{unclaimed} sources found but not processed by anyone. 0 override collisions."
@@ -109,7 +109,7 @@ def optimization(analysed: int, seen: int, unclaimed: int) -> str:
 
 
 def job_log(time_ms: int, level: int, window: str, text: str) -> str:
-    """Return one line of a failed job's log, as O3DE prints copied lines."""
+    """Return one line of a failed job's log in the form in which O3DE copies such lines to its own log."""
     moment = time.strftime("%x %X", time.localtime(time_ms / 1000))
     return f"JOB LOG: {moment} | {_LEVELS.get(LogLevel(level), 'Info')} | origin: {window} | {text}"
 

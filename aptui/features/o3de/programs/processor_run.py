@@ -42,7 +42,7 @@ RELOCATION = (
     "excludeMetaDataFiles",
 )
 _ELSEWHERE = ("common", "all")
-"""Names that stand in place of a platform: "common" for intermediate products, and "all" for failed analyses."""
+"""Values of a job's platform that are not platforms: "common" for intermediate products, "all" for failed analyses."""
 
 
 # ------------------------------------------------------------------------------------------------------- signals and ports
@@ -160,7 +160,7 @@ def key_in(project: Project, path: str) -> PathKey | None:
 
 
 def find_failed_assets(start: RunRequest) -> set[str]:
-    """Return the absolute paths of all sources with a job that failed in this run or in an earlier run.
+    """Return the absolute paths of all sources that have a failed job, from this run or from an earlier run.
 
     In O3DE the order in which the jobs of an asset end decides whether the asset counts as failed. Here one failed job is enough.
     """

@@ -228,7 +228,7 @@ def _switch_in(word: str) -> tuple[str, str | None] | None:
 
 
 def _must_be_value(waiting: str, word: str) -> bool:
-    """Return whether a word must be the value of the previous switch although it looks like a switch: `/h` can be a folder."""
+    """Return whether a word that looks like a switch is the value of the previous switch; for example, `/h` may be a folder."""
     return word.startswith("/") and "=" not in word and not _may_be_alone(waiting)
 
 

@@ -1,4 +1,4 @@
-"""Makes the request for a run from command line and configuration; performs the run, or passes the request to another engine.
+"""Makes a run's request from command line and configuration; performs the run, or passes the request to a running engine.
 
 Tests: `tests/features/o3de/programs/test_asset_processor.py`.
 """
@@ -79,7 +79,7 @@ def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
         return client.ask(verb)
 
 
-# Before an asset processor starts, its configuration, console and log are made from O3DE's command line and settings.
+# The functions below create the configuration, console and log of an asset processor from O3DE's command line and settings.
 
 FAILED = 1
 JOB_LOGS = "JobLogs"
@@ -89,7 +89,7 @@ _ATTACH_S = 20.0
 _BOOTSTRAP = "/Amazon/AzCore/Bootstrap"
 """Section of the settings registry that has the paths of the project and the cache, and the port."""
 _PLACES = ("engine", "project-cache", "project-user", "project-log", "project-build", "o3de-manifest")
-"""Switches for paths, without their suffix `-path`; each sets one key of the registry."""
+"""Switches for paths, without their suffix `-path`; each sets one key of the settings registry."""
 
 
 def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) -> int:
