@@ -92,14 +92,14 @@ ENGINE_MEMORY = "engine of an O3DE project"
 
 
 TAGS = ("profile", "tools", "assetprocessor")
-"""The specialisations of an asset processor in the order of O3DE's program; files with a later specialisation are merged later.
+"""The specialisations of an asset processor, in O3DE's order; settings files with a later specialisation are merged later.
 
 Here all programs use this order; in O3DE the program with a window swaps the last two.
 """
 
 
 BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
-"""The specialisations of the program without a window: here the name of the program follows "profile", the kind of its build."""
+"""The specialisations of `AssetProcessorBatch`: its name comes directly after "profile", which is the type of its build."""
 
 
 class Options(Struct, frozen=True):
@@ -118,7 +118,7 @@ class Options(Struct, frozen=True):
     has_gem_scan_folders: bool = True
     tags: tuple[str, ...] = TAGS
     program: str = ""
-    """The absolute path of the called program, whose folder may be in an engine."""
+    """The absolute path of the called program; if its folder is in an engine, this engine may be used."""
 
 
 def is_project(folder: str) -> bool:

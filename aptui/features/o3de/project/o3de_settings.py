@@ -67,7 +67,7 @@ class ScanFolderSettings:
         self.warnings: list[str] = []
 
     def find(self, settings: Mapping[str, Node]) -> list[ScanFolderEntry]:
-        """Return the existing folders in order, without folders whose files all belong to another folder."""
+        """Return the existing folders in order; omit a folder if all its files belong to another scan folder."""
         found = {folder.name.lower(): folder for folder in self._list_asked(settings)}
         there = [folder for folder in found.values() if self._is_there(folder)]
         there.sort(key=lambda folder: folder.order)

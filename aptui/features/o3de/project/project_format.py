@@ -1,7 +1,7 @@
-"""Loads the configuration of O3DE projects, from the layers of YAML and the settings registry: the extension point `format`.
+"""Loads the configuration of an O3DE project from its settings registry and YAML layers: the extension point `format`.
 
-An unchanged project is not parsed: its compiled configuration is stored with digests of its inputs, which a start compares. So
-nothing heavy may be imported at the top of this module.
+The compiled configuration is stored with the digests of its input files. If a later start finds the same digests, it uses the
+stored configuration and parses nothing. To keep that start fast, the parsers are imported only inside functions.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ _OWN_KEYS = ("builders", "limits", "workers", "undeclared_reads", "shared_cache"
 """Keys that an `aptui.yaml` beside a `project.json` may set; all other settings come from the settings registry."""
 _COMPLETE = re.compile(rb"^scan_folders\s*:", re.MULTILINE)
 _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/O3DE/AssetProcessor", "/Amazon/AzCore/Bootstrap")
-"""Sections of the registry in which a key that is not a pointer is searched."""
+"""Sections of the registry in which `explain` searches a key that is not a pointer."""
 
 
 def claims(folder: Path) -> bool:
-    """Whether a folder is opened as an O3DE project. A folder whose `aptui.yaml` names scan folders is not."""
+    """Whether a folder is opened as an O3DE project; it is not if its `aptui.yaml` names scan folders."""
     if not is_project(str(folder)):
         return False
     try:
@@ -114,7 +114,7 @@ def load(
 
 
 def _remember_engine(project_dir: Path, config: Config) -> None:
-    """Store which engine a switch or the called program named, for later commands that find no engine."""
+    """Store the engine that a switch or the called program determined. Later commands use it if they find no other engine."""
     from aptui.features.o3de.project_facts import facts_of
 
     facts, file = facts_of(config), packing.find_compiled_file(ENGINE_MEMORY, project_dir)
@@ -180,7 +180,7 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
 
 
 def _options(options: Options | None, sets: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
-    """Split `sets`: return the options with its settings of the registry, and its other settings."""
+    """Split `sets`: return the options extended by the settings for the registry, and the settings for `aptui.yaml`."""
     options = options or Options()
     regset = tuple(text for text in sets if text.startswith("/"))
     return replace(options, regset=(*options.regset, *regset)), tuple(text for text in sets if not text.startswith("/"))
@@ -260,7 +260,7 @@ def _list_unshared_copies(config: Config) -> list[str]:
 
 
 def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
-    """Return the platforms whose products are kept unchanged: platforms that are not requested, and disabled ones with products.
+    """Return the platforms whose products stay as they are: platforms not requested for this run, and disabled ones with products.
 
     O3DE keeps products of disabled platforms, so that runs for one platform at a time can share a cache.
     """

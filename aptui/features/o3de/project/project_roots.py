@@ -58,7 +58,7 @@ class ProjectRoots(Struct, frozen=True):
 
 
 def merge_options(registry: Registry, options: Options) -> None:
-    """Merge the settings and removals of the command line, but not the files that it names."""
+    """Apply the settings and removals of the command line; the files of `--regset-file` are merged elsewhere."""
     for name, option in (*options.registry, *(("regset", option) for option in options.regset)):
         if name == "regremove":
             registry.remove(option)
@@ -309,8 +309,8 @@ def _program(project: str, engine: str, own: Node, early: Registry, recorder: In
 def _gems_in(path: str, engine: str, recorder: InputRecorder) -> dict[str, str]:
     """Return the gems of a `cmake_dependencies` file.
 
-    Current files have an object below `/O3DE/Gems` for each gem, which only names built modules. Older files have an object below
-    `/Amazon/Gems` for each target of a gem (`Name.Editor`), with its path relative to the engine.
+    Current files have an object below `/O3DE/Gems` for each gem; it names the gem's built modules, but not its folder. Older files
+    have an object below `/Amazon/Gems` for each target of a gem (`Name.Editor`), with its path relative to the engine.
     """
     registry = Registry(recorder)
     registry.merge_file(path)
@@ -348,7 +348,7 @@ def read_registry(places: ProjectRoots, options: Options, recorder: InputRecorde
 
 
 def _tags(places: ProjectRoots, options: Options) -> tuple[str, ...]:
-    """Return the active specialisations (tags of settings files): those of the program, and the project's name before `tools`."""
+    """Return the active specialisations (tags of settings files): those of the program, with the project's name before `tools`."""
     at = options.tags.index("tools") if "tools" in options.tags else len(options.tags)
     return (*options.tags[:at], places.name, *options.tags[at:])
 
@@ -412,7 +412,7 @@ def _below(folder: str, recorder: InputRecorder) -> list[str]:
 
 
 def _set_found(registry: Registry, places: ProjectRoots) -> None:
-    """Set the paths that were found before all other settings, because readers of the registry need them."""
+    """Set the found paths as initial values, because code that reads the registry needs them; settings in files override them."""
     for key, path in (
         ("project_path", places.project),
         ("engine_path", places.engine),

@@ -43,9 +43,9 @@ _CLASSES = {
     "w": r"\w",
     "s": r"\s",
 }
-"""{POSIX name of a character class: Python's form}. C++'s regular expressions know these names, Python's do not."""
+"""{POSIX name of a character class: equivalent in Python}. C++ supports these names in regular expressions, Python does not."""
 _ONE_END = re.compile(r"\*[^*?/\\]+")
-"""Matches a glob such as `*.png`, which decides only by the end of a path, so it matches relative and absolute paths equally."""
+"""Recognizes globs such as `*.png`. They test only the end of a path, so they match a relative path like the absolute path."""
 
 
 def python_regex(text: str) -> str:
@@ -208,9 +208,10 @@ class AssetRules:
     def companions(self, types: Mapping[str, Node], importer: Iterable[Node]) -> Node:
         """Return {glob of sources: companions}.
 
-        A metadata type is an extension or a path. An extension with an empty value is appended to the source's name; otherwise it
-        replaces the extension that is the value. A path is one file on which all sources with the extension depend. Every importer
-        extension has `.assetinfo`. A `.meta` file always belongs to its source, so it needs no companion.
+        A metadata type is an extension or a path. If the value of an extension is empty, the extension is appended to the source's
+        name; otherwise it replaces the source extension that the value names. A path is one file on which all sources with the
+        extension in its value depend. Sources with an extension in `importer` also have a companion `.assetinfo`. A `.meta` file
+        always belongs to its source, so it needs no companion.
         """
         found: dict[str, dict[tuple[str, str, str], Node]] = {}
 

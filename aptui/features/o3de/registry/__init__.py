@@ -1,1 +1,1 @@
-"""Reads O3DE's settings registry: JSON files that are merged, with the place of every value."""
+"""Reads O3DE's settings registry: merges its JSON files, and records the file, line and column of every value."""

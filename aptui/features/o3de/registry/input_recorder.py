@@ -1,4 +1,4 @@
-"""Reads files, and records each read, so that a later start can repeat the reads to detect that a configuration is unchanged.
+"""Reads files and records each read. A later start repeats the reads to detect whether the configuration has changed.
 
 Tests: `tests/features/o3de/registry/test_settings_registry.py`.
 """

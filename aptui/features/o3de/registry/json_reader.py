@@ -1,4 +1,4 @@
-"""Reads the JSON of settings registry files: comments and trailing commas are allowed, and every value has its place.
+"""Reads the JSON of settings registry files: comments and trailing commas are allowed; each value has its line and column.
 
 As in O3DE, text after the first value is not read.
 """
@@ -54,7 +54,7 @@ def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None)
     try:
         node = _JsonReader(data.decode("utf-8-sig", "replace"), name).value(1)
     except UserError:
-        raise mistake from None  # not JSON even with replaced bytes: the whole file has another encoding
+        raise mistake from None  # with replaced bytes the text is still not JSON: the whole file has another encoding
     warn(f"{mistake.where}: {mistake.what}, and is read as '\ufffd'; {mistake.hint}")
     return node
 

@@ -294,16 +294,16 @@ def os_name() -> str:
 def files_of(folder: str, tags: Sequence[str], recorder: InputRecorder) -> tuple[list[SettingsFile], list[str]]:
     """Return the files of a folder in the order of their merging, and warnings about the folder.
 
-    Files are ordered by name, as it is spelled, including the dot after it. For two files with one name and the same number of
-    tags, the first different tags decide: the file whose tag comes later in `tags` is merged later. The order of a file's tags
-    depends on hash values, as in O3DE (`SettingsRegistryImpl::IsLessThan`).
+    Files are sorted by name (case matters); the dot after the name is compared, too. Files with the same name are sorted by their
+    number of tags, then by their first different tag: a file is merged later if its tag comes later in `tags`. Within one file,
+    tags are sorted by hash value, as in O3DE (`SettingsRegistryImpl::IsLessThan`).
 
     Args:
         tags: the active specialisations.
 
     Raises:
-        UserError: more than 128 used files, a name with a tag twice, or two files with the same name and tags, whether they are
-            merge patches or JSON patches.
+        UserError: more than 128 files are used, a file has a tag twice, or two files have the same name and tags. For this
+            comparison, merge patches and JSON patches are not distinguished.
     """
     own = os.path.join(folder, _PLATFORM, os_name())
     found: list[SettingsFile] = []

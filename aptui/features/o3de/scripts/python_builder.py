@@ -1,8 +1,8 @@
 """Adapts builders of O3DE's scripts (`azlmbr.asset.builder`) to the SDK; their code runs only in workers.
 
-In a configuration, the record that `scripts_builder` returns represents all these builders; `scripts_builder` does not run the
-scripts. The registry calls `find` in a separate process, and a worker calls `load`. Both get the record of the builder, whose field
-`environment` names the scripts to run.
+A configuration has one record for all these builders. `scripts_builder` makes this record without running the scripts; its field
+`environment` names the scripts. `find` runs them in a separate process for the builder registry (`engine.registry`), and returns a
+record for each builder. A worker calls `load` to get one of these builders.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_answers.py`.
 """
@@ -37,9 +37,9 @@ from aptui.features.o3de.scripts.script_runner import Surroundings
 # The functions below apply `BuilderConfig.ini`, which `project.o3de_settings` reads, to builders of scripts and to their jobs.
 
 _ONE_END = re.compile(r"\*[^*?/]+")
-"""Matches a wildcard such as `*.png`, which decides only by the end of a path.
+"""Recognizes wildcards such as `*.png`, which test only the end of a path.
 
-Such a wildcard matches relative paths equally, and faster.
+So they can be matched with the relative path instead of the absolute path, which is faster.
 """
 
 
@@ -81,12 +81,12 @@ def override_job(job: sdk.JobDescriptor, overrides: Sequence[JobOverride]) -> sd
 
 
 def _override_of(name: str, overrides: Sequence[JobOverride]) -> JobOverride | None:
-    """Return the last override with this name in upper or lower case."""
+    """Return the last override with this name, ignoring case."""
     return next((each for each in reversed(overrides) if each.name.lower() == name.lower()), None)
 
 
 def param_key(name: object) -> str:
-    """Return the name under which our jobs store a script's parameter: the checksum of its name."""
+    """Return the key of a script's job parameter in the SDK: the checksum of the parameter's name."""
     return f"0x{crc_of(name):08x}"
 
 
@@ -280,7 +280,7 @@ def scripts_builder(
     job_overrides: Sequence[JobOverride] = (),
     unlisted: Builder = _NO_BUILDER,
 ) -> tuple[Builder, ...]:
-    """Return the stand-in for all builders of scripts in a configuration, () if the project has no scripts.
+    """Return the record that represents all builders of scripts in a configuration, () if the project has no scripts.
 
     Args:
         roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: engine Assets, gems, project, the user's.
@@ -300,7 +300,7 @@ def scripts_builder(
 
 
 def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list[tuple[str, str, bool]]]:
-    """Run all scripts; return the registered builders with the files of their code, and the problems.
+    """Run all scripts; return the builders that they register, each with the files of its code, and the problems.
 
     A problem is (script, message, whether it lasts until the script's code changes).
     """
@@ -421,7 +421,7 @@ class ScriptBuilder:
     def _call_script(
         self, name: str, question: Any, translate: Callable[[Any], _Answer], failed: Callable[..., _Answer], log: sdk.JobLog
     ) -> _Answer:
-        """Call the script; return its answer in the SDK's form, or a failed answer with the reason."""
+        """Call the script; return its answer in the SDK's form, or, if it fails, a failure with the reason."""
         callback = registrations.callback(self._bus_id, name)
         if callback is None:
             return failed(error=f"the script has no callback {name!r}")

@@ -1,4 +1,4 @@
-"""`azlmbr.bus`: sends requests. Here a request has only one receiver, so O3DE's ways of sending have the same effect.
+"""`azlmbr.bus`: O3DE's four ways of sending a request. Here they have the same effect, because a request has only one receiver.
 
 Tests: `tests/features/o3de/scripts/test_azlmbr_stand_in.py`.
 """

@@ -7,14 +7,14 @@ from aptui.features.o3de.scripts.azlmbr.reflected import refusing
 
 
 class AssetId:
-    """A product of a source: the source's UUID and a sub id."""
+    """The id of a product: its source's UUID and a sub id."""
 
     def __init__(self, guid: object = None, sub_id: int = 0) -> None:
         self.guid: Uuid = uuid_of(guid)
         self.subId = int(sub_id)  # scripts use this spelling, which is O3DE's
 
     def is_valid(self) -> bool:
-        """Whether the id has a source."""
+        """Whether the UUID of the source is set."""
         return not self.guid.is_null()
 
     def to_string(self) -> str:
@@ -24,7 +24,7 @@ class AssetId:
     IsValid, ToString = is_valid, to_string
 
     def is_equal(self, other: object) -> bool:
-        """Whether both ids mean the same product."""
+        """Whether both ids identify the same product."""
         return self == other
 
     IsEqual = is_equal

@@ -162,14 +162,14 @@ class ProcessJobRequest(Reflected):
 
 
 class ProductDependency(Reflected):
-    """A dependency of a product on another product at run time."""
+    """A run-time dependency of a product on another product."""
 
     _properties: ClassVar = {"dependencyId": lambda: None, "flags": int}
     _forms: ClassVar = (("dependencyId", "flags"),)
 
 
 class ProductPathDependency(Reflected):
-    """A dependency of a product at run time on a path."""
+    """A run-time dependency of a product on a path."""
 
     _properties: ClassVar = {"dependencyPath": str, "dependencyType": lambda: ProductPathDependency_ProductFile}
     _forms: ClassVar = (("dependencyPath", "dependencyType"),)
