@@ -1,6 +1,6 @@
-"""Files of the scan folders during relocations: their names, references in texts, renames, deletions, empty folders, Git.
+"""Operations on files for relocations: find, move and delete files of scan folders (also with Git), rewrite references.
 
-Nothing outside the scan folders is changed.
+Files outside the scan folders are not changed.
 
 Tests: `tests/features/relocation/test_relocate.py`.
 """
@@ -37,7 +37,7 @@ from aptui.shared.files.replacing import replacing
 # A UUID may be spelled with or without dashes and braces, in upper or lower case.
 
 LIMIT_BYTES = 64 << 20
-"""Maximum size of a file whose references are updated; files that people write are smaller."""
+"""Maximum size of a file whose references are updated; hand-written files are smaller."""
 _SEPARATOR = r"(?:\\\\|\\/|[\\/])"
 _ANY_SEPARATOR = re.compile(_SEPARATOR)
 _NO_PATH = re.compile(r"""[\s"'<>|=,;:()\[\]{}]""")
@@ -53,8 +53,8 @@ class UnreadableError(Exception):
 class Rename(Struct, frozen=True):
     """One path or UUID that changes. `target` is the index of the renamed item.
 
-    `is_seen_from_here` = the path is relative to the folder of the file with the reference. A path is written with `/`, a UUID as
-    32 hex digits in lower case.
+    `is_seen_from_here`: `old` and `new` are relative to the folder of the file that contains the reference. Paths are written with
+    `/`, UUIDs as 32 hex digits in lower case.
     """
 
     old: str
@@ -495,7 +495,10 @@ def delete(path: str) -> None:
 
 
 def remove_empty(folder: str, root: str, keeps: Sequence[str]) -> list[str]:
-    """Remove a folder and its parents below `root` while they are empty, except `keeps` (scan folders); return these folders."""
+    """Remove an empty folder and its parents below `root` that become empty; return the removed folders.
+
+    The folders in `keeps` (scan folders) and their parents are not removed.
+    """
     gone: list[str] = []
     while is_below(folder, root) and folder not in keeps:
         try:
@@ -513,7 +516,7 @@ _LIMIT_S = 120.0
 
 
 class Git:
-    """The work tree that contains a folder; without a work tree no file is tracked.
+    """The Git work tree that contains a folder. If the folder is outside all work trees, no file counts as tracked.
 
     Raises:
         UserError: the program `git` is not installed.

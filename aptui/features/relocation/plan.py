@@ -77,7 +77,7 @@ def _products(reader: Reader, ids: Sequence[int]) -> Mapping[int, list[ProductRo
 
 
 def dependants_of(reader: Reader, known: Iterable[KnownSource]) -> dict[int, list[Dependant]]:
-    """Return {source id: its dependants}, without dependencies of a source on itself."""
+    """Return {source id: its dependants}; a dependency of a source on itself is omitted."""
     moved = list(known)
     found: dict[int, dict[Dependant, None]] = {}
     for source_id, dependant in (*_by_edges(reader, moved), *_by_products(reader, moved)):
@@ -86,7 +86,7 @@ def dependants_of(reader: Reader, known: Iterable[KnownSource]) -> dict[int, lis
 
 
 def needs_of(reader: Reader, ids: Collection[int]) -> dict[int, list[str]]:
-    """Return {source id: paths of the sources that it declares by path}."""
+    """Return {source id: paths of the sources that it declares as dependencies by path}."""
     edges = SourceEdges(reader)
     declared = [edge for edge in edges.read_declared_by(ids) if edge.kind in _BY_PATH]
     targets = edges.by_path({edge.target for edge in declared})
@@ -231,12 +231,12 @@ def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]
 
 
 def _note_own(plan: Plan, reader: Reader) -> None:
-    """Record the dependencies that stay behind when files move to another folder.
+    """Record the dependencies that are not moved together with files that move to another folder.
 
     The moved files may name these dependencies by a path relative to the old folder.
     """
-    # A file at the top of a scan folder is left out. A path relative to such a file is also a path relative to the scan folder, so
-    # it stays valid after the move.
+    # A file directly in a scan folder is omitted: paths relative to its folder are also relative to the scan folder, so they stay
+    # valid after the move.
     movers = {
         item.source_id: item
         for item in plan.items
@@ -375,7 +375,7 @@ def _with_slashes(text: str, tree: DiskTree) -> str:
 
 
 def _add_sources(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource]) -> None:
-    """Record the matched sources, each followed by its metadata; other files are skipped."""
+    """Record the matched sources, each followed by its metadata; record other matched files as skipped."""
     companions = _Companions(plan, found.folder)
     owned = {name: rel for rel in known for name in companions.of(rel)}
     for rel in found.files:
@@ -432,7 +432,7 @@ class _Companions:
         return rel.lower().endswith(self._suffixes)
 
     def of(self, rel: str) -> list[str]:
-        """Return the existing metadata files of a source, in any case."""
+        """Return the existing metadata files of a source; their names are compared without case."""
         if self._is_excluded:
             return []
         wanted = [f"{rel}.{META}"]
@@ -573,7 +573,7 @@ def _problem(plan: Plan, item: RelocationItem) -> str:
 
 
 def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
-    """Record warnings about sources that are ignored, overridden, or without a builder at the new path."""
+    """Record warnings about sources that will be ignored, overridden, or without a builder at their new path."""
     folders = {folder.name: folder for folder in plan.tree.folders}
     builders = PatternSet([builder.patterns for builder in plan.config.project.builders])
     doubts: dict[str, list[str]] = {}

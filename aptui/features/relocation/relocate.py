@@ -1,10 +1,11 @@
-"""Relocation of sources: makes the preview of a move or a deletion, checks everything, and then performs the steps in order.
+"""Relocates sources: checks a move or a deletion, returns its preview or performs its steps in order.
 
 `RelocationRequests` performs the requests of an engine's clients.
 
-A source moves after its metadata, so that a found source always has its `.meta` beside it. If the move of one of these files fails,
-the files of the source that were moved already are moved back. The first failure ends the relocation: completed steps stay, later
-steps are not started, and the report lists all steps. References are updated last, and only those to files that were moved.
+A source moves after its metadata, so that a scan that finds the moved source also finds its `.meta` file. If the move of a source
+or of one of its metadata files fails, those that were moved already are moved back. The first failure ends the relocation:
+completed steps stay, later steps are not started, and the report lists all steps. References are updated last, and only those to
+files that were moved.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.link.port import Request
 
-# The journal has the whole plan of a relocation. It is written before the first file changes, so that a killed relocation can be
-# completed.
+# The journal has the whole plan of a relocation. It is written before the first file changes, so that a relocation whose process is
+# killed can be completed.
 #
 # The journal is in the cache's recovery folder. The next engine, `aptui batch` or the next relocation completes the killed
 # relocation. A step runs only if its file is still in the state that the plan recorded, so no step runs twice.
@@ -350,7 +351,7 @@ class _RelocationSteps:
         return [self._update(update, mentions[update.file]) for update in self._plan.updates]
 
     def _update(self, update: Update, mention: Mention) -> Update:
-        """Update one dependant at its present path."""
+        """Update the references in one dependant, at its current path."""
         moved = [at for at in mention.targets if self._items[at].action is RelocationAction.DONE]
         place = self._locate(mention)
         if not moved and place.new_file == mention.file:
@@ -402,7 +403,7 @@ The request fails after this time, so that a longer scan, or a scan that waits f
 
 
 class RelocationRequests:
-    """The queued requests and the request that is performed now. Only the relocation itself runs in a thread."""
+    """The queued relocations and the relocation that is being performed. Only the relocation itself runs in a thread."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live

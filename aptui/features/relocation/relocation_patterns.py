@@ -1,7 +1,7 @@
 """Source and destination patterns of relocations: the matched files and their destinations.
 
-The rules and the order of their checks are those of O3DE's `SourceFileRelocator.cpp`. A `DiskTree` reads the disk; nothing is
-changed here. A refusal also carries O3DE's own message.
+The rules and the order of their checks are those of O3DE's `SourceFileRelocator.cpp`. A `DiskTree` reads the disk; this module
+changes no files. Each `RelocationError` also has O3DE's own message.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FoundSource(Struct, frozen=True):
 
 
 def from_switches(switches: Iterable[str]) -> Relocate | None:
-    """Return the request of O3DE's own switches (`move=a,b`, `delete=a`, `confirm`, …; without dashes), None without a command.
+    """Return the request that O3DE's switches describe (`move=a,b`, `confirm`, …; without dashes), None without a command.
 
     Raises:
         RelocationError: a switch without its command, or a move without exactly two parts.
@@ -202,7 +202,7 @@ def _find_absolute(source: str, tree: DiskTree) -> FoundSource:
 
 
 def _no_match(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: DiskTree) -> RelocationError:
-    """Return the error for a source without matches; it explains a wildcard that stopped at a folder."""
+    """Return the error for a source without matches; it says so if a wildcard would have to match across folders."""
     if source.count("*") > 1:
         for folder, pattern in tried:
             matches = Glob(pattern).matches

@@ -51,7 +51,7 @@ class RelocationAction(StrEnum):
 
 
 class Fate(StrEnum):
-    """Effect of a move or deletion on one dependency on the file."""
+    """The effect of a file's move or deletion on one dependency on this file."""
 
     BREAKS = "breaks"
     HOLDS = "holds"
@@ -114,7 +114,8 @@ class RelocationItem(Struct, frozen=True):
 class Update(Struct, frozen=True):
     """A dependant whose text names, or may name, a moved file.
 
-    `count` is the number of places that are (or would be) rewritten; `possible` are (old, new) spellings that were not found.
+    `count` is the number of references that are (or would be) rewritten. `possible` has the (old, new) names of moved files for
+    which the text contains no reference.
     """
 
     path: str
@@ -126,7 +127,7 @@ class Update(Struct, frozen=True):
 
 
 class SkippedFile(Struct, frozen=True):
-    """A matched file that is not moved."""
+    """A file that matches the source pattern but is not moved or deleted."""
 
     path: str
     why: str
@@ -152,8 +153,8 @@ class RelocationCounts(Struct, frozen=True):
 class RelocationReport(Struct, frozen=True):
     """The result of a relocation (`is_performed`), or its preview.
 
-    `refusals` are the reasons for which no file was, or would be, changed; the report has all planned items in any case. `removed`
-    are folders that became empty.
+    `refusals` has the reasons why no file was changed, or why none would be changed; `items` has all planned files even then.
+    `removed` has the folders that were removed because they became empty.
     """
 
     order: Relocate

@@ -1,6 +1,6 @@
-"""Moving and deleting from the Assets screen: the destination, the preview, and the confirmation.
+"""Moves and deletes on the Assets screen: asks for the destination, shows the preview, and asks for confirmation.
 
-The engine plans and performs the relocation; nothing is moved here.
+The engine plans and performs the relocation; this module changes no files.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class Moving(AssetExtension):
     def _request(
         self, order: Relocate, then: Callable[[RelocationReport], object], show_refusal: Callable[[KnownError], object]
     ) -> None:
-        """Send the request to the engine, and pass the engine's report on."""
+        """Send the request to the engine, and call `then` with the report, or `show_refusal` with the error."""
 
         def take_answer(answer: Future[Answer]) -> None:
             error = answer.exception()
@@ -118,9 +118,9 @@ def source_of(panel: Panel) -> str:
 
 
 def destination_of(panel: Panel, typed: str) -> str:
-    """Return the destination pattern.
+    """Return the destination pattern for the typed path.
 
-    A folder is renamed to the typed path, or moved into the typed folder if the path ends with a slash.
+    A folder is renamed to the typed path. If the path ends with a slash, the folder is moved into that folder.
     """
     if not panel.is_folder:
         return typed

@@ -170,10 +170,11 @@ class _Handler:
     def _count_upload(self, request: web.Request) -> Iterator[None]:
         """Count an upload of a token during the `with` block.
 
-        Uploads without a token can come from this machine only, and their number is not limited.
+        Uploads without a token are possible only from this machine; their number is not limited.
 
         Raises:
-            web.HTTPServiceUnavailable: the token has too many uploads. The connection may be closed to admit another connection.
+            web.HTTPServiceUnavailable: too many uploads with this token are running. The server may then close the connection to
+            admit a new connection.
         """
         client = _token(request)
         if client and self._busy[client] >= max(1, int(self._serving.most_connections * _SHARE)):
@@ -207,7 +208,7 @@ class _Handler:
         return web.Response(status=405, headers={"Allow": "GET, HEAD, PUT"})
 
     def _is_expected(self, request: web.Request) -> bool:
-        """Return whether a request is not from a web page; a page could reach the loopback by its own host name (DNS rebinding)."""
+        """Return whether a request is not from a web page, which might reach the loopback by DNS rebinding."""
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"} or "Origin" in request.headers:
             return False
         try:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 _ABI = "1"
-"""A number in every key.
+"""A version number that is part of every key.
 
 Increase this number when a change of the engine or the SDK makes the same builder code produce different products.
 """
@@ -66,9 +66,10 @@ class FilePlaces(Struct, frozen=True):
 
     `own` is the folder with the run's source, `named` is {name: absolute path} of all scan folders.
 
-    A record names such a file `@FOLDER/PATH`, or `@/PATH` if the file is in the source's scan folder. The file `@/PATH` is searched
-    for in this scan folder only. The name `@!FOLDER/PATH` is a file that was read although a file of another scan folder hides it.
-    The name `@?FOLDER/PATH` is a missing file, and `@?FOLDER/PATH/*` is a listed folder; neither is an input of the job.
+    In a record, a file that a run found is named `@FOLDER/PATH`, or `@/PATH` if it is in the same scan folder as the run's source.
+    `@/PATH` never means a file of another scan folder. The name `@!FOLDER/PATH` is a file that was read although a file of another
+    scan folder hides it. The name `@?FOLDER/PATH` is a missing file, and `@?FOLDER/PATH/*` is a listed folder; neither is an input
+    of the job.
     """
 
     own: str
@@ -100,7 +101,7 @@ class FilePlaces(Struct, frozen=True):
         return f"{root}/{os_path(rel)}" if root else ""
 
     def counts(self, name: str) -> bool:
-        """Whether the named file is still effective, or still hidden, as it was in the run.
+        """Whether the named file still has its status of the run: effective, or hidden by a file of another scan folder.
 
         A missing file is treated as effective.
         """
@@ -122,7 +123,10 @@ class Present:
         self._known: dict[str, tuple[file_access.StatKey, str]] = {}
 
     def beside(self, own: str) -> Callable[[Discovered], bool]:
-        """Return a function for sources in the scan folder `own`: whether files have these digests here ("" = missing)."""
+        """Return a function that returns whether found files have the given digests here ("" = missing).
+
+        The function is for runs with a source in the scan folder `own`.
+        """
         places = FilePlaces(own, self._named)
         return lambda discovered: all(self._is_same(places, name, digest) for name, digest in discovered)
 
@@ -150,10 +154,7 @@ class Present:
 
 
 def place_of(rel: str, roots: Sequence[str]) -> str:
-    """Return the absolute path of a file by its relative path.
-
-    The path is in the first scan folder that contains the file, else in the first scan folder.
-    """
+    """Return the absolute path of a file: below the first folder of `roots` that contains it, else below `roots[0]`."""
     paths = _paths_of(rel, roots)
     return next((path for path in paths if os.path.isfile(path)), paths[0])
 
@@ -335,7 +336,7 @@ def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
 
 
 def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> StoredProduct:
-    """Return the file of a product; the history has half of its digest, which is enough to find it."""
+    """Return the stored file of a product; `digest` is the first half of its digest, because the history stores only this half."""
     if name not in known:
         raise UserError(
             f"the job no longer makes '{name}', which the earlier run made",

@@ -47,7 +47,7 @@ class TroubleReporter:
         self._say(text)
 
     def about(self, error: BaseException) -> None:
-        """Report an error once: mismatches by their text, other errors by their type and place."""
+        """Report an error once. A `Mismatch` counts as reported if its text was, another error if its type and place were."""
         where = error.where if isinstance(error, KnownError) else ""
         key = str(error) if isinstance(error, Mismatch) else f"{type(error).__name__} {where}"
         self.report(key, f"shared cache: {error or type(error).__name__}")
@@ -83,7 +83,8 @@ def open_store(address: str, namespace: str = TRUSTED, *, limit_s: float = 5.0) 
 class Namespace(Struct, frozen=True):
     """A namespace of results with its keys and its stores.
 
-    `local` stores this machine's own results. `fetched` stores results from `remote`, the team's store, in the same folder.
+    `local` stores this machine's own results. `remote` is the team's store. `fetched` stores results from `remote`; it uses the
+    same folder as `local`.
     """
 
     trust: Seal

@@ -43,7 +43,7 @@ def open_trusted(data: bytes) -> tuple[str, bytes]:
 
 
 def read_result(store: Store, opens: Open, base: str, present: Present) -> SharedResult | None:
-    """Return the result of the job with base key `base` whose discovered dependencies have the same bytes here.
+    """Return the result at base key `base` whose run found only dependencies that have the same bytes here, None without one.
 
     Raises:
         Mismatch: the record is not trusted or damaged. StoreError: the store does not answer.
@@ -267,7 +267,7 @@ class ResultUploader:
             self._on_end()
 
     def _send(self, remote: Store, made: MadeResult, result: SharedResult) -> bool:
-        """Upload blobs, then the record that names them, unless an input has changed in the meantime."""
+        """Upload the blobs, then their record; return False and upload no record if an input has changed since the run."""
         for digest in made.record.blobs:
             remote.put_blob(digest, self._file_of(made, digest), replaces=digest in self._wrong_blobs)
             self._wrong_blobs.discard(digest)
@@ -277,7 +277,7 @@ class ResultUploader:
         return True
 
     def _file_of(self, made: MadeResult, digest: str) -> str:
-        """Return the file of a blob, in this machine's store if possible: a later run may replace the file in the cache."""
+        """Return the file of a blob: the copy in this machine's store if possible, because a later run may replace the product."""
         local = self._namespace.local
         try:
             return local.blob_path(digest) if local is not None and local.has_blobs([digest]) else made.files[digest]
@@ -285,7 +285,7 @@ class ResultUploader:
             return made.files[digest]
 
     def _compare(self, made: MadeResult, theirs: Record | None) -> None:
-        """Report a builder whose runs differ: the stored record stays, and further results of the builder are not uploaded."""
+        """Compare a result with the stored record of its job; if they differ, report the builder and stop uploading its results."""
         text = difference(made.record, theirs) if theirs is not None else ""
         if text:
             self._differing.add(made.builder)

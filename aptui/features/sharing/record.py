@@ -57,7 +57,7 @@ _LONGEST_KEY_BYTES = 4096
 
 
 class Seal(Struct, frozen=True):
-    """How this machine seals records, and which seals it requires of others' records.
+    """How this machine seals records, and which seals it requires on records of other machines.
 
     Args:
         namespace: namespace of the results.
@@ -204,8 +204,8 @@ FORMAT = 5
 """Format number, a part of every key; raised when the meaning of records or keys changes, so that older results are misses.
 
 2: a record lists its executable products. 3: a manifest has the fields of commands and references, and a record has the inputs that
-its run reported; earlier records may be of other code. 4: names of found files include the scan folder. 5: missing files and listed
-folders are among the found files."""
+its run reported; records of format 2 may be from runs with different code. 4: names of found files include the scan folder. 5:
+missing files and listed folders are among the found files."""
 Discovered = tuple[tuple[str, str], ...]
 """Found dependencies: ((name of a source, SHA-256 of its bytes in hex or "" if the file is missing), ...), sorted by name."""
 _NAME = re.compile("[0-9a-f]{64}")
@@ -294,12 +294,12 @@ class Record(Struct, frozen=True):
 
     Args:
         base: base key of its job (`base_key`).
-        products: the products of the run with an empty `staged`; their bytes are the blobs of their digests.
+        products: the products of the run, with an empty `staged`; the bytes of a product are the blob that its digest names.
         discovered: source dependencies that the builder found during the run.
         duration_ms: duration of the run; a hit saves this time.
         reprocess: sources to process again, relative to a scan folder.
         code: digest of the code and tools that the run reported, in hex, "" = none.
-        inputs: planned inputs that the run has used: (kind, name, digest), ...
+        inputs: the planned inputs that the run used: (kind, name, digest), ...
         builder: name of the builder; its `version`, `writer` and `written_ms` are for display only.
     """
 
@@ -455,7 +455,7 @@ def _has_bits(number: int, bits: int) -> bool:
 
 
 def _is_link(link: ProductLink) -> bool:
-    """Whether a builder of this machine could have declared this link."""
+    """Whether the link is valid: the SDK of this machine would accept it from a builder."""
     if not (_has_bits(link.sub_id, 32) and _has_bits(link.flags, 63)):
         return False
     if link.kind is LinkKind.ASSET:

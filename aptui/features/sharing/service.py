@@ -37,7 +37,7 @@ from aptui.shared.result_store import Account, Mismatch, Store, StoreError
 
 
 class Stopwatch:
-    """A clock that slows down with the number of running lookups, so that their durations add up to the elapsed time.
+    """A clock that runs at 1/n of its speed during n lookups, so that the durations of all lookups add up to the elapsed time.
 
     Args:
         clock: returns seconds.
@@ -211,7 +211,7 @@ class Service:
         return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.lookup_ms)
 
     def note_unused(self, hit: CacheHit) -> None:
-        """Correct the counts of savings: the job ran here before this result arrived, so the result saved no time."""
+        """Count a fetched result as a miss instead of a hit: the job ran here before the result arrived, so it saved no time."""
         counts = {"remote_hits": -1} if hit.is_remote else {"local_hits": -1}
         self.account.count(hit.builder, misses=1, unusable=1, built_ms=-hit.record.duration_ms, **counts)
 
@@ -270,9 +270,9 @@ class Service:
     def _check_result(
         self, namespace: Namespace, result: SharedResult | None, facts: JobFacts, *, is_remote: bool = False
     ) -> SharedResult | None:
-        """Return a result if its run reported the same inputs that the job has.
+        """Return a result if its run reported exactly the inputs of the job, otherwise None.
 
-        Other results are dropped, or not requested again for a while.
+        A wrong result is deleted from this machine's store, or not requested again from the team's store for a while.
         """
         flaw = flaw_of_report(result.record, facts) if result is not None else ""
         if result is None or not flaw:
@@ -390,7 +390,7 @@ def _take_lease(root: str) -> Lease | None:
 def _download(
     remote: Store, wanted: Mapping[str, int], spool: str, is_given_up: threading.Event, replaces: Callable[[str], None]
 ) -> bool:
-    """Fetch blobs into the new folder `spool`; return whether all were found."""
+    """Download blobs into the new folder `spool`; return whether the store had all of them."""
     is_done = False
     os.mkdir(spool)
     try:

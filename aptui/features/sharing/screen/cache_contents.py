@@ -212,7 +212,7 @@ def _orphan(problem: CacheProblem) -> OrphanFile:
 
 
 def refuse_unreadable(cache_dir: Path) -> None:
-    """Raise HostError if the cache cannot be read: every product would seem to be missing."""
+    """Raise HostError if the cache cannot be read; a check would report every product as missing."""
     if not os.access(cache_dir, os.R_OK | os.X_OK):
         raise HostError(f"cache '{cache_dir}' cannot be read", hint="check its permissions, and that its disk is mounted")
 
@@ -461,7 +461,7 @@ def _progress_line(title: str, progress: CheckProgress, width: int) -> tuple[Seq
 
 
 _NAME_CELLS = 30
-"""Maximum number of cells of a name in a question, so that the possible answers remain visible."""
+"""Maximum number of columns for a name in a question, so that the possible answers remain visible."""
 
 
 class RepairCommands:
@@ -520,7 +520,7 @@ class RepairCommands:
         self._shell.question(f"delete {count(len(gone), 'file')}{rest}?", choices)
 
     def _delete(self, gone: list[CacheProblem]) -> None:
-        """Request a rescan: the engine deletes files without a product in every folder whose time differs from the recorded one."""
+        """Mark the folders of the files as changed, and request a rescan, which deletes the files without a product there."""
         from aptui.link.port import RescanSources  # imported on demand, so that the screen starts fast
 
         cache_dir = self._shell.session.cache_dir

@@ -336,7 +336,7 @@ class CachePane(Pane):
         return commands
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the keys that apply now."""
+        """Return whether the key of an action is shown: only if the action is possible now."""
         if not self.is_attached:
             return True
         match action:

@@ -100,7 +100,7 @@ class SharedSettings:
         return self.draft != self._saved
 
     def refresh_account(self) -> None:
-        """Use changed settings unless the user is editing a draft, and read the savings."""
+        """Load the configured settings if they changed and the user is not editing a draft; read the savings."""
         config = self._shell.config
         if config is None:
             return
@@ -134,7 +134,7 @@ class SharedSettings:
         if draft.patterns:
             enabled = sum(row.is_enabled for row in draft.patterns)
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
-        # An inactive shared cache still has savings to show if earlier results came from other machines.
+        # Savings are shown even if the shared cache is inactive, because earlier results may have come from other machines.
         has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 %"))
         shows_account = has_account and (width >= _WIDE_COLUMNS or not is_news)
         return left, (Part(self.account, "muted"),) if shows_account else ()
