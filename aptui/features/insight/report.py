@@ -175,7 +175,7 @@ _MOST_PATTERNS, _MOST_PATTERN_CHARS = 10_000, 256
 
 
 class Owners:
-    """The owners that one CODEOWNERS file names.
+    """The owners of files according to one CODEOWNERS file.
 
     Args:
         root: absolute path of the folder that the patterns are relative to.

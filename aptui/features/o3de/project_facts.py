@@ -38,7 +38,7 @@ DELETES_ON_FAILURE = 2
 
 
 class JobOverride(Struct, frozen=True):
-    """Overrides of jobs with a key, or of a builder, in `BuilderConfig.ini`; "" and None = not set."""
+    """A section of `BuilderConfig.ini`: overrides for all jobs with one key, or for one builder; "" and None = not set."""
 
     name: str
     fingerprint: str = ""
@@ -131,7 +131,7 @@ def is_project(folder: str) -> bool:
 
 
 def unquote(text: str) -> str:
-    """Return an option without surrounding blanks and literal quotes. LyTestTools passes quotes, because it uses no shell."""
+    """Return an option without surrounding blanks and literal quotes. LyTestTools adds quotes although it uses no shell."""
     text = text.strip()
     while len(text) > 1 and text[0] == text[-1] == '"':
         text = text[1:-1].strip()

@@ -120,7 +120,7 @@ def _encoding(data: bytes) -> tuple[str, bytes, bytes]:
 
 
 class _Mending:
-    """One search for old names in a text, with its state."""
+    """Replaces the old names in one text; its fields collect the results for `Mended`."""
 
     def __init__(self, text: str, renames: Sequence[Rename], prefixes: tuple[str, ...]) -> None:
         self._text, self._prefixes = text, prefixes
@@ -198,7 +198,7 @@ def _tree_regex(node: dict[str, Any]) -> str:
     branches = []
     for character, child in node.items():
         text, below = _character_regex(character), child
-        while character and len(below) == 1 and "" not in below:  # characters without an alternative need no group in the regex
+        while character and len(below) == 1 and "" not in below:  # a run of characters without alternatives needs no regex group
             ((next_character, below),) = below.items()
             text += _character_regex(next_character)
         if character:

@@ -129,7 +129,9 @@ def _print(report: RelocationReport) -> None:
 
 
 def _as_seen_from_here(source: str, destination: str, config: Config) -> tuple[str, str]:
-    """Return source and destination relative to a scan folder, or absolute if they are relative to the current folder.
+    """Return source and destination with absolute paths instead of paths relative to the current folder.
+
+    Paths relative to a scan folder are not changed.
 
     Raises:
         UserError: a path is ambiguous.
@@ -219,7 +221,7 @@ def _row(scan_folder: str, rel: str, guid: bytes, packed: str, error: str) -> di
 
 
 def _find_moved(reader: Reader) -> Iterator[Move]:
-    """Yield the probable moves: sources with the same bytes as a deleted source whose identity file was left behind."""
+    """Yield the probable moves: a source was deleted without its identity file, and one other source has the same bytes."""
     sql = "SELECT key, value FROM aptui_state WHERE key >= ? AND key < ? AND value <> '' ORDER BY key"
     for _key, value in reader.ask(sql, (REMOVED_SOURCE_STATE, f"{REMOVED_SOURCE_STATE[:-1]};")).fetchall():
         digest, rel = value.split(" ", 1)

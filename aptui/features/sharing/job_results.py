@@ -76,7 +76,9 @@ class FilePlaces(Struct, frozen=True):
     named: Mapping[str, str]
 
     def name_of(self, path: str, hidden: Container[str] = ()) -> str:
-        """Return a file's name in a record. A relative path names the effective file; `hidden` are absolute paths of hidden files.
+        """Return a file's name in a record; a relative `path` is the path of an effective file.
+
+        `hidden` has the absolute paths of files that were read although other files hide them.
 
         Raises:
             NotShareable: the file is outside all scan folders.
@@ -233,7 +235,7 @@ def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, millisecon
 
 
 def origin_of(hit: CacheHit) -> str:
-    """Return the origin of a result as text."""
+    """Return a text for users about the store and the machine from which a result came."""
     where = "the shared cache" if hit.is_remote else "this machine's store"
     return f"from {where} ({hit.record.writer or 'unknown'}, {printing.minute(hit.record.written_ms)})"
 

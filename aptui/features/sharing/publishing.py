@@ -145,9 +145,9 @@ _MOST_WAITING = 10_000
 
 
 class MadeResult(Struct, frozen=True):
-    """A result of this machine to store: `files` are the absolute paths of its products by digest.
+    """A result of this machine that will be stored: `files` is {digest of a product in hex: its absolute path}.
 
-    `is_current` checks that the inputs are unchanged.
+    `is_current` returns whether the inputs are unchanged since before the run.
     """
 
     facts: JobFacts
@@ -163,7 +163,7 @@ class MadeResult(Struct, frozen=True):
 
 
 class ResultUploader:
-    """Stores results of this machine and uploads them, for the one namespace that this machine writes.
+    """Stores and uploads results of this machine, in the only namespace that this machine writes.
 
     Args:
         writes: whether results are uploaded to the team's store.
@@ -200,7 +200,7 @@ class ResultUploader:
             self._account.count(made.builder, not_uploaded=1)
 
     def replaces(self, digest: str) -> None:
-        """Mark a blob for another upload, because the team's store has wrong bytes for the blob's digest."""
+        """Make the next upload replace this blob, because the team's store has wrong bytes for its digest."""
         self._wrong_blobs.add(digest)
 
     def settle(self, limit_s: float) -> bool:

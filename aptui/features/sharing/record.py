@@ -264,7 +264,7 @@ def validate_name(text: str) -> str:
 
 
 def as_discovered(found: Iterable[tuple[str, str]]) -> Discovered:
-    """Return discovered dependencies in the order of keys."""
+    """Return discovered dependencies once each, sorted by name, so that equal dependencies give equal keys."""
     return tuple(sorted(dict(found).items()))
 
 
@@ -273,14 +273,19 @@ def _digest(parts: list[object]) -> str:
 
 
 MAX_PRODUCTS = 10_000
+"""Maximum number of products in a record, and of dependencies that a job found."""
 MAX_INPUTS = 100_000
+"""Maximum number of inputs in a record."""
 MAX_LOG_RECORDS = 100_000
+"""Maximum number of log lines in a record."""
 MAX_BLOB_BYTES = 1 << 40
+"""Maximum size of a product."""
 MAX_VARIANTS = 16
-"""Maximum numbers of products, inputs and lines of the log of a record, size of a product, and number of variants of a job."""
+"""Maximum number of variants of a job."""
 _MAX_NAME_BYTES = 1024
+"""Maximum length of the name of a product or source."""
 _MAX_PART_BYTES = 255
-"""Maximum lengths of the name of a product or source, and of each part of the name."""
+"""Maximum length of each part of a name, between slashes."""
 _LAST_MS = 253_402_300_799_999
 """The end of the year 9999, the latest date that Python's calendar supports."""
 _UUID_BYTES = 16

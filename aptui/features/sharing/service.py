@@ -148,9 +148,9 @@ class Service:
     # ----------------------------------------------------------------------------------------------------- finding results
 
     def find(self, facts: JobFacts, present: Present, folder: str, *, is_shared: bool = True) -> CacheHit | None:
-        """Return a job's result with its products in `folder`, None = no store has a result.
+        """Put a job's result from a store into `folder` and return it, None = no store has a result.
 
-        Count a hit or a miss in the account.
+        The hit or miss is counted in `account`.
         """
         began, found, hit = self._stopwatch.now(), None, None
         try:
@@ -226,7 +226,7 @@ class Service:
         is_shared: bool = True,
         is_current: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Store a result, and upload it if this machine writes, in the background.
+        """Store a result in the background, and upload it if this machine writes to the team's store.
 
         Args:
             files: {digest in hex: absolute path} of its products; they are verified while they are read.
@@ -244,7 +244,7 @@ class Service:
         return self._uploader.waiting
 
     def close(self) -> None:
-        """Release the lease and end the threads; results that are not uploaded yet are dropped."""
+        """End the threads and close the stores; results that are not uploaded yet are dropped."""
         self._uploader.close()
         self._lookups.close()
         if self._lease is not None:

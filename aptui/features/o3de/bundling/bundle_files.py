@@ -315,7 +315,7 @@ def manifest_text(version: int, others: Iterable[str], levels: Iterable[str]) ->
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _MODE = 0o100644 << 16
 _ENTRY_BYTES = 256
-"""Size reserved in the zip for each entry, besides its bytes and the two copies of its name."""
+"""Bytes reserved in the zip for each entry, in addition to its content and the two copies of its name."""
 _OWN_BYTES = 16 << 10
 """Bytes reserved for the manifest."""
 _CHUNK = 1 << 20

@@ -35,7 +35,7 @@ class ConnectionSettings(Struct, frozen=True):
     Args:
         branch_token: the token of the engine; "" = every client's token is accepted.
         allowed: canonical entries of addresses that may connect besides this machine; `rejected` has entries of addresses that may
-            not connect. The protocol has no password, so no other machine can connect without an entry.
+            not connect. Other machines need an entry in `allowed`, because the protocol has no password.
         user_dir: absolute path of the project's user folder; `log_dir` is the absolute path of its log folder.
     """
 

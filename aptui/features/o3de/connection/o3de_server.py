@@ -97,7 +97,7 @@ class O3deSession:
         self._reader, self._writer, self._limit = reader, writer, send_limit
         self.name = "a client"
         self.is_local = False
-        """Whether the client is a program of the same user, on this machine."""
+        """Whether the client runs on this machine as the same user as the engine."""
         self.platforms: tuple[str, ...] = ()
         self.backlog: list[tuple[Shape, bytes]] | None = []
         """Notifications that are stored until the client has the bulk messages; None = notifications are sent at once."""
@@ -155,7 +155,7 @@ class O3deSession:
         self.send(crc_of(NOTIFICATIONS[shape.name]), 0, payload)
 
     def notify(self, shape: Shape, payload: bytes) -> None:
-        """Send a notification, or store it until the client has the bulk message."""
+        """Send a notification, or store it until the client has the bulk messages."""
         if self.backlog is None:
             self.send_now(shape, payload)
         elif len(self.backlog) < _BACKLOG_MOST:
@@ -164,7 +164,7 @@ class O3deSession:
             self.end(f"{self.name} reads too slowly: too many notifications wait to be sent")
 
     def release_backlog(self) -> None:
-        """Send the stored notifications, after the client got the bulk message."""
+        """Send the stored notifications, after the client has received the bulk messages."""
         waiting, self.backlog = self.backlog or [], None
         for shape, payload in waiting:
             self.send_now(shape, payload)
@@ -206,8 +206,8 @@ class O3deServer:
 
     Args:
         answers: makes the answers of one session.
-        on_connect: called with a session whose client has negotiated; sends the bulk message.
-        report: called with a sentence about a refused client; the same sentence is reported once.
+        on_connect: called with a session after its client has negotiated; sends the bulk messages.
+        report: called with a sentence about a refused client; each sentence is reported only once.
         user_of: returns the user at the other end of a connection within this machine.
     """
 

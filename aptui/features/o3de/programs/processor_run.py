@@ -73,10 +73,10 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
 def open_ports(
     start: RunRequest, selector: BaseSelector, processor: Processor, listener: RefusingPort | ConnectionSupervisor
 ) -> Iterator[dict[str, int]]:
-    """Report the listening port, and open the control channel with `--acceptInput`; yield {name: port}.
+    """Print the listening port, and open the control channel if `--acceptInput` is given; yield {name: port}.
 
     Args:
-        listener: the listening object; it is closed at the end.
+        listener: the object that listens for the Editor and launchers; it is closed at the end.
     """
     ports = {"listening": listener.port}
     with ExitStack() as opened:

@@ -1,7 +1,8 @@
 """The command line of O3DE's asset processor: its switches, their spellings, and the given values.
 
-Spellings: `--name=value`, `--name value`, `-name`, `/name=value`, in any case; values may have literal quotes around them, because
-LyTestTools adds them without a shell. A slash begins a switch only before a known name: `/home/x` is a path.
+Spellings: `--name=value`, `--name value`, `-name`, `/name=value`; upper and lower case are equivalent. Values may have literal
+quotes around them: LyTestTools adds quotes but does not use a shell, which would remove them. A slash begins a switch only before a
+known name: `/home/x` is a path.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ class RunRequest(Struct):
         return int(port) if port.isdecimal() else DEFAULT_PORT
 
     def report_rejected(self) -> None:
-        """Print advice for a program that connected to the listening port."""
+        """Print advice for the user after a program connected to the listening port and was refused."""
         self.console.say(phrases.CONNECTION_REFUSED.format(str(self.config.cache_dir)))
 
     @property

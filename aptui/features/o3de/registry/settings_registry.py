@@ -37,7 +37,7 @@ def steps_of(pointer: str) -> list[str]:
 
 
 def step_text(key: str) -> str:
-    """Return a key as it is written in a pointer."""
+    """Return a key in the escaped form that a JSON pointer needs."""
     return key.replace("~", "~0").replace("/", "~1")
 
 

@@ -245,7 +245,7 @@ class InventoryReader:
         self._task.close()
 
     def note(self, batch: Batch) -> None:
-        """Note from a batch of events whether the contents may have changed."""
+        """Check whether a batch of events may have changed the contents."""
         self._is_stale = self._is_stale or batch.are_assets_stale or batch.table is not None
 
     def read_if_stale(self) -> None:
@@ -256,7 +256,7 @@ class InventoryReader:
             self.read()
 
     def read(self) -> None:
-        """Read the contents; if they are being read, read them again afterwards."""
+        """Read the contents. If a read is running, read them again after it."""
         config, cache_dir = self._shell.config, self._shell.session.cache_dir
         builders = {builder.uuid: builder.name for builder in config.project.builders} if config else {}
         now_ms = int(time.time() * 1000)
