@@ -222,7 +222,7 @@ def _like_uuid(digits: str, found: str) -> str:
 
 
 def _like_path(rename: Rename, found: str) -> str:
-    """Return the new path in the style of the old path (kind of slashes, lower case, `%20`)."""
+    """Return the new path in the style of the old path: the same slashes, lower case and `%20` if the old path has them."""
     new = quote(rename.new) if "%" in found and "%" not in rename.old else rename.new
     if found == found.lower() and rename.old != rename.old.lower():
         new = new.lower()

@@ -43,7 +43,7 @@ def open_trusted(data: bytes) -> tuple[str, bytes]:
 
 
 def read_result(store: Store, opens: Open, base: str, present: Present) -> SharedResult | None:
-    """Return the result at base key `base` whose run found only dependencies that have the same bytes here, None without one.
+    """Return the result at base key `base` that matches the local files (`present`), None if the store has no matching result.
 
     Raises:
         Mismatch: the record is not trusted or damaged. StoreError: the store does not answer.

@@ -42,7 +42,7 @@ _SOURCE_CHANGED, _SOURCE_REMOVED, _SOURCE_FAILED = range(3)
 _PAGE = 1_000
 """Number of products in a bulk message."""
 _MOST = 50_000
-"""Maximum number of waiting notices. Above this limit, all notices are dropped, and every client gets the bulk messages again."""
+"""Maximum number of queued notices. Above this limit, all of them are dropped, and every client gets the bulk messages again."""
 _REMEMBERED = 10_000
 _EDITOR = "EDITOR"
 

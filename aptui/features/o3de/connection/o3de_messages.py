@@ -412,7 +412,7 @@ NOTIFICATIONS = {
     SOURCE.name: "AssetProcessorManager::SourceFileNotification",
     SHOW.name: "AssetSystem::AssetBrowserShowRequest",
 }
-"""{name of a notification's class: the name whose CRC is the type in its frame}."""
+"""{class of a notification: its name in the protocol}; the CRC of this name is the type in a frame."""
 SENT = {
     "AssetNotificationMessage": "sent: AssetChanged, AssetRemoved, JobStarted, JobCompleted, JobFailed to clients of the platform, "
     "in the order in which they became true; JobStarted waits for the end of the job, and comes before its products; JobCount of "

@@ -231,7 +231,7 @@ def _starts(
 
 
 def _debug_text(products: PlatformProducts, reached: dict[AssetKey, AssetKey | None]) -> str:
-    """Return a line for each asset of a list that says why it is listed: the path of dependencies from a seed to the asset."""
+    """Return a line for each listed asset with the reason why it is listed: the chain of dependencies from a seed to the asset."""
     lines = []
     for key in sorted(reached, key=lambda each: products.assets[each].path):
         way, at = [], key
@@ -493,7 +493,7 @@ class _Run:
             self._output.say("-" * 27)
 
     def save(self) -> None:
-        """Write the results whose output is a file."""
+        """Write the results that have a file as their output."""
         files = {name: assets for name, assets in self._results.items() if name and not name.startswith(_VARIABLE)}
         if not files:
             return
@@ -504,7 +504,7 @@ class _Run:
 
 
 def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
-    """Return the comparisons that the command line requests, without their files."""
+    """Return the comparisons that the command line requests; their inputs and outputs are not set yet."""
     kinds = [kind_of(word) for word in given.all("comparisonType")]
     patterns, types = list(given.all("filePattern")), list(given.all("filePatternType"))
     wanted = sum(kind is ComparisonKind.FILE_PATTERN for kind in kinds)

@@ -219,7 +219,7 @@ class BundlerProject:
         return self.asked or self.enabled
 
     def platforms_of(self, *names: str) -> tuple[str, ...]:
-        """Return the platforms of a command, given its input files: a file with a platform in its name is for that platform only.
+        """Return the platforms of a command: only the platform in the names of its input files if they name one.
 
         Raises:
             UserError: the files are for different platforms, or for platforms that the command line does not name.
@@ -272,7 +272,7 @@ class BundlerProject:
         return [path for path in dict.fromkeys(names) if path.is_file()]
 
     def default_dependencies(self, products: PlatformProducts) -> tuple[list[AssetKey], list[str]]:
-        """Return the products in the files of default dependencies, and messages about required products that do not exist."""
+        """Return the products that the files of default dependencies list, and messages about missing required products."""
         engine, project = Path(self.facts.engine), self.config.project_dir
         files = [engine / "Assets" / "Engine" / "Engine_Dependencies.xml"]
         files += [Path(path) / "Assets" / f"{name}_Dependencies.xml" for name, path in self.facts.gems]
@@ -305,7 +305,7 @@ class BundlerProject:
         return Path(os.path.normpath(os.path.join(self.facts.engine or os.getcwd(), name)))
 
     def existing(self, name: str, suffix: str) -> Path:
-        """Return the path of an input file in the engine's folder, or in the current folder if only that folder has the file."""
+        """Return the path of an input file: in the engine's folder, or in the current folder if the file exists only there."""
         path = self.path(name, suffix)
         here = Path(os.path.abspath(name.replace("\\", "/")))
         return here if not path.exists() and here.exists() else path

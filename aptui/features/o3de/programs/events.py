@@ -45,7 +45,7 @@ class Stat(Struct, frozen=True):
 
 
 def report(stats: Mapping[str, Stat], form: StatsForm) -> list[str]:
-    """Return the lines of the report of times, [] if neither of its two forms is requested.
+    """Return the lines of the report of times in the forms that `form` requests, [] if it requests no form.
 
     Args:
         stats: {name: time}; `LoadingGems`, `AssetScanning`, `WarmingFileCache`, `InitialFileAssessment` and `ComputeStatsTime` are
@@ -203,7 +203,7 @@ class EventPrinter:
         )
 
     def end_analysis(self, source_count: int) -> None:
-        """Print how many analyses were not needed; `source_count` sources have jobs."""
+        """Print how many analyses were not needed; `source_count` is the number of sources in the database."""
         unclaimed = max(0, self.files_seen - source_count)
         in_full = self.files_seen if self._reads_all else min(len(self._analysed), self.files_seen)
         self._console.say(phrases.optimization(in_full, self.files_seen, unclaimed))

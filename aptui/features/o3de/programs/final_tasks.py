@@ -105,7 +105,7 @@ def report_lines(report: RelocationReport) -> Iterator[str]:
 
 
 def closing_lines(report: RelocationReport) -> list[str]:
-    """Return the end of the report, with the totals unless it was a preview."""
+    """Return the last lines of the report; after a relocation they include the totals, after a preview they do not."""
     counts, lines = report.counts, []
     if report.order.is_confirmed and report.refusals and not report.is_performed:
         files = counts.sources + counts.metadata

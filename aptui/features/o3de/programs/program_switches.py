@@ -105,7 +105,7 @@ SWITCHES = (
     Switch("updateReferences", SwitchArity.NOTHING, "update references to moved sources"),
     Switch("excludeMetaDataFiles", SwitchArity.NOTHING, "do not move or delete metadata files"),
 )
-"""Every switch of O3DE's AssetProcessor and AssetProcessorBatch, with those for relocation and those of older documentation."""
+"""All switches of O3DE's AssetProcessor and AssetProcessorBatch, including switches that only older documentation lists."""
 
 ALIASES = {
     "h": "help",

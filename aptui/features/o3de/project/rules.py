@@ -1,7 +1,7 @@
 """Translates recognizers (`RC`, `SJ`), excludes and metadata types to builders, ignore rules and companions of an `aptui.yaml`.
 
-In O3DE, patterns of recognizers match absolute paths, and those of excludes match paths relative to their scan folder. Both ignore
-case and match the whole path (`Amazon/AssetProcessor/Settings/RC *`, `Exclude *`).
+In O3DE, a pattern of a recognizer is compared with absolute paths, a pattern of an exclude with paths relative to a scan folder.
+Both must match the whole path, ignoring case (`Amazon/AssetProcessor/Settings/RC *`, `Exclude *`).
 
 Tests: `tests/features/o3de/project/test_o3de_settings.py`.
 """

@@ -418,7 +418,7 @@ class Registry:
             self.merge_file(file.path)
 
     def merge_file(self, path: str, anchor: str = "") -> bool:
-        """Merge one file below `anchor`: a `.setregpatch` is a JSON patch, others are merge patches. Return whether it exists."""
+        """Merge a file below `anchor`, a `.setregpatch` as JSON patch, any other as merge patch. Return whether the file exists."""
         patch = self._read(path)
         if patch is None:
             return False

@@ -69,7 +69,7 @@ _PROBLEMS = {"damaged": ("failed", "failed"), "missing": ("warning", "warning"),
 def share_row(at: int, share: CacheShare) -> ListedRow:
     """Return the row of a platform, folder, builder or product.
 
-    If all its products were made in the last 24 h, the column "made" shows "all", because other columns show number and size.
+    If all its products were made in the last 24 h, the column "made" shows "all" instead of repeating number and size.
     """
     made = "all" if share.made == share.count else f"{share.made:,}, {size_text(share.made_bytes)}"
     cells = {
@@ -83,7 +83,7 @@ def share_row(at: int, share: CacheShare) -> ListedRow:
 
 
 def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
-    """Return the columns of platforms. "made" is left out if all or no products are new, because the summary shows this already."""
+    """Return the columns of platforms, without "made" if all or no products are new, because the summary shows this."""
     is_shown = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
     return PLATFORMS if is_shown else PLATFORMS[:-1]
 
@@ -113,7 +113,7 @@ _SORTS = {
     "findings": ("product", False),
 }  # fmt: skip
 _RISING = frozenset({"name", "problem", "product", "source"})
-"""Columns that sort in ascending order first; the others start with the largest number."""
+"""Columns whose first sort order is ascending; all other columns first show the largest number at the top."""
 
 
 class Findings(Table):
@@ -154,7 +154,7 @@ class CacheTables:
 
     def show_findings(self, progress: CheckProgress) -> None:
         """Show the findings so far."""
-        # If the number of findings is equal, the findings are equal, because a check only adds findings.
+        # If the number of findings did not change, the findings did not change either, because a check only adds findings.
         if len(progress.problems) != self._problems.row_count():
             self._problems.show(progress.problems)
         self.findings.refresh_model()

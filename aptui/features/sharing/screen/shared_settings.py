@@ -35,7 +35,7 @@ _WORTH_SHOWING_MS = 50
 
 
 class SharingRow(Struct, frozen=True):
-    """A pattern of the shared cache that the user edits; `kind` is glob or regex. The default values are those of a new pattern."""
+    """A pattern of the shared cache that the user edits; `kind` is glob or regex. Its defaults are the values of a new pattern."""
 
     name: str = "New Name"
     kind: str = "glob"
