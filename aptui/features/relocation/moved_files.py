@@ -302,7 +302,7 @@ class DiskTree:
     def __init__(self, config: Config) -> None:
         self._own = (str(config.cache_dir), str(config.log_dir), *own_paths(config))
         self.folders = tuple(folder for folder in config.project.scan_folders if not self._is_ours(folder.path))
-        """The project's scan folders without those in the cache, in order of priority."""
+        """The project's scan folders that are not in the cache, in order of priority."""
         self.is_ignored = ignore_matcher(config.project.ignore_regex)
         self._listed: dict[str, tuple[list[str], list[str]]] = {}
 

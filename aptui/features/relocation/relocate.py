@@ -390,7 +390,7 @@ def hold_engines_off(config: Config) -> Iterator[None]:
 # engine then processes all moved files as one batch of changes.
 
 HOLDER = -1
-"""The client id under which file changes are held back while files move; no client has this number."""
+"""The client id with which this module holds file changes back while files move; no client has this number."""
 _LISTED = 1_000
 """Maximum number of files, dependants, … in an answer."""
 _WAITING_LIMIT = 32
@@ -443,7 +443,7 @@ class RelocationRequests:
         return now + _POLL_S if self._thread is not None or self._waiting else None
 
     def poll(self, now: float) -> None:
-        """Start the first request; if its thread has ended, answer it."""
+        """Start the first queued request, or answer it if its thread has ended."""
         if self._thread is not None and not self._thread.is_alive():
             self._finish()
         if self._thread is not None or not self._waiting:

@@ -349,7 +349,7 @@ def _describe(registered: Registered, stand_in: Builder, around: Surroundings) -
 
 
 def load(builder: Builder) -> ScriptBuilder:
-    """Run all scripts once in this process, and return the script's builder with the UUID of the given builder.
+    """Return the script's builder that has the given builder's UUID; the first call in a process runs all scripts.
 
     Raises:
         LookupError: no script registers a builder with this UUID.

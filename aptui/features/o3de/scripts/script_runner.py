@@ -1,6 +1,4 @@
-"""Runs O3DE's builder scripts once in a worker process, with the stand-in for `azlmbr`.
-
-The scripts never run in the engine's process.
+"""Runs O3DE's builder scripts once in a worker process, with the stand-in for `azlmbr`; they never run in the engine's process.
 
 All bootstrap files of a project run in order in one interpreter, as in O3DE, so that a file can depend on an earlier file. If a
 file fails, the other files still run. The code of a builder consists of the modules that its bootstrap file loaded, and of the
@@ -179,7 +177,7 @@ def _elsewhere() -> tuple[str, ...]:
 
 
 def _imports(path: str, package: str) -> Iterator[str]:
-    """Yield the names of modules that a file's `import` statements may mean."""
+    """Yield the names of modules to which the `import` statements of a file may refer."""
     try:
         with open(path, "rb") as file:
             tree = ast.parse(file.read())

@@ -218,7 +218,7 @@ def refuse_unreadable(cache_dir: Path) -> None:
 
 
 WIDE_COLUMNS = 110
-"""Minimum width for tables side by side and the long summary."""
+"""Minimum screen width (columns) for tables side by side and for the long form of the summary."""
 _GAUGE_CELLS = 16
 """Length of the bar that shows the used space of the disk."""
 
