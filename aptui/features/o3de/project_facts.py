@@ -16,7 +16,7 @@ from aptui.shared.forms import prepare_form
 
 
 class StatsForm(Struct, frozen=True):
-    """Which statistics are printed at the end, and the number of rows."""
+    """Forms of the statistics that are printed at the end, and their maximum number of rows."""
 
     is_human: bool = True
     is_machine: bool = False

@@ -340,7 +340,7 @@ META = "meta"
 
 
 def make_plan(order: Relocate, config: Config, reader: Reader) -> Plan:
-    """Check a request and plan it.
+    """Check a request and return its plan.
 
     Raises:
         RelocationError: the source or the destination is not valid.

@@ -251,9 +251,9 @@ def _below(folder: ScanFolder, rel: str, tree: DiskTree) -> Iterator[str]:
 
 
 class Destination(Struct, frozen=True):
-    """The destination: `text` is absolute or relative to the source's scan folder.
+    """A destination: `text` is a path or pattern, absolute or relative to the source's scan folder.
 
-    `pattern` "" = the destination is the new name of a single file.
+    `pattern` is the source pattern; "" = the source is a single file, and `text` is its new path.
     """
 
     pattern: str
@@ -275,7 +275,7 @@ class Destination(Struct, frozen=True):
 
 
 def read_destination(found: FoundSource, destination: str, tree: DiskTree) -> Destination:
-    """Check a destination and complete it.
+    """Return the checked destination; if it ends with a slash, the last part of the source pattern is appended.
 
     Raises:
         RelocationError: the destination is not valid.
@@ -313,7 +313,7 @@ def read_destination(found: FoundSource, destination: str, tree: DiskTree) -> De
 
 
 def _tidy(path: str) -> str:
-    """Return a path without `.` and doubled slashes; a final slash is significant and stays."""
+    """Return a path without `.` and doubled slashes; a final slash has a meaning and is kept."""
     root = "/" if path.startswith("/") else ""
     parts = [part for part in path.split("/") if part not in ("", ".")]
     return root + "/".join(parts) + ("/" if parts and path.endswith(("/", "/.")) else "")

@@ -211,7 +211,7 @@ def _relative(path: str, roots: Sequence[str]) -> str:
 
 
 def as_result(hit: CacheHit, order: ProcessOrder, places: FilePlaces, milliseconds: int) -> RunResult:
-    """Return a fetched result in the form of a run's result for this order; `milliseconds` is the duration of the fetch."""
+    """Return a fetched result in the form in which a worker returns the result of `order`; `milliseconds` is the fetch duration."""
     record, origin = hit.record, origin_of(hit)
     flag = int(ProductFlag.CACHED) if hit.is_remote else 0
     note = LogRecord(LogLevel.INFO, record.builder, origin, time.time_ns() // 1_000_000)

@@ -302,7 +302,7 @@ def _inventory_disk(known: CacheInventory, *, is_wide: bool) -> list[Part]:
 
 
 def gauge(share: float, cells: int) -> tuple[Part, ...]:
-    """Return a bar of `cells` cells, filled up to `share`; the other cells are drawn as a rule."""
+    """Return a bar of `cells` columns: the part up to `share` is filled, the rest is a thin line."""
     filled = share_bar(share, cells)
     return Part(filled, "accent"), Part(glyph("rule") * (cells - len(filled)), "rule")
 
