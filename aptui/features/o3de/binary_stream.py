@@ -4,10 +4,10 @@ A stream is a byte `00`, its version (3) in four bytes, one element, and a byte 
 
 - a byte of flags: 8 element, 16 has a value, 32 has a size field, 64 has a field's name, 128 has a version. The low three bits are
   the length of the size field with flag 32, otherwise the length of the value.
-- the CRC-32 of the field's name in lower case (flag 64), a byte with the version (flag 128), and the type id
-- the size field (flag 32), the value, the child elements, and a byte `00`
+- the CRC-32 of the field's name in lower case (flag 64), a byte with the version (flag 128), and the type id.
+- the size field (flag 32), the value, the child elements, and a byte `00`.
 
-The type id of a container is computed from the type ids of its arguments, followed by the id of the container template: two ids `a`
+The type id of a container is computed from the type ids of its arguments, followed by the id of the container template. Two ids `a`
 and `b` are combined to `UUID(SHA-1(a + b))`, the result is combined with the next id, and so on.
 
 Tests: `tests/features/o3de/test_binary_stream.py`, `tests/features/o3de/connection/test_o3de_messages.py`.

@@ -101,7 +101,7 @@ def job_slots(asked: int, count: int) -> str:
 
 
 def optimization(analysed: int, seen: int, unclaimed: int) -> str:
-    """Return the line about analyses that were not needed. O3DE also counts override collisions here; aptui has none."""
+    """Return the line about analyses that were not needed. Override collisions, which O3DE also counts, cannot occur."""
     return (
         f"Builder optimization: {analysed} / {seen} files required full analysis, "
         f"{unclaimed} sources found but not processed by anyone. 0 override collisions."
