@@ -117,7 +117,7 @@ def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) 
     groups = [(title_of(kind).capitalize(), found.changes[kind], kind) for kind in KINDS if kind in found.changes]
     # All headings are displayed first, because otherwise the user may overlook a slow job below hundreds of failures.
     heads = [f"{len(changes):,} {head.lower()}" for head, changes, _kind in groups]
-    yield (Part(f" {' · '.join(heads) or 'all is as it was'}", "muted"),)
+    yield (Part(f" {' · '.join(heads) or 'no differences'}", "muted"),)
     for head, changes, kind in groups:
         yield ()
         yield (Part(f" {head} ({len(changes):,})", "header"),)

@@ -346,7 +346,9 @@ def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, Pro
         )
     found = find_stored_file(config, digest)
     if not found:
-        hint = "the store contains no unchanged copies of sources, and deletes results that were not used for a long time"
+        hint = (
+            "products that are copies of their sources are not stored, and results that were not used for a long time are deleted"
+        )
         raise UserError(f"'{name}' of the earlier run is not in this machine's store '{config.sharing.local_store}'", hint=hint)
     return StoredProduct(found, digest, known[name])
 

@@ -326,7 +326,7 @@ EXCHANGES = (
               "2365EEA3-D8A6-41E4-9C9F-2113D5617230 0 AssetId:asset DependencyType:u8",
               "B6F9FD89-3F62-43FF-A457-2767CE904C81 0 Found:bool ErrorString:text Dependencies:needs NoLoadSet:no_load "
               "PreloadAssetList:preload",
-              "answered in part: by load behaviour all dependencies are listed, and the sets for preloading are empty"),
+              "answered in part: a request by load behaviour gets all dependencies; the sets for preloading are empty"),
     _exchange("AssetProcessor::GetScanFoldersRequest", "A3D7FD31-C260-4D6C-B970-D565B43F1316 1",
               "13100365-009E-4C82-A682-A8E3646EB0E0 1 ScanFolders:texts", has_base=False),
     _exchange("AssetProcessor::GetAssetSafeFoldersRequest", "9A7951B1-257C-45F0-B334-A52A42A5A871 1",
@@ -346,17 +346,17 @@ EXCHANGES = (
               "C18891A7-794D-4270-93AE-7D0C2ECABB5C 2 Report:texts Success:bool",
               "answered: previews, moves (references are updated) and deletions of one source or folder"),
     _exchange("AssetSystem::ShowAssetInAssetProcessor", "04A068A0-58D7-4404-ABAD-AED72287FFE8 1 AssetPath:os", None,
-              "answered: the screens that are open show the asset", has_base=False),
+              "answered: all open screens show the asset", has_base=False),
     _exchange("AssetSystem::ShowWindow", "509CA545-1213-4064-9B58-6FFE3DDD27D3 0", None,
               "refused: the engine has a screen, not a window; run 'aptui' in a terminal", name="ShowAssetProcessorRequest",
               has_base=False),
     _exchange("AssetSystem::UpdateSourceControlStatusRequest", "B313400A-3E5D-496F-BD91-09B9C10EBDF0 1 SourceControlEnabled:bool",
-              None, "refused: 'enablescm' of the asset processor decides", has_base=False),
+              None, "refused: only the switch 'enablescm' of the asset processor turns source control on", has_base=False),
     _exchange("AssetProcessor::RegisterSourceAssetRequest",
               "189C6045-E1D4-4D78-B0E7-2BB7BD05FDE1 1 AssetType:uuid AssetFileFilter:os", None,
-              "accepted: every file of a scan folder is a source already"),
+              "accepted and ignored: every file of a scan folder is a source already"),
     _exchange("AssetProcessor::UnregisterSourceAssetRequest", "CE3CF055-CF91-4851-9E2C-CB24B2B172D3 1 AssetType:uuid", None,
-              "accepted: the same"),
+              "accepted and ignored: every file of a scan folder stays a source"),
     _exchange("AssetSystem::FileOpen", "C230ADF3-970D-4A4D-A128-112C9E2DC164 1 FilePath:os Mode:u32",
               "50EC3F69-C6F6-4835-964B-155112B37EDC 1 FileHandle:u32 ResultCode:u32"),
     _exchange("AssetSystem::FileClose", "D294976E-7664-436F-ACA4-7BCABAA2F5EC 1 FileHandle:u32"),
@@ -415,17 +415,17 @@ NOTIFICATIONS = {
 """{class of a notification: its name in the protocol}; the CRC of this name is the type in a frame."""
 SENT = {
     "AssetNotificationMessage": "sent: AssetChanged, AssetRemoved, JobStarted, JobCompleted, JobFailed to clients of the platform, "
-    "in the order in which they became true; JobStarted waits for the end of the job, and comes before its products; JobCount of "
-    "all platforms; JobFileClaimed and JobFileReleased are not needed",
-    "BulkAssetNotificationMessage": "sent on connection: all products of the client's platforms, a thousand in each",
+    "in the order of the events; JobStarted is sent before the changes of the job's products, and for a short job only after its "
+    "end; JobCount is the total of all platforms; JobFileClaimed and JobFileReleased are not needed",
+    "BulkAssetNotificationMessage": "sent after the negotiation: all products of the client's platforms, 1,000 in each message",
     "SourceFileNotificationMessage": "sent: FileChanged, FileRemoved, FileFailed",
     "AssetBrowserShowRequest": "sent to the Editor when a user shows an asset there",
 }
 """{notification: what it reports}."""
 UNSERVED = {
-    "FileInfosNotificationMessage": "not sent: rows of files have other ids",
-    "WantAssetBrowserShowRequest": "not sent: the Editor's window needs no permission on Linux",
-    "GetAbsoluteAssetDatabaseLocationRequest": "refused by an empty answer: the asset database has tables of its own",
+    "FileInfosNotificationMessage": "not sent: aptui's asset database has other ids for files",
+    "WantAssetBrowserShowRequest": "not sent: on Linux, the Editor needs no permission to show its window",
+    "GetAbsoluteAssetDatabaseLocationRequest": "refused by an empty answer: aptui's asset database has other tables",
     "BuilderHelloRequest, CreateJobsRequest, ProcessJobRequest": "refused by an empty answer: builders run in this engine's own "
     "workers",
 }

@@ -12,24 +12,24 @@ if TYPE_CHECKING:
 
 _INTRODUCTION = """\
 The switches that O3DE documents for its programs. A switch *works*, is *accepted* and ignored, or is *refused*. Each ignored
-switch is reported in one line on standard output, with the reason. Names are O3DE's in any case, with `--`, `-` or,
-for the asset processor, `/` before them.
+switch is reported in one line on standard output, with the reason. Switches have O3DE's names, in upper
+or lower case, with `--`, `-` or, for the asset processor, `/` before them.
 
 The last section is about the Editor, launchers and devices: they connect to a running engine through O3DE's own asset processor
 protocol, at `remote_port`. An engine that stays up (`aptui`, `aptui serve`, `aptui start`) serves them in an O3DE project, and in
-other projects if `serve: {o3de: true}` says so; `--set serve.o3de=false` switches it off. The protocol has no password: programs of
-the engine's user connect, other users and other machines need an entry in `/Amazon/AzCore/Bootstrap/allowed_list` or
-`serve.allowed`, and cannot move or delete sources. Virtual files lie below `@products@` (read only), `@user@`, `@usercache@` and
-`@log@`; other paths fail.
+other projects if `serve: {o3de: true}` is set; `--set serve.o3de=false` switches this off. The protocol has no password. Programs
+of the engine's user may connect. Programs of other users and of other machines need an entry in
+`/Amazon/AzCore/Bootstrap/allowed_list` or `serve.allowed`, and cannot move or delete sources. Virtual files are below `@products@`
+(read-only), `@user@`, `@usercache@` and `@log@`; requests for other paths fail.
 
 This is *experimental*: no Editor, launcher or device has connected yet. A program that was built from the sources of O3DE's own
 AzCore, AzFramework and the Editor's asset classes (branch development, commit 354a2acc of 8 August 2025) has connected. Its
 `AssetSystemComponent` negotiated, was refused for another project and another branch token, waited for jobs, made jobs more
 urgent, and connected again after restarts. Its `AssetCatalog` loaded `assetcatalog.xml`, and followed changed, new and removed
 products. Its `RemoteFileIO` read, wrote and moved files. Its Editor classes asked for paths, assets and jobs, and received
-changes of sources and the request to show an asset in the Asset Browser. Messages that its classes pack are equal to this
-engine's, byte for byte. Not tried: the Asset Browser itself, which also reads O3DE's own asset database, and this engine's has
-tables of its own.
+changes of sources and the request to show an asset in the Asset Browser. Messages that its classes write are equal to
+aptui's messages, byte for byte. Not tried: the Asset Browser itself. It also reads O3DE's asset database; aptui's asset database
+has other tables.
 `aptui/features/o3de/connection/__init__.py` describes frames and negotiation.
 """
 

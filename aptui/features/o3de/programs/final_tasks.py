@@ -37,7 +37,7 @@ from aptui.store.queries.reader import open_reader
 
 DELIMITER = "--------------------------- RELOCATION REPORT  ---------------------------"
 
-ALL_OR_NOTHING = "Nothing was changed: if one of these files cannot be moved or deleted, none is."
+ALL_OR_NOTHING = "Nothing was changed, because some of these files cannot be moved or deleted."
 """Printed after a refusal, because O3DE would have performed a part of the request."""
 _SOURCES_BREAK = "The following files have a source / job dependency on this file and will break"
 _SOURCES_MENDED = (

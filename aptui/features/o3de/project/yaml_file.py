@@ -24,8 +24,8 @@ from aptui.shared.errors import HostError, UserError
 _PLAIN = re.compile(r"[A-Za-z_][\w./-]*[\w]|[A-Za-z]")
 _WORDS = frozenset(("true", "false", "null", "yes", "no", "on", "off", "y", "n"))
 _HEAD = """\
-# What the settings registry of this O3DE project says, in the words of an aptui.yaml. It is used instead of the registry
-# as long as it names scan folders; 'aptui init --from-o3de' wrote it.
+# The settings of this O3DE project, which 'aptui init --from-o3de' converted from its settings registry.
+# aptui uses this file instead of the registry as long as the file has scan folders.
 """
 
 
