@@ -2,8 +2,8 @@
 
 `places` finds the socket.
 
-Only the reading thread calls `ask`, `next_news`, `news` and `close`. Any thread may call `post`; the reading thread passes on the
-answer. Notices that arrive while an answer is awaited are stored for `next_news`.
+Only the reading thread calls `ask`, `next_news`, `news` and `close`. Any thread may call `post`; the reading thread then calls the
+given function with the answer. Notices that arrive while `ask` waits for an answer are stored for `next_news`.
 """
 
 from __future__ import annotations
@@ -103,9 +103,9 @@ class EngineClient:
         self._count = 0
         self._unread_notices: deque[NoticeLine] = deque()
         self._end: KnownError | None = None
-        """The error of all further requests, None while the connection is open."""
+        """The error that further requests get, None while the connection is open."""
         self._end_reason: KnownError | None = None
-        """Why the connection will end, known before its end; None = unknown."""
+        """The reason to report when the connection ends, if the client knows it beforehand; None = unknown."""
         self.hello = EngineWelcome()
         self.path = ""
 
@@ -225,7 +225,7 @@ class EngineClient:
         *,
         on_news: Callable[[NoticeLine], object] | None = None,
     ) -> bool:
-        """Receive messages of the engine until `is_over`; return whether `is_over` became true within the timeout.
+        """Receive messages of the engine until `is_over` returns true; return False if the timeout passed first.
 
         `on_news` receives notices; without it they are stored for `next_news`.
 
@@ -241,7 +241,7 @@ class EngineClient:
         return True
 
     def listen_while_alive(self, is_over: Callable[[], object], *, on_news: Callable[[NoticeLine], object] | None = None) -> None:
-        """Receive messages of the engine until `is_over`; a silent engine is pinged, because it may be stopped.
+        """Receive messages of the engine until `is_over` returns true; if the engine sends nothing, ping it.
 
         Raises:
             NoAnswer: the engine does not answer a ping. EngineGone: the connection has ended.
@@ -273,7 +273,7 @@ class EngineClient:
         return news
 
     def fileno(self) -> int:
-        """Return the descriptor that is readable when the engine has sent something that is not received yet."""
+        """Return the socket's descriptor, so that a caller can wait until the engine has sent something."""
         return self._channel.fileno()
 
     def _listen(self, deadline: float | None) -> bool:

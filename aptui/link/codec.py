@@ -58,7 +58,7 @@ class Excess(NamedTuple):
 
 
 def beyond(record: Any, bounds: Bounds) -> Excess | None:
-    """Return a field of a record that is too large, None if all fields are small enough."""
+    """Return the first field of a record that exceeds `bounds`, None if all fields are within the bounds."""
     for name in record.__struct_fields__:
         excess = _too_much(getattr(record, name), bounds)
         if excess:
@@ -148,15 +148,15 @@ T = TypeVar("T")
 LINE_LIMIT_BYTES = 1 << 20
 """Maximum length of a request in bytes, without its line feed."""
 _BOUNDS = Bounds(text=16_384, items=LINE_LIMIT_BYTES)
-"""Maximum sizes of fields. A path has at most 4,096 bytes (limits.h), and each byte is up to a few characters in text form.
+"""Maximum sizes of fields. A path has at most 4,096 bytes (limits.h); in text form a byte can become several characters.
 
-The line limit also limits lists.
+Lists need no limit of their own, because the whole line is limited.
 """
 _ENVELOPE = frozenset({"id", "verb"})
 _MANY = b'{"notices":"'
 """Beginning of every line with many notices; no other line has this beginning."""
 _NOTICE_NAMES = {"EngineMessage": "Said", "ShowRequested": "ShowAsked"}
-"""{class of a notice: its name on the wire}, for classes with a different name on the wire."""
+"""{class of a notice: its name on the wire}, only for classes whose name differs from the name on the wire."""
 _encoder = msgspec.json.Encoder()
 
 
@@ -324,7 +324,7 @@ def encode_notice(notice: Notice, epoch: int, seq: int) -> bytes:
 
 
 def encode_notices(notices: Sequence[Notice], epoch: int, seqs: Sequence[int]) -> bytes:
-    """Return the line of notices that are all of one kind; `seqs` are their sequence numbers."""
+    """Return one line with several notices of the same class; `seqs` are their sequence numbers."""
     head = f'{_name_notice(type(notices[0]))}","epoch":{epoch},"seqs":['
     return b"".join((_MANY, head.encode(), ",".join(map(str, seqs)).encode(), b'],"told":', _robust(notices), b"}\n"))
 
@@ -376,7 +376,7 @@ def _decode_notice(name: str, line: bytes) -> Notice | None:
 
 
 def _decode_notices(line: bytes) -> tuple[NoticeLine, ...]:
-    """Decode a long line in one pass; the beginning of the line names the type of its records."""
+    """Decode a line of many notices in one pass; the beginning of the line names the class of the notices."""
     name = line[len(_MANY) : line.find(b'"', len(_MANY))]
     record = _notices().get(name.decode("utf-8", "replace"))
     if record is None:
@@ -399,7 +399,7 @@ def _find_notices_form(record: type[Notice]) -> Any:
 def _notices() -> dict[str, type[Notice]]:
     """Return {name on the wire: class of the notice}.
 
-    The classes are imported here, because importing them takes as long as importing the rest of a client.
+    The classes are imported on demand, because their import takes as long as the import of everything else that a client needs.
     """
     from aptui.core import notices
 
@@ -419,7 +419,7 @@ def _line(head: str, body: bytes) -> bytes:
 
 
 def _robust(value: object) -> bytes:
-    """Return `value` in JSON; a lone surrogate, which a text should not contain, becomes a question mark."""
+    """Return `value` in JSON. JSON cannot hold lone surrogates, so each one becomes a question mark."""
     try:
         return _encoder.encode(value)
     except UnicodeEncodeError:

@@ -29,7 +29,7 @@ _RETRY_S = (0.1, 2.0)
 _BATCH = 2_000
 """Maximum number of notices in one call of the listeners."""
 _ASK_LIMIT_S, _HELLO_LIMIT_S = 30.0, 10.0
-"""Timeouts (seconds) of a request, and of the first two requests of a connection."""
+"""Timeouts (seconds) of an ordinary request, and of each of the first two requests on a new connection."""
 
 
 class EngineLink:

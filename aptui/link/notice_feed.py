@@ -52,7 +52,7 @@ class Outbox:
         self._channel = channel
         self._lines: deque[bytes] = deque()
         self._places: dict[object, int] = {}
-        """{key: number of lines, also sent lines, that were appended before the line with this key}."""
+        """{key: position of its line, counted from the first appended line}; sent lines count, too."""
         self._sent = 0
         self._cut = b""
         """The unsent rest of a line whose beginning was sent; this line can no longer be replaced."""
@@ -140,7 +140,8 @@ class NoticeFeed:
         self._most = most
         self._waiting: dict[object, NoticeLine] = {}
         self._products: dict[str, str] = {}
-        """The entries of all `ProductsChanged` since the last one that was sent; `_sources` are those of `SourcesChanged`."""
+        """Entries of all `ProductsChanged` since the last one that was sent. `_sources` has those of `SourcesChanged`.
+        """
         self._sources: dict[str, bool] = {}
         self._count = 0
         self._due_s = 0.0
@@ -172,8 +173,8 @@ class NoticeFeed:
     def deadline(self, outboxes: Iterable[Outbox], timeout_s: float) -> float | None:
         """Return when `lines` has to be called (seconds of the clock), None if no notice waits.
 
-        The next lines wait until all clients have received the previous lines, but at most `timeout_s` seconds. They do not wait
-        for a client that has received nothing for `timeout_s` seconds.
+        The next lines are due when all clients have received the previous lines, at the latest after `timeout_s` seconds. A client
+        that has received nothing for `timeout_s` seconds does not delay them.
         """
         if not self._waiting:
             return None
@@ -194,7 +195,7 @@ class NoticeFeed:
         ]
 
     def _complete(self, line: NoticeLine) -> NoticeLine:
-        """Return a notice in the form in which it is sent.
+        """Return a notice as it is sent to clients.
 
         A notice about products or sources names all products or sources that changed since the last such notice was sent.
         """

@@ -2,10 +2,9 @@
 
 This module also reads the credentials of the process at the other end of a socket.
 
-Sockets are in the state folder, not in the run-time directory, which is usual for sockets: the run-time directory is deleted with
-the last login session, and the user could not connect again to an engine that still runs. If the state folder is on a network
-mount, the sockets are in `TEMPORARY`, because all machines would see the sockets, but a socket connects only processes on one
-machine.
+Sockets are in the state folder. The usual place would be the run-time directory, but it is deleted when the user's last login
+session ends, and an engine that still runs could then not be reached. If the state folder is on a network mount, the sockets are in
+`TEMPORARY`: other machines would see the sockets in the state folder, but could not connect to them.
 
 A cache is identified by device and inode of its folder (`config.dirs.identity_of`), because a copy of the folder contains a copy of
 the record. Clients connect with `EngineClient.of`: it ignores the record of another cache, and hangs up if the engine's hello names
@@ -53,7 +52,7 @@ NETWORK = frozenset({
 
 
 class _ProcessRecord(Struct, frozen=True):
-    """A process; `pid_started` is its start in clock ticks since boot, which differs if another process has the same pid later."""
+    """A process; `pid_started` is its start in clock ticks since boot, and tells it from a later process with the same pid."""
 
     pid: int
     pid_started: int
@@ -72,7 +71,7 @@ class EngineRecord(_ProcessRecord, frozen=True):
         version: version of its aptui; `protocol` is the version of its messages (`link.port`).
         started_ms: when it was announced, in milliseconds since 1970.
         socket: path of the socket on which it listens.
-        cache_id: device and inode of the cache folder: a copy of the folder has a copy of the record, but another inode.
+        cache_id: device and inode of the cache folder. It shows when the record is in a copy of the folder.
     """
 
     project: str
@@ -111,7 +110,7 @@ def output_path(cache_dir: Folder) -> Path:
 
 
 def make_private(folder: Folder) -> None:
-    """Make a folder that only this user can enter, and its missing parents.
+    """Make a folder that only this user can enter, with its missing parents.
 
     Raises:
         HostError: another user owns the folder or could replace it, another kind of file is at its path, or it cannot be made.
@@ -239,10 +238,10 @@ def retract(cache_dir: Folder) -> None:
 
 
 def is_same_cache(cache_dir: Folder, path: Folder, identity: str) -> bool:
-    """Whether an engine that names its cache by `path` and `identity` (`config.dirs.identity_of`) has the cache at `cache_dir`.
+    """Whether `cache_dir` is the cache that an engine reports as `path` with the identity `identity` (`config.dirs.identity_of`).
 
-    The paths are compared only if one of the identities is unknown: the folder does not exist, or the engine is of an older
-    version.
+    The identities are compared. The paths are compared only if an identity is unknown, because the folder does not exist or the
+    engine has an older version.
     """
     here = identity_of(cache_dir)
     return identity == here if identity and here else os.path.realpath(path) == os.path.realpath(cache_dir)
@@ -271,9 +270,10 @@ def listening_at(cache_dir: Folder) -> str:
 
 
 def engines() -> list[EngineRecord]:
-    """Return this user's engines, latest first; a killed engine is included until its cache has a new engine.
+    """Return the records of this user's engines, the latest first.
 
-    A record that names a socket in another registry belongs to a copy of that registry, and is ignored.
+    The record of a killed engine stays until its cache has a new engine. If this registry is a copy of another, its records name
+    sockets in the original registry; these records are ignored.
     """
     folder = state_dir()
     try:
@@ -369,7 +369,7 @@ def retract_gateway(cache_dir: Folder) -> None:
 
 
 def find_gateway(cache_dir: Folder) -> GatewayRecord | None:
-    """Return the gateway of a cache that was announced last; its `is_alive` says whether the gateway still runs."""
+    """Return the last gateway that was announced for a cache; its `is_alive` says whether the gateway still runs."""
     record = _read(gateway_record(cache_dir), GatewayRecord)
     if record is None or (record.is_alive and not is_same_cache(cache_dir, cache_dir, record.cache_id)):
         return None

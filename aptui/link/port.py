@@ -1,4 +1,4 @@
-"""The EnginePort: a record for each request that a client may send to an engine, and the protocol of the answerer.
+"""The EnginePort: a record for each request that a client may send to an engine, and the interface that answers them.
 
 This module uses no socket.
 
@@ -64,15 +64,15 @@ class ReprocessJobs(Struct, frozen=True):
 
 
 class Cancel(Struct, frozen=True):
-    """Cancel these jobs until their source changes or a client requests them. Answered with {count}."""
+    """Cancel these jobs; they run again only when their source changes or a client requests them. Answered with {count}."""
 
     job_ids: tuple[int, ...]
 
 
 STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
-"""Values of `amount` in `EscalateJobs`, for a status request, a request for job information, and a client that waits for an asset.
+"""Values of `amount` in `EscalateJobs`, as in O3DE.
 
-O3DE has the same values.
+They are for a status request, for a request for job information, and for a client that waits for an asset.
 """
 
 
@@ -98,7 +98,7 @@ class NoteInterest(Struct, frozen=True):
 
 
 class ReadRunLog(Struct, frozen=True):
-    """Read the present log of a running job. `run_key` and `seen` are the run and the stamp of the client's last answer.
+    """Read the present log of a running job. `run_key` and `seen` are `run_key` and `stamp` of the client's last answer.
 
     Answered with {run_key, stamp, records: [`LogRecord`, …]} within about a second; `run_key` 0 = the job does not run; `records`
     null = no new records. A run that has not started, or that runs on a cluster, does not have a log yet.
@@ -161,10 +161,11 @@ class Settle(Struct, frozen=True):
     The answer is {epoch, seq, run, failed, seconds, shared, unknown, configuration, variables}.
 
     `shared` are counts of results that were fetched (shared/result_store.py), {} if no results were looked up; `unknown` are
-    sentences about source folders that cannot be read, whose stored state stays; `variables` is {name: digest of the value, "" =
+    sentences about source folders that cannot be read (their stored state is kept); `variables` is {name: digest of the value, "" =
     not set} of the environment variables that the configuration names.
 
-    The fields of this request are the options that the client needs; an engine that runs with other options refuses and names them.
+    The fields of this request are the options that the client needs. An engine that runs with other options refuses the request and
+    names the differing options.
     """
 
     is_full_scan: bool = False
@@ -184,7 +185,7 @@ class RunNext(Struct, frozen=True):
 
 
 class ResumeJobs(Struct, frozen=True):
-    """Resume after `pause`. Answered with {is_paused: false}."""
+    """Start runs again after `PauseJobs`. Answered with {is_paused: false}."""
 
 
 class Drain(Struct, frozen=True):
@@ -200,7 +201,7 @@ class Hold(Struct, frozen=True):
 
 
 class Release(Struct, frozen=True):
-    """End the delays (`hold`) of this connection. Answered with {}."""
+    """End all delays that this connection requested with `Hold`. Answered with {}."""
 
 
 class StopEngine(Struct, frozen=True):
@@ -210,7 +211,7 @@ class StopEngine(Struct, frozen=True):
 
 
 class FeatureRequest(Struct, frozen=True):
-    """Base of the requests that features add (`aptui.feature.Feature.requests`) and answer; `wire_name` is the name on the wire."""
+    """Base of requests that a feature adds (`aptui.feature.Feature.requests`) and answers; `wire_name` is the name on the wire."""
 
     wire_name: ClassVar[str]
 
@@ -279,7 +280,7 @@ class Request(Protocol):
 
 
 class Answerer(Protocol):
-    """Server-side handler of requests. Both methods are called in the engine's thread and may not wait."""
+    """Handler of requests in the engine. Its methods are called in the engine's thread and must not block."""
 
     def take(self, request: Request) -> None:
         """Handle a request; answer it now or later.

@@ -1,8 +1,8 @@
 """The engine's end of the local socket: its clients, their requests, the lines to be sent. `port.Answerer` answers.
 
 The server runs in the engine's thread, on the engine's selector, and never waits. It appends lines to the outboxes of its clients;
-`flush` sends them, once per turn of the loop, so that a thousand notices take one system call. A line of notices is encoded once
-and shared by all outboxes, so a client that does not read costs only its list of lines. A client is dropped when its outbox is
+`flush` sends them, once per turn of the loop, so that a thousand notices take one system call. A line of notices is encoded once,
+and all outboxes refer to the same bytes. So a client that does not read costs little memory. A client is dropped when its outbox is
 full, and may connect again.
 
 A faulty client must not harm the engine. Clients of other users are refused; the kernel reports the user of each connection. Lines
@@ -33,9 +33,9 @@ from aptui.shared.printing import sanitize
 
 _RECEIVE_BYTES = 1 << 14
 _ANSWERS_BYTES = 1 << 16
-"""Maximum bytes of answers that are held until the end of a turn of the loop.
+"""Maximum size (bytes) of answers that are collected until the end of a turn of the loop.
 
-If there are more, they are sent at once, and no more requests are read from a client that does not receive them.
+Beyond this size they are sent at once, and the server reads no further requests of a client that does not receive its answers.
 """
 _ACCEPTS = 64
 """Maximum number of connections that are accepted in one turn, so that a burst of connections does not block the loop."""
@@ -85,9 +85,9 @@ class _Client:
         self.since_ms = time.time_ns() // 1_000_000
         self.hello: EngineHello | None = None
         self.wants: bool | None = None
-        """None until the client has subscribed.
+        """The client's subscription, None until the client has subscribed.
 
-        Then True for a subscription to all notices, False for notices about jobs that ended.
+        True = all notices, False = only notices about jobs that ended.
         """
         self.is_coalesced = False
         self.lines = codec.LineBuffer(_HELLO_BYTES)
@@ -165,14 +165,14 @@ class LinkServer:
         self._accept_again_s: float | None = None
         self._clients: dict[int, _Client] = {}
         self._subscribers: tuple[_Client, ...] = ()
-        """Subscribed clients. A tuple that is replaced, because a client may be dropped while a notice is published."""
+        """Subscribed clients. The tuple is replaced, never changed, because a client may be dropped while a notice is published."""
         self._drawing: tuple[_Client, ...] = ()
-        """Clients that receive coalesced notices; a tuple that is replaced, too."""
+        """Clients that receive coalesced notices; this tuple is replaced, too."""
         self._feed = NoticeFeed()
         self._reported: set[_Client] = set()
         """Clients with new lines since the last flush."""
         self._gone: list[int] = []
-        """Clients that left and whose departure the answerer does not know yet; it is notified between two requests."""
+        """Clients that left. The answerer is notified of them between two requests."""
         self._count = 0
         self._reports = ErrorReports(self._clock)
 
@@ -323,7 +323,7 @@ class LinkServer:
         return min([*deadlines, *(time_s for time_s in (self._accept_again_s, due) if time_s is not None)], default=None)
 
     def poll(self, now: float) -> None:
-        """Drop clients whose message exceeded its time limit."""
+        """Drop clients that did not complete a message within its time limit."""
         if self._accept_again_s is not None and now >= self._accept_again_s and self._listener is not None:
             self._accept_again_s = None
             self._selector.register(self._listener, selectors.EVENT_READ, self._on_connection)
@@ -349,7 +349,7 @@ class LinkServer:
             self._admit(channel)
 
     def _admit(self, channel: socket.socket) -> None:
-        """Make a client of a new connection, or close the connection."""
+        """Register the client of a new connection, or close the connection if it is refused."""
         channel.setblocking(False)
         try:
             who = self._credentials(channel)
@@ -394,7 +394,7 @@ class LinkServer:
             self._drop(client)
 
     def _listen(self, client: _Client) -> None:
-        """Handle the requests of a client, as long as it reads the answers."""
+        """Handle the requests of a client, as long as it reads its answers."""
         try:
             while client.number in self._clients and not client.outbox.is_blocked:
                 line = next(client.answers, None)

@@ -105,7 +105,7 @@ AssetType = UUID
 
 
 class Result(IntEnum):
-    """How a call ended; the default of a response is FAILED, so that a builder must say that it succeeded."""
+    """How a call ended. The default of a response is FAILED, so a builder must set SUCCESS explicitly."""
 
     SUCCESS = 0
     FAILED = 1
@@ -252,19 +252,20 @@ class PathDependency(Struct):
 class JobProduct(Struct):
     """A product of a job.
 
-    `path` is relative to `request.products_dir`, or absolute. A file below `products_dir` is moved; another file is copied. Only
-    the file name of `path` is part of the product's name: `<platform>/<folder of the source>/<file name>`, in lower case. `sub_id`
-    identifies the product among the products of its source; it must be unique there, and must not change. The default is 0 for the
-    only product of a job, otherwise the CRC-32 of the file name. `legacy_sub_ids` are the sub ids of the product in earlier
-    versions of the builder.
+    `path` is relative to `request.products_dir`, or absolute. A file below `products_dir` is moved into the cache; any other file
+    is copied. Only the file name of `path` is part of the product's name: `<platform>/<folder of the source>/<file name>`, in lower
+    case. `sub_id` identifies the product among the products of its source; it must be unique there, and must not change. The
+    default is 0 for the only product of a job, otherwise the CRC-32 of the file name. `legacy_sub_ids` are the sub ids of the
+    product in earlier versions of the builder.
 
     `dependencies` and `path_dependencies` are the products that the product needs at run time. `dependencies_handled` declares that
     both lists are complete. A job that declares dependencies but never sets this for any product gets a warning.
 
     `folder` is only for intermediate products: a folder, relative to the scan folders, that replaces the folder of the source.
 
-    `facts` are used only by filters and checks: {name: number or text}. Filters support `width` and `height` in pixels, `format`
-    (in lower case), `seconds`, `triangles` and `rate` (samples per second). Other names may have lower-case letters, digits and _.
+    `facts` are {name: number or text}, and are used only by filters and checks. Filters support `width` and `height` in pixels,
+    `format` (in lower case), `seconds`, `triangles` and `rate` (samples per second). A name consists of lower-case letters, digits
+    and _.
     """
 
     path: str
@@ -294,7 +295,7 @@ class ProcessJobResponse(Struct):
 
 
 class JobLog:
-    """The log of one run. Each call takes key/value context, shown with the line.
+    """The log of one run. The keyword arguments of each method are shown as context with the line.
 
     Args:
         write: receives (severity 0 debug … 3 error, text, context).
@@ -325,7 +326,7 @@ def _pairs(context: Mapping[str, object]) -> tuple[tuple[str, str], ...]:
 
 
 class _KeywordFields(Struct, kw_only=True):
-    """Optional fields of `_Request`; a base class, so that required fields of the subclasses may follow them."""
+    """Optional fields of `_Request`. They are in a base class of their own, so that subclasses may add required fields."""
 
     scan_folders: tuple[str, ...] = ()
     fallback_folders: tuple[str, ...] = ()
@@ -337,9 +338,10 @@ class _Request(_KeywordFields):
     """Fields that `CreateJobsRequest` and `ProcessJobRequest` share.
 
     `builder_name` is the name of the configured builder. `scan_folder` is absolute; `source` is relative to it, in its real case.
-    `scan_folders` has the absolute paths of all scan folders of the project. In a later step of `steps:`, `scan_folder` has the
-    products of the step before, and `read_named` also searches `fallback_folders`. `params_schema` is the schema of the
-    builder's class. `find_matches` returns the files that a pattern matches, None if no earlier analysis declared the pattern.
+    `scan_folders` has the absolute paths of all scan folders of the project. In the second and later steps of `steps:`,
+    `scan_folder` is the folder with the products of the previous step, and `read_named` also searches `fallback_folders`.
+    `params_schema` is the schema of the builder's class. `find_matches` returns the files that a pattern matches, None if no
+    earlier analysis declared the pattern.
     """
 
     builder_name: str
@@ -358,7 +360,7 @@ class _Request(_KeywordFields):
         return os.path.splitext(os.path.basename(self.source))[0]
 
     def read_named(self, path: str, *, named_by: str = "", most_bytes: int = MOST_BYTES) -> bytes:
-        """Return the bytes of a file that content names, but never of a file outside the project's scan folders.
+        """Return the bytes of a file that is named in the content of a source; refuse files outside the project's scan folders.
 
         Args:
             path: the name in the content, as `placed_name` returns it: relative to `scan_folder`, or absolute.
@@ -379,9 +381,9 @@ class _Request(_KeywordFields):
 class CreateJobsRequest(_Request):
     """Argument of `create_jobs`. Use `builder_name` as job key, unless a source has several jobs.
 
-    `params` are the builder's parameters common to all platforms; `platform_params` maps a platform id to the parameters that
-    differ on it. Both include the changes of the `.aptui.yaml` files above the source. `source_dependencies` are the dependencies
-    that `depends_on` and `matching` declared; the worker adds them to the response. A builder sets `is_same_for_all_sources` if its
+    `params` are the builder's parameters for all platforms; `platform_params` is {platform id: parameters that differ on this
+    platform}. Both include the changes of the `.aptui.yaml` files above the source. `source_dependencies` are the dependencies that
+    `depends_on` and `matching` declared; the worker adds them to the response. A builder sets `is_same_for_all_sources` if its
     answer depends only on the platforms and parameters; see the function `same_for_all_sources`.
     """
 
@@ -398,7 +400,7 @@ class CreateJobsRequest(_Request):
     is_same_for_all_sources: bool = False
 
     def params_for(self, platform: str) -> dict[str, Any]:
-        """Return the builder's parameters for `platform`, without defaults."""
+        """Return the configured parameters of the builder for `platform`, without the defaults of the schema."""
         return {**self.params, **self.platform_params.get(platform, {})}
 
     def options_for(self, platform: str) -> Any:
@@ -443,9 +445,9 @@ class ProcessJobRequest(_Request):
 
     `params` are the builder's parameters for `platform`; `job_params` those of the job descriptor. `quality` is "final", or "draft"
     if the configuration has `quality: [draft, final]` for the builder: a fast first version, which the final replaces later.
-    `threads` is how many threads the run may use, so that all workers together use each core once.
+    `threads` is the maximum number of threads for the run; with it, all workers together use each core once.
 
-    `progress(fraction)` reports how far the run is (0 … 1): the screen, `aptui jobs` and the gateway show it while it runs.
+    `progress(fraction)` reports the progress of the run (0 … 1); the screen, `aptui jobs` and the gateway show it.
 
     `products` are those that `write_product` and `add_product` recorded, and `dependencies` the files that the run read and that
     `create_jobs` did not declare (absolute, or relative to their scan folder): `SimpleBuilder` returns both.
@@ -477,14 +479,15 @@ class ProcessJobRequest(_Request):
         return read_options(self.params_schema, self.params)
 
     def read_source(self) -> bytes:
-        """Return the bytes of the source and remember their digest, so that the run is known to be of exactly these bytes."""
+        """Return the bytes of the source, and record their digest, so that the engine knows which bytes the run has used.
+        """
         with open(self.full_path, "rb") as file:
             data = file.read()
         self.read_digest = hashlib.sha256(data).hexdigest()
         return data
 
     def matching(self, pattern: str) -> list[MatchedFile]:
-        """Return the files that matched `pattern` when the job was planned, sorted by path.
+        """Return the files that matched `pattern` when `create_jobs` planned the job, sorted by path.
 
         Raises:
             JobError: `create_jobs` did not declare the pattern.
@@ -550,8 +553,8 @@ class Builder(Protocol):
 
     A parameter that names a program, a command, an environment variable, or a place outside the project has `is_trusted_only` in
     the schema (`Meta(extra_json_schema={"is_trusted_only": True})` in a record): only the project's `aptui.yaml` may set it,
-    never an `.aptui.yaml` in a folder of assets. A parameter that only `create_jobs` reads has `is_planning_only`: when it changes,
-    only jobs run that are new or have a new plan. `process_job` does not get it.
+    never an `.aptui.yaml` in a folder of assets. A parameter that only `create_jobs` reads has `is_planning_only`; `process_job`
+    does not get it. When it changes, a job runs again only if its plan is new or differs.
     """
 
     name: ClassVar[str]
@@ -586,7 +589,7 @@ class SimpleBuilder:
         raise NotImplementedError
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
-        """Return one job per platform, keyed by the builder's configured name."""
+        """Return one job per platform, with the builder's configured name as job key."""
         for platform in request.platforms:
             request.options_for(platform.id)
         self.analyse(request)

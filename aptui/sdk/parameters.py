@@ -24,7 +24,8 @@ Schema = Mapping[str, Any]
 
 
 def schema_of(declared: object) -> Schema | None:
-    """Return the JSON Schema of a `params_schema`: of a record type, or itself if it is a schema; None for anything else."""
+    """Return a `params_schema` as JSON Schema, None if it is neither a record type nor a schema.
+    """
     if isinstance(declared, type) and issubclass(declared, msgspec.Struct):
         return _schema_of_record(declared)
     return declared if isinstance(declared, Mapping) else None
@@ -67,7 +68,7 @@ def check_params(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
     """Return `params` with the defaults of `schema` for missing parameters.
 
     Raises:
-        ParamError: naming the first wrong parameter and the nearest known one.
+        ParamError: a parameter is unknown or has a wrong value. The error describes the first mistake and suggests a known name.
     """
     for mistake in param_mistakes(schema, params):
         raise mistake
@@ -75,7 +76,7 @@ def check_params(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def library_versions(*names: str) -> str:
-    """Return `name version, …` of installed distributions, without importing them.
+    """Return the text `name version, …` for some installed distributions without importing them; builders put it into fingerprints.
 
     An upgrade of a distribution may change products.
     """
@@ -84,7 +85,10 @@ def library_versions(*names: str) -> str:
 
 @cache
 def _list_installed() -> dict[str, str]:
-    """Return {name: version} of installed wheels by the names of their folders; `importlib.metadata` takes 50 ms to import."""
+    """Return {name: version} of installed wheels.
+
+    The names of their folders are parsed, because importing `importlib.metadata` takes 50 ms.
+    """
     found: dict[str, str] = {}
     for folder in sys.path:
         for entry in os.listdir(folder) if os.path.isdir(folder) else ():

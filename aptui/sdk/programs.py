@@ -1,7 +1,7 @@
 """Optional Python packages and programs that builders need.
 
 A job looks up its packages and programs when the job runs, so workers without such jobs do not load them. If a package or program
-is missing, only the jobs that need it fail, with advice on how to install it.
+is missing, only the jobs that need it fail, and the error says how to install it.
 
 Tests: `tests/sdk/test_programs.py`, `tests/sdk/test_kit.py`.
 """
@@ -26,7 +26,7 @@ from msgspec import Struct
 from aptui.sdk import JobError, JobLog
 
 MOST_OUTPUT_CHARACTERS = 1_000_000
-"""Maximum size (bytes) of the kept output of a program; the rest is read and dropped."""
+"""Maximum size (bytes) of a program's output that is kept; the rest is read and dropped."""
 MOST_CPU_S = 120
 """Default limit of a program's processor time (seconds): compilers take seconds for large shaders."""
 
@@ -119,7 +119,8 @@ def run_program(
     Args:
         arguments: the program, by name (found in PATH) or absolute path, and its arguments.
         folder: the folder in which the program runs.
-        cpu_s: limit of processor time in seconds, `MOST_CPU_S` by default: a few macros of a shader can take hours.
+        cpu_s: limit of processor time in seconds, `MOST_CPU_S` by default. It is needed because a few macros of a shader can take
+            hours.
         memory_bytes: limit of memory, `MOST_DATA_BYTES` by default.
 
     Raises:
@@ -191,7 +192,8 @@ def names_of(builder: object, attribute: str) -> tuple[str, ...]:
 
 
 def find_missing_need(builder: object) -> str:
-    """Return what is wrong with the first package or program that a builder class or instance needs; "" if nothing is missing."""
+    """Return the error for the first missing package or program that a builder (class or instance) needs, "" if nothing is missing.
+    """
     for requirement in names_of(builder, "requires"):
         if fault := _fault_of_package(requirement):
             return fault
@@ -230,7 +232,7 @@ def _find_version(name: str) -> str:
 
 
 def _is_within(version: str, sign: str, bound: str) -> bool:
-    """Whether a version is within a bound. Releases are compared number by number; marks of pre-releases are ignored."""
+    """Whether a version satisfies a bound. Releases are compared number by number; suffixes of pre-releases are ignored."""
     found, wanted = _numbers(version), _numbers(bound)
     if sign == "~=":
         return found >= wanted and found[: len(wanted) - 1] == wanted[:-1]

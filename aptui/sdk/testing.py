@@ -113,7 +113,7 @@ class BuilderBench:
         return response
 
     def dependencies(self, source: str, **params: Any) -> list[str]:
-        """Return the paths and patterns that the analysis of `source` declares; it must succeed."""
+        """Analyse `source`, which must succeed, and return the declared paths and patterns."""
         response = self.analyse(source, params)
         assert response.result is Result.SUCCESS, response.error
         return [each.path for each in response.source_dependencies]
@@ -127,7 +127,7 @@ class BuilderBench:
             source: relative path.
             platform: id of the platform; the first platform by default.
             is_draft: make the draft (`request.quality`).
-            job: one of the jobs that `analyse` returned, of a builder with several per platform.
+            job: one of the jobs that `analyse` returned; needed if the builder has several jobs per platform.
             params: the builder's parameters.
         """
         self._runs += 1
@@ -174,7 +174,8 @@ class BuilderBench:
         return {name: (self.products_dir / name).read_bytes() for name in names}
 
     def fail(self, source: str, platform: str = "", **params: Any) -> str:
-        """Run a job that must fail and return its error, which must be one line without a path of this machine."""
+        """Run a job that must fail, and return its error. The error must be one line, and must not contain a path of this machine.
+        """
         response = self.process(source, platform, **params)
         assert response.result is Result.FAILED, response.result
         assert response.error

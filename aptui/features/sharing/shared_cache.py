@@ -1,4 +1,4 @@
-"""The shared cache between the engine's loop and its workers: answers jobs with stored results, and stores results of this engine.
+"""The shared cache between the engine's loop and its workers: uses stored results in place of runs, and stores new results.
 
 Lookups run in threads, and workers never wait for lookups. If a lookup is slow, its job runs here as well, and the first result
 wins. Errors count as misses and are reported once. Only the loop calls these methods; threads return results through `_done`.
@@ -70,7 +70,7 @@ class SharingRules:
 _LOOKUP_THREADS = 8
 """Number of threads for lookups."""
 _AHEAD = 128
-"""Maximum number of simultaneous lookups for jobs that do not run on this machine yet."""
+"""Maximum number of simultaneous lookups for jobs that this machine has not started."""
 _LEAST_TIMEOUT_S = 0.2
 """Minimum time (seconds) that a job waits for its lookup before the job runs on this machine as well."""
 _GRACE_S = 1.0
@@ -105,7 +105,7 @@ class _Lookup(Struct):
 
 
 def open_shared_cache(context: EngineContext, *, is_patient: bool) -> SharedCache:
-    """Return the shared cache of an engine: the extension point `results`.
+    """Return the shared cache of an engine; this function implements the extension point `results`.
 
     Args:
         is_patient: wait for lookups of any duration instead of running the jobs.
@@ -129,7 +129,7 @@ class SharedCache:
         service: finds results and stores them.
         builders: builders of the project.
         folders: the scan folders, the winning one first.
-        wake: wakes the loop; any thread may call it and `notify`, which takes a message.
+        wake, notify: wake the loop, report a message to users; any thread may call both.
         is_patient: wait for lookups of any duration instead of running the jobs.
     """
 
@@ -148,7 +148,8 @@ class SharedCache:
         self._sharing, self._service, self._wake, self._cache_dir = sharing, service, wake, cache_dir
         self._notify, self._is_patient = notify, is_patient
         self.has_found = False
-        """Whether the last lookup found a result. If so, looking up jobs before a worker is free for them is worthwhile."""
+        """Whether the last lookup found a result. If so, further jobs are looked up even before a worker is free for them.
+        """
         self._rules = SharingRules(sharing)
         self._builders = {builder.uuid: builder for builder in builders}
         self._named = {folder.name: folder.path for folder in folders}
@@ -160,7 +161,7 @@ class SharedCache:
         self._fetched: dict[int, str] = {}
         """{run key: folder} of fetched results that are not in the cache yet."""
         self._beaten: set[int] = set()
-        """Run keys of jobs that still run here although a stored result has arrived."""
+        """Run keys of jobs that still run here, although their stored result arrived first and is used."""
         self._made_here: set[int] = set()
         """Run keys of runs that ended here and whose results may be stored."""
         self._done: deque[tuple[_Lookup, RunResult | None]] = deque()

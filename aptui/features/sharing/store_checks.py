@@ -1,4 +1,4 @@
-"""Checks of stored results: whether they exist for a commit (`cache ready`), and are equal to a rebuild (`cache verify`).
+"""Checks of stored results: whether they exist for a commit (`cache ready`), and whether a rebuild gives the same (`cache verify`).
 
 A lookup plans all jobs as a real run does, but a job without a stored result fails. Jobs that depend on the products of a failed
 job are not planned. Tools and scan folders outside the repository are used in their current state, not in the state of the commit.
@@ -136,7 +136,7 @@ def look_up_commit(config: Config, commit: str, platforms: str | None, *, trusts
 
 
 def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
-    """Refuse to run builder code of a commit: analyses run it, and every user who may push can write a branch.
+    """Refuse a commit with builder code that differs from this checkout, because its analyses would run that code here.
 
     Raises:
         UserError: the commit has builder code that differs from that of the local project.

@@ -22,7 +22,9 @@ _MOST_NAMES = 3
 
 
 def refuse_stale(config: Config, platform: str) -> None:
-    """Refuse a cache if `aptui batch` would process the platform; a running engine keeps its cache up to date itself.
+    """Refuse a cache in which `aptui batch` would find work for the platform.
+
+    Nothing is checked if an engine is running, because the engine keeps the cache up to date.
 
     Raises:
         UserError: a source, a builder, the configuration, or a product in the cache changed since the platform was processed.

@@ -24,7 +24,7 @@ from aptui.store.queries.reader import Reader
 
 
 class ScanMissing(FeatureRequest, frozen=True):
-    """Search products for missing dependencies: those that match patterns (`missing_rows.choose_scanned`) or ids, or all.
+    """Search products for missing dependencies: the products that `choose_scanned` returns for these patterns and ids.
 
     Refused while work is pending or another search runs; `name` describes the products in progress notices. Answered at the end
     with {files, done, read, flawed, hits, failed, partial, ignored, seconds, is_given_up, complaints: […]}.
@@ -55,9 +55,9 @@ PARTIAL = "partially scanned: a line has too many names"
 _AT_ONCE = 500
 _NAMES_AT_ONCE = 5000
 _FOLDERS_MAX = 64
-"""Maximum number of first folders that are tried for a name without its first folder.
+"""Maximum number of folders that are tried as the missing first folder of a name.
 
-Each first folder needs one lookup per name.
+Each folder needs one lookup per name. If a platform has more folders, none of them is tried.
 """
 _EXTENSION = "substr({0}, length(rtrim({0}, replace({0}, '.', ''))) + 1)"
 _REAL = f"(p.Flags & {INTERMEDIATE_FLAG}) = 0"
@@ -155,7 +155,9 @@ class FoundName(NamedTuple):
 
 
 def choose_scanned(reader: Reader, patterns: Sequence[str] = (), product_ids: Sequence[int] = ()) -> list[Scanned]:
-    """Return the products that match patterns and ids, or all, by name; without products that are only intermediates.
+    """Return the products that match any pattern or id, sorted by name; without patterns and ids, return all products.
+
+    Products that are only intermediates are left out.
 
     A pattern is a product with or without its platform, a folder of products, a wildcard (`*`, `?`) or SQL LIKE (`%`) over either,
     the path of a source, a UUID or an asset id.
@@ -285,7 +287,8 @@ class KnownAssets:
             self._learn_products(platform, of_platform)
 
     def _learn_former(self, uuids: list[bytes]) -> None:
-        """Look up former UUIDs of sources: the UUID of a former path, or the UUID from before the source had a UUID of its own."""
+        """Look up former UUIDs of sources: UUIDs of former paths, and UUIDs from before a source had a UUID of its own.
+        """
         sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l
             JOIN Sources s ON s.SourceID = l.source_id
             JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
@@ -294,7 +297,7 @@ class KnownAssets:
         _add(self._uuids, ((former, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for former, uuid, sub_id, inner, on in rows))
 
     def _learn_products(self, platform: str, paths: Collection[str]) -> None:
-        """Look up products by path without the platform, without the platform and the first folder, or with both."""
+        """Look up products by path. A path may leave out the platform, or the platform and the first folder."""
         sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER} FROM json_each(?) k CROSS JOIN json_each(?) f
             JOIN Products p ON p.ProductName = f.value || k.value {_OF_PRODUCT} WHERE {_REAL} ORDER BY f.key, p.ProductID"""
         prefixes = json.dumps(["", *self._prefixes_of(platform)])
@@ -303,7 +306,10 @@ class KnownAssets:
                 self._products.setdefault((platform, path), MissingTarget(uuid, sub_id, inner.lower()))
 
     def _prefixes_of(self, platform: str) -> list[str]:
-        """Return `<platform>/`, then up to a limit `<platform>/<first folder>/` of all products, the shortest first."""
+        """Return `<platform>/`, then `<platform>/<first folder>/` for the first folders of all products, in this order.
+
+        If a platform has more than `_FOLDERS_MAX` such prefixes, only `<platform>/` is returned.
+        """
         if platform not in self._prefixes:
             sql = f"""SELECT DISTINCT lower(substr(p.ProductName, 1, instr(p.ProductName, '/') + instr({_INNER}, '/')))
                 FROM Products p
@@ -347,11 +353,11 @@ def _portions(items: Collection[T], size: int) -> Iterator[list[T]]:
 
 
 def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: tuple[int, str]) -> list[tuple[object, ...]]:
-    """Return the parameters of the statement "put_missing" for a product.
+    """Return the rows that store the outcome of a product's scan, as parameters of the statement "put_missing".
 
-    They are its missing dependencies and, if `says` is not "", the outcome `says`.
+    Each missing dependency has a row. If `says` is not "" or nothing is missing, one more row has the text `says`.
 
-    `stamp` is the time twice: in seconds since 1970, and as text.
+    `stamp` is the time of the scan: in seconds since 1970, and as text.
     """
     head = product.product_id, SCANNER, VERSION, product.fingerprint
     tail = stamp[1], stamp[0], product.name, product.digest
@@ -360,7 +366,7 @@ def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: 
 
 
 def pack_names(names: Names) -> bytes:
-    """Return names in the form of `aptui_missing_scans`."""
+    """Return names as the table `aptui_missing_scans` stores them."""
     encoded = json.dumps(names.to_json(), separators=(",", ":"))
     return zlib.compress(encoded.encode())
 

@@ -151,13 +151,14 @@ def _reading(answer: dict[str, Any]) -> Reading:
 
 _SIZE_MAX = 16 << 20
 _EXACT, _WILDCARD = 0, 1
-"""Numbers of the kinds of patterns in a `.filetag` file; the kind 2 is a regular expression."""
+"""Numbers that a `.filetag` file uses for exact patterns and wildcards; 2 is a regular expression."""
 _SKIPPED_PRODUCTS = (frozenset({"editoronly"}), frozenset({"shader"}))
 _SKIPPED_FILES = (frozenset({"ignore", "productdependency"}),)
 
 
 class ScanRules(Struct):
-    """The rules about undeclared dependencies of all scan folders; `complaints` are errors of rule files that could not be read."""
+    """The rules of all scan folders about undeclared dependencies; `complaints` are the errors of rule files that cannot be read.
+    """
 
     shipped: list[re.Pattern[str]] = field(default_factory=list)
     excluded: list[tuple[Callable[[str], object], frozenset[str]]] = field(default_factory=list)
@@ -225,7 +226,7 @@ def _read_shipped(data: bytes) -> Iterator[str]:
 def _tags(data: bytes) -> Iterator[tuple[Callable[[str], object], frozenset[str]]]:
     """Yield (matcher, tags) for each pair in an ObjectStream.
 
-    The element `value1` has the pattern; the kind of pattern and the tags follow.
+    The element `value1` has the pattern; the next elements have the pattern's kind and its tags.
     """
     pattern, form, tags = "", _WILDCARD, set[str]()
     for _, attributes in (*_elements(data), ("", {"field": "value1", "value": ""})):
@@ -333,7 +334,7 @@ def _is_made_for(subject: ScannedFile, target: MissingTarget) -> bool:
 def _targets(
     known: KnownAssets, subject: ScannedFile, names: Names, declared: DeclaredReference
 ) -> Iterator[tuple[str, tuple[MissingTarget, ...]]]:
-    """Yield (text of a name, products that it may mean) of undeclared names.
+    """Yield (text of the name, products that it may mean) for each undeclared name.
 
     The name of a source may mean each product of the source; the name counts as declared if one of these products is declared.
     """
@@ -361,12 +362,12 @@ def _find_by_name(known: KnownAssets, subject: ScannedFile, name: str, declared:
 
 
 def _is_settled(targets: tuple[MissingTarget, ...], subject: ScannedFile, declared: DeclaredReference) -> bool:
-    """Whether a name needs no declaration, because it means the file's own source, or a source with a declared product."""
+    """Whether a name counts as declared, because it means the file's own source, or a source with a declared product."""
     return bool(targets) and (targets[0].uuid == subject.uuid or targets[0].uuid in declared.sources)
 
 
 READERS = 2
-"""Number of reader processes; two, because readers are CPU-bound and the engine needs the CPU too."""
+"""Number of reader processes. More would take processor time from the engine."""
 _PAGE = 128
 _REPORT_EVERY_S = 0.2
 
@@ -475,7 +476,7 @@ class MissingSearch:
         tally.seconds = time.monotonic() - tally.began_s
 
     def _terms(self, known: KnownAssets) -> str:
-        """Return the settings that decide, together with the bytes of a file, which names are found in it."""
+        """Return the scan settings that affect which names are found in a file."""
         extensions = hashlib.sha256("\n".join(sorted(known.extensions)).encode()).hexdigest()[:16]
         return f"{VERSION} {self._line_limit} {extensions}"
 
@@ -483,7 +484,7 @@ class MissingSearch:
 class _Work(Struct):
     """The objects that one search uses: the project, the database, the reader processes, the rules, and the progress.
 
-    `terms` are the settings that, with the bytes of a file, decide its names.
+    `terms` are the scan settings that affect which names are found in a file.
     """
 
     place: SearchedProject
@@ -542,7 +543,7 @@ class _Work(Struct):
     def _reading(self, begun: Names | Future[Reading] | None) -> Reading:
         """Return the names in a file, and count the file in the tally.
 
-        The result has a digest only if the file was read now, and neither names nor an error if it was skipped.
+        The result has a digest only if this scan read the file. A skipped file has a result without names and without an error.
         """
         if begun is None:
             self.tally.ignored += 1
@@ -560,7 +561,7 @@ class _Work(Struct):
     def _await(self, begun: Future[Reading]) -> Reading:
         """Wait for the result of reading a file.
 
-        If the search was cancelled, return without waiting for a disk that does not answer.
+        If the search was cancelled, return at once: the disk may never answer.
         """
         while True:
             try:

@@ -1,4 +1,4 @@
-"""Finds names of assets in a file's bytes: asset ids, UUIDs, paths; and is the process that searches files for these names.
+"""Finds names of assets (asset ids, UUIDs, paths) in a file's bytes; also has the main loop of the process that reads files.
 
 This module does not know whether the assets exist.
 
@@ -28,8 +28,7 @@ from msgspec import Struct, field
 LINE_LIMIT = 800
 """Maximum number of paths in one line, and maximum number of ids in one line; 0 = no limit."""
 SCANNER, VERSION = "aptui lines", "1"
-"""`ScannerId` and `ScannerVersion` in `MissingProductDependencies`; raise the version when a change of the scan makes it find other
-names."""
+"""`ScannerId` and `ScannerVersion` in `MissingProductDependencies`; raise the version if a change of the scan finds other names."""
 NAMES_MAX = 200_000
 """Maximum number of names that are read from one file."""
 _TAIL = 1 << 16
@@ -285,7 +284,7 @@ def _until_slash(text: bytes) -> int:
 def _safe_end(data: bytes) -> int:
     """Return how many bytes of `data` can be scanned without splitting a name.
 
-    These bytes end after a line, a word, or a byte that is not in a path.
+    The cut is after a line end, a blank, or another byte that paths do not contain.
     """
     window = data[-_TAIL:]
     end = max(window.rfind(b"\n"), window.rfind(b"\r"))
@@ -299,7 +298,7 @@ def _safe_end(data: bytes) -> int:
 def utf16_translator(head: bytes) -> Callable[[bytes, bool], bytes] | None:
     """Return a function that converts a UTF-16 file to UTF-8; None if the first bytes are not those of a UTF-16 file.
 
-    The function is called with the bytes in pieces, and whether a piece is the last.
+    The function is called for each piece of the file, with the bytes and whether this piece is the last one.
     """
     if not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return None
@@ -310,8 +309,8 @@ def utf16_translator(head: bytes) -> Callable[[bytes, bool], bytes] | None:
 # The code below runs in the reader process of the search for missing dependencies. The process receives paths of files and returns
 # the names in these files. It does not open the database.
 #
-# Requests and answers are JSON lines on stdin and stdout. The process exits when stdin is closed, as it also is when the engine is
-# killed, so the process never runs longer than its engine.
+# Requests and answers are JSON lines on stdin and stdout. The process exits when stdin is closed. The kernel also closes stdin when
+# the engine is killed, so the process never outlives its engine.
 
 _PIECE_BYTES = 1 << 20
 

@@ -1,7 +1,7 @@
 """The search for missing dependencies in a running engine: a thread searches, the engine writes rows, clients see progress.
 
 One search runs at a time, and only while no work is pending, because products would change while they are read. The search thread
-asks the engine only to save rows. The engine's thread handles the messages of the search thread once per turn.
+never writes rows itself: it sends them to the engine's thread, which handles these messages once per turn.
 
 Tests: `tests/engine/live/test_requests.py`.
 """

@@ -148,7 +148,7 @@ class MissingScans(AssetExtension):
         self._with_products(self._ask_to_clear)
 
     def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:
-        """Call `do` for the chosen entries.
+        """Call `do` with the entries that the user chose.
 
         The arguments are a name for all entries, the number of entries, patterns of folders, and ids of products.
         """
@@ -184,7 +184,7 @@ class MissingScans(AssetExtension):
         self._shell.show_toast(f"scan results of {printing.count(count, 'product')} cleared" if isinstance(count, int) else "")
 
     def _is_something(self, name: str, folders: Sequence[str], product_ids: Sequence[int]) -> bool:
-        """Whether the choice has patterns or ids; without them, the engine would search all products."""
+        """Whether the user chose any products; if not, show a warning, because the engine would search all products."""
         if not (folders or product_ids):
             self._shell.show_toast(f"'{name}' has no products", "warning")
         return bool(folders or product_ids)

@@ -184,7 +184,7 @@ def _platform_of(given: AssetList, arguments: Namespace) -> str:
 
 
 def _as_it_is_now(given: AssetList, graph: AssetGraph, file: str) -> AssetList:
-    """Return the products of an asset list with their rows in the database.
+    """Return the asset list with the present rows of its products in the database.
 
     Raises:
         UserError: a product was deleted, or changed since the list was made.
@@ -327,7 +327,7 @@ def _entry(name: str, size: int, *, is_compressed: bool) -> zipfile.ZipInfo:
 
 
 def _add(bundle: zipfile.ZipFile, product: ListedProduct, cache_dir: Path, *, is_compressed: bool) -> ListedProduct:
-    """Copy one product into the zip; return the listed product with the actual digest and size."""
+    """Copy one product into the zip; return its list entry with the digest and size of the copied bytes."""
     path = product_path(cache_dir, product.name)
     digest, size = hashlib.sha256(), 0
     try:

@@ -81,11 +81,11 @@ FAILURES = 5
 """Number of failures in a row that opens a breaker."""
 _FIRST_REST_S = 30.0
 _LONGEST_REST_S = 600.0
-"""First and longest time for which a breaker stays open, in seconds."""
+"""Time (seconds) for which a breaker stays open at first, and the maximum to which this time can grow."""
 
 
 class Breaker:
-    """A circuit breaker; any thread may use it. Each failure after it has opened doubles the time for which it stays open."""
+    """A circuit breaker; any thread may use it. If the attempt after a pause fails, the next pause is twice as long."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -112,7 +112,7 @@ class Breaker:
             return True
 
     def note_success(self) -> None:
-        """Note that the store has answered, also if the answer is that it has no result."""
+        """Note that the store has answered; the answer that a result does not exist counts, too."""
         with self._lock:
             self._failures, self._is_probed, self._rest_s = 0, False, _FIRST_REST_S
 

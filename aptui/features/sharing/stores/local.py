@@ -231,9 +231,9 @@ class LocalStore(FolderStore):
         root: folder of the store; it is created with access for this user only.
         trust: namespace and keys; records of other writers need a seal with these keys.
         links: allow products that are hard links to blobs; writing into one of them changes all products of that blob.
-        origins: addresses of stores whose results this machine trusts, besides its own ("").
-        origin: source of the written results: "" = made here, else fetched from that store. Without a key, results of one project's
-            store must not reach another project through this one.
+        origins: addresses of other stores; results that were fetched from them are trusted like results that were made here.
+        origin: address of the store from which the written results were fetched, "" = they were made here. It is recorded, because
+            without a key, results of one project's store must not reach other projects through this store.
         say: called about changed blobs.
 
     Raises:
@@ -268,7 +268,7 @@ class LocalStore(FolderStore):
         return data
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record; an untrusted record counts as absent."""
+        """Publish a record. An untrusted record at `key` counts as absent and is replaced."""
         _, _, body = record.part_sealed(data)
         ours = record.with_field(data, _HERE, self._seal_here(data, body, self._origin))
         with name_errors(self.address), share_with_gc(self.address):
@@ -304,7 +304,7 @@ class LocalStore(FolderStore):
             return True
 
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
-        """Store a file by reflink, link or copy. After a link, the file at `source` is the blob itself, and read-only.
+        """Store a file by reflink, link or copy. After a hard link, `source` and the blob are the same read-only file.
 
         Raises:
             Mismatch: the file has another digest now.

@@ -199,10 +199,9 @@ _FICLONE = 0x40049409
 _MEMO = "user.aptui"
 """Name of the extended attribute with the note that a file's bytes were checked."""
 _SLACK_NS = 50_000_000
-"""Maximum time (nanoseconds) from a note to this program's own changes of the inode, such as chmod and rename.
+"""Maximum time (nanoseconds) between a note and this program's own changes of the inode, for example by chmod or rename.
 
-Later changes were made by other programs. Changes by other programs are always detected, because programs can reset the
-modification time but not the change time.
+A later change time shows that another program changed the file: programs can reset the modification time, but not the change time.
 """
 _CANNOT = frozenset(
     {errno.EOPNOTSUPP, errno.EXDEV, errno.EINVAL, errno.ENOTTY, errno.ENOSYS, errno.EPERM, errno.EMLINK, errno.EACCES}

@@ -240,7 +240,7 @@ class _Connection(http.client.HTTPConnection):
         super().__init__(host, port or (443 if is_safe else 80))
         self.deadline, self.is_used = deadline, False
         self._safe_context = (context or ssl.create_default_context()) if is_safe else None
-        self.response_class = self._response  # type: ignore[assignment]  # a function is called like the class
+        self.response_class = self._response  # type: ignore[assignment]  # http.client only calls it
 
     def connect(self) -> None:
         """Connect before the deadline."""
@@ -277,7 +277,7 @@ class _Connection(http.client.HTTPConnection):
         return False
 
     def _response(self, sock: socket.socket, *args: object, **kwargs: object) -> http.client.HTTPResponse:
-        answer = http.client.HTTPResponse(sock, *args, **kwargs)  # type: ignore[arg-type]  # the arguments of HTTPConnection
+        answer = http.client.HTTPResponse(sock, *args, **kwargs)  # type: ignore[arg-type]  # as HTTPConnection calls it
         answer.fp = io.BufferedReader(_Timed(sock, self, answer.fp), _SENT_AT_ONCE)
         return answer
 
