@@ -47,7 +47,7 @@ Without the pause, the listening socket would wake the loop again and again.
 _HELLO_BYTES = 1 << 12
 _NAME_LENGTH = 80
 _GATEWAY_FACTOR = 4
-"""Factor of the limits for a gateway.
+"""Factor by which the limits of a gateway are higher than those of other clients.
 
 A gateway runs at low priority; if it is dropped, all its clients have to connect again.
 """
@@ -189,7 +189,8 @@ class LinkServer:
         places.remove_stale(self.path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # Linux gives the socket's file the mode of the socket. A `umask` would also affect files of other threads.
+            # `bind` gives this mode to the socket's file (on Linux). A `umask` is not used, because it would also affect other
+            # threads.
             os.fchmod(listener.fileno(), 0o600)
             listener.bind(self.path)
             self._bound = os.stat(self.path)

@@ -122,14 +122,14 @@ class ProductFlag(IntEnum):
 
 
 class SourceDependencyKind(IntEnum):
-    """ABSOLUTE names one file (relative to its scan folder, or absolute); WILDCARD is a path with `*`."""
+    """ABSOLUTE is the path of one file, relative to its scan folder or absolute; WILDCARD is a path with `*`."""
 
     ABSOLUTE = 0
     WILDCARD = 1
 
 
 class Cancelled(Exception):
-    """Ends a call as cancelled, like `Result.CANCELLED`."""
+    """A builder raises this error to end a call as cancelled, with the same effect as `Result.CANCELLED`."""
 
 
 class JobError(Exception):

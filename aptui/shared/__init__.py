@@ -1,4 +1,4 @@
-"""Small modules that many packages need: errors, addresses, peers, health, sanitizing, printing.
+"""Small modules that many packages use: errors, network addresses, connections, health, safe printing, files.
 
 They import no other package of aptui.
 """

@@ -1,4 +1,4 @@
-"""The three families of errors that users see; the failure of a builder is a result, not an exception.
+"""Errors that users see, each with its exit code. The failure of a builder is a result, not one of these exceptions.
 
 Tests: `tests/shared/test_errors.py`.
 """
@@ -80,7 +80,7 @@ class HostError(KnownError):
 
 
 class BusyError(KnownError):
-    """Another engine holds the cache and cannot be asked: exit code 4."""
+    """Another process holds the cache or a port, or an engine is busy: exit code 4."""
 
     exit_code = 4
 

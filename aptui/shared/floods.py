@@ -1,4 +1,4 @@
-"""Flood control for log records that clients can cause: reports a maximum number of each kind, then counts the rest.
+"""Limits log records that clients can cause: writes a maximum number of records of each kind, and only counts further records.
 
 Tests: `tests/shared/test_floods.py`.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import asyncio
 
 KINDS_LIMIT = 256
-"""Maximum number of kinds: clients that invent names must not fill our memory; all further kinds are treated as a single kind."""
+"""Maximum number of kinds, because clients can invent names. All further kinds count as a single kind."""
 _OTHERS = "others"
 
 
@@ -49,25 +49,25 @@ class FloodGate:
         return False
 
     def spans_over(self, now: float) -> list[tuple[str, int]]:
-        """Return (kind, number of held back records) of each span that has ended, and start new spans for these kinds."""
+        """End the spans whose time is over. Return (kind, number of suppressed records) for each of them that suppressed any."""
         over = [name for name, kind in self._kinds.items() if now >= kind.began_s + self._span_s]
         ended = [(name, self._kinds.pop(name).held_back) for name in over]
         return [(name, count) for name, count in ended if count]
 
 
 def more_like_this(count: int) -> str:
-    """Return the text that reports the number of held back records."""
+    """Return the text that reports the number of suppressed records."""
     return f"{count:,} more like this"
 
 
 class ErrorReports:
-    """Prints reports that outsiders can cause on standard error: ten of a kind per minute, then a count of the rest."""
+    """Prints errors that clients can cause on standard error: at most ten of a kind per minute, then the number of the others."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._gate, self._clock = FloodGate(), clock
 
     def admits(self, kind: str) -> bool:
-        """Return whether an error of this kind is reported now; first prints the counts of reports held back before."""
+        """Return whether an error of this kind may be printed now; print the numbers of suppressed reports whose minute is over."""
         now = self._clock()
         for name, count in self._gate.spans_over(now):
             print(f"{name}: {more_like_this(count)}", file=sys.stderr, flush=True)

@@ -1,8 +1,9 @@
 """Prepares each type of message for msgspec once, in one thread at a time.
 
 When msgspec first decodes into a record, it reads the annotations of the record and of all nested records, and stores the
-result with the class, field by field. A second thread that decodes into that class then reads fields that are still empty,
-and the process ends by SIGSEGV (msgspec 0.22). So every decoder calls `prepare_form`; a test checks all of aptui for that.
+result with the class, field by field. If a second thread decodes into the class before all fields are stored, it reads empty
+fields, and the process dies by SIGSEGV (msgspec 0.22). So the code that makes a decoder must call `prepare_form` first; a test
+checks this for all of aptui.
 
 Tests: `tests/shared/test_forms.py`.
 """
@@ -16,7 +17,10 @@ import msgspec
 
 T = TypeVar("T")
 _lock = threading.RLock()
-"""One lock for all forms: two may contain the same record. Reentrant: annotations may import a module that prepares forms."""
+"""One lock for all types, because two types may contain the same record.
+
+It is reentrant, because evaluating annotations may import a module that prepares types.
+"""
 _prepared: set[object] = set()
 _decoders: dict[object, msgspec.json.Decoder[Any]] = {}
 
@@ -31,7 +35,7 @@ def prepare_form(form: T) -> T:
 
 
 def json_decoder(form: object) -> msgspec.json.Decoder[Any]:
-    """Return the decoder of a form, made on first use: making one takes about a millisecond, and a client needs two or three."""
+    """Return the decoder of a type of message. It is made on first use, because making one takes about a millisecond."""
     found = _decoders.get(form)
     if found is None:
         found = _decoders[form] = msgspec.json.Decoder(prepare_form(form))

@@ -1,8 +1,8 @@
 """Wildcard patterns from untrusted input: their length is limited, and the time to match is linear in pattern and text.
 
-A pattern is cut at its stars. Each piece between stars has a fixed length, so that the matcher tries positions in order and never
-goes back. The text that each star matches is found from the end: the last piece must end the text, and each piece before it is
-placed as far right as possible.
+A pattern is split at its stars. The pieces between stars have a fixed length, so the matcher searches them one after the other, and
+never goes back to an earlier piece. To find the text of each star, it searches from the end: the last piece ends the text, and each
+earlier piece is placed as far right as possible.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Glob:
         return place >= at and self._rest[-1].is_at(text, place)
 
     def take_stars(self, text: str) -> tuple[str, ...] | None:
-        """Return the text that each star matches, where earlier stars match as much as possible.
+        """Return the text that each star matches. If there are several ways to match, earlier stars match as much as possible.
 
         The result is None if the text does not match.
         """
@@ -86,7 +86,7 @@ class Glob:
 
 
 class LevelGlob:
-    """A pattern for a whole path, in any case; only its last `*` matches slashes."""
+    """A pattern for a whole path, in any case. The last `*` also matches slashes; the others match only within one folder name."""
 
     def __init__(self, pattern: str) -> None:
         head, star, last = pattern.rpartition("*")

@@ -1,6 +1,6 @@
-"""Health of the engine itself: watched roots, workers, connections, disk, database.
+"""Records of the engine's own health: watched roots, workers, connections, disk, database.
 
-Notices carry these records to clients. Other modules decide the values.
+Notices send these records to clients. Other modules compute the values.
 
 Tests: `tests/engine/watch/test_watcher.py`.
 """
@@ -76,7 +76,7 @@ class Health(Struct, frozen=True):
         database: "" or the problem of the asset database.
         configuration: "" or why the configuration on disk is not the one in use.
         is_paused: no run starts until `resume`; `is_draining`: pending work is finished, and new changes are ignored.
-        holds: reasons why changes are held back: the path of a version-control lock, or the command of an `aptui hold`.
+        holds: why the processing of changes is delayed: paths of version-control locks, and commands of `aptui hold`.
     """
 
     roots: tuple[WatchedRoot, ...] = ()

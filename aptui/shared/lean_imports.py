@@ -1,4 +1,4 @@
-"""Imports libraries without the modules that this process does not need, or does not need yet."""
+"""Imports libraries faster and with less memory: leaves out or defers the modules that this process does not need."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _M_ARENA_MAX = -8
 
 
 def use_one_heap() -> None:
-    """Let threads that start from now on share one heap, because each heap of several would keep its thread's peak memory.
+    """Let threads that start after this call share one heap. With a heap for each thread, each heap would keep its peak memory.
 
     Threads do not wait for the shared heap, because Python runs one thread at a time.
     """
@@ -25,7 +25,7 @@ def use_one_heap() -> None:
 
 
 def give_memory_back() -> None:
-    """Return free memory to the system: glibc would keep it, 7 MB after a hundred thousand jobs were read."""
+    """Return free memory to the system. Otherwise glibc keeps it: 7 MB after a hundred thousand jobs were read."""
     _call_libc("malloc_trim", 0)
 
 
@@ -36,7 +36,7 @@ def _call_libc(name: str, *arguments: int) -> None:
 
 
 def import_numpy() -> None:
-    """Import numpy without the threads of OpenBLAS: each takes a core for 60 ms after the import, while it waits for work."""
+    """Import numpy without the threads of OpenBLAS, because each would use a core for 60 ms after the import to wait for work."""
     name = "OPENBLAS_NUM_THREADS"
     is_set = name in os.environ
     os.environ.setdefault(name, "1")
@@ -51,21 +51,24 @@ def import_numpy() -> None:
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
-    """Hide modules while the block imports other modules that do not need them; modules that are imported already stay."""
+    """Hide modules in this block, so that other modules are imported without them. A module that is already imported is not hidden.
+    """
     with _instead(dict.fromkeys(names)):  # the import system treats a module whose entry is None as missing
         yield
 
 
 @contextmanager
 def defer(*names: str) -> Iterator[None]:
-    """Defer the import of modules: code that the block imports gets functions that import the real module when called."""
+    """Defer imports: code that is imported in this block gets substitutes, which import the real modules when they are called.
+    """
     with _instead({name: _Deferred(name) for name in names}):
         yield
 
 
 @contextmanager
 def substitute(name: str, **functions: Callable[[], object]) -> Iterator[None]:
-    """Replace a module by these functions while the block imports modules that call only these functions."""
+    """Replace a module by these functions in this block; only for importing modules that use nothing else of the replaced module.
+    """
     stand_in = ModuleType(name)
     vars(stand_in).update(functions)
     with _instead({name: stand_in}):

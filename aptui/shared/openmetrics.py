@@ -1,4 +1,4 @@
-"""The text format of OpenMetrics 1.0: families of samples, escaped, closed by `# EOF`. The callers choose the figures.
+"""Writes metrics in the text format of OpenMetrics 1.0. The callers choose the metrics.
 
 Tests: `tests/features/insight/test_figures.py`.
 """
@@ -13,7 +13,7 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class Sample(Struct, frozen=True):
-    """One line of a family; `suffix` follows the family's name."""
+    """One line of a family; its name is the family's name followed by `suffix`."""
 
     value: float
     labels: Mapping[str, str]
@@ -35,7 +35,7 @@ def gauge(name: str, help_text: str, value: float, **labels: str) -> Family:
 
 
 def text(families: Iterable[Family]) -> str:
-    """Return the document in the text format of OpenMetrics."""
+    """Return the families in the text format of OpenMetrics, with `# EOF` at the end."""
     return "".join(f"{line}\n" for family in families for line in _lines(family)) + "# EOF\n"
 
 

@@ -1,7 +1,7 @@
-"""Validation of builders' parameters against a `params_schema`, a small part of JSON Schema; each error is one line.
+"""Checks builders' parameters against a `params_schema`, which may use a small part of JSON Schema; each error is one line.
 
-The library `jsonschema` takes 100 ms to import, and its messages do not name the nearest known key. Keywords that this module does
-not support have no effect, because the schema of another package may use more of JSON Schema.
+The library `jsonschema` takes 100 ms to import, and its messages do not name the nearest known key. Unsupported keywords are
+ignored, because the schema of another package may use more of JSON Schema.
 
 Tests: `tests/engine/test_registry_params.py`.
 """
@@ -21,7 +21,7 @@ _LONGEST_SHOWN = 60
 class ParamError(ValueError):
     """A parameter is unknown, or its value is not allowed.
 
-    The text is one line; `what` is the line without its suggestion, `hint` the suggestion, and `name` the parameter; "" = none.
+    The text is one line: `what`, then the suggestion `hint`. `name` is the parameter. `hint` and `name` may be "".
     """
 
     def __init__(self, what: str, hint: str = "", name: str = "") -> None:

@@ -20,13 +20,13 @@ from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 _LEAST_COLUMN = 12
-"""Minimum width to which a column of text is cut."""
+"""Minimum width (terminal columns) of a text column of a table; a longer text is not cut further."""
 _MINUTE_S, _HOUR_MIN, _KIBI = 60, 60, 1024
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 
 
 def prepare_streams() -> None:
-    """Prepare stdout and stderr: characters missing in the terminal's encoding, or a closed stream, must not stop the program.
+    """Prepare stdout and stderr, so that characters missing in the terminal's encoding and closed streams do not cause errors.
 
     Without this, a process started with closed streams (`>&-`) would open its first files, such as the database, as stdout.
     """
@@ -67,7 +67,7 @@ def find_redirected() -> list[tuple[int, os.stat_result]]:
 
 
 def width(stream: TextIO) -> int | None:
-    """Return the columns of the terminal behind `stream`; None = a pipe or a file, where text is not cut."""
+    """Return the width of the terminal `stream` in columns; None = `stream` is a pipe or a file, so text is not cut."""
     if not is_terminal(stream):
         return None
     try:
@@ -77,7 +77,7 @@ def width(stream: TextIO) -> int | None:
 
 
 def has_colour(stream: TextIO) -> bool:
-    """Whether `stream` takes colour: a terminal that is not dumb, and NO_COLOR is not set (no-color.org)."""
+    """Whether to write colours to `stream`: it is a terminal that supports them, and NO_COLOR is not set (no-color.org)."""
     return is_always_coloured or (is_terminal(stream) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb")
 
 
@@ -87,12 +87,12 @@ def colour_text(text: str, colour: str, stream: TextIO) -> str:
 
 
 def say(text: str = "", colour: str = "") -> None:
-    """Write one line to stdout; `text` is safe already."""
+    """Write one line to stdout; the caller has sanitized `text`."""
     sys.stdout.write(colour_text(text, colour, sys.stdout) + "\n")
 
 
 def complain(text: str, colour: str = "") -> None:
-    """Write one line to stderr; `text` is safe already."""
+    """Write one line to stderr; the caller has sanitized `text`."""
     try:
         sys.stderr.write(colour_text(text, colour, sys.stderr) + "\n")
         sys.stderr.flush()
@@ -119,7 +119,7 @@ def say_answer(is_json: bool, answer: object, text: str) -> int:
 
 
 def say_json_list(rows: Iterable[object]) -> None:
-    """Write a JSON list, one element a line, without holding it in memory."""
+    """Write a JSON list with one element per line; `rows` may be a generator, and is not collected in memory."""
     separator = "[\n"
     for row in rows:
         sys.stdout.write(separator + json.dumps(row))
@@ -140,7 +140,7 @@ def is_of_stdout(error: OSError) -> bool:
 
 
 def silence_stdout() -> None:
-    """Discard the interpreter's last flush of stdout, because the reader of the pipe is gone."""
+    """Prevent an error when the interpreter flushes stdout at its end, because the reader of the pipe is gone."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())
     os.close(null)
@@ -161,7 +161,7 @@ def table(
     spare: Sequence[int] = (),
     stream: TextIO | None = None,
 ) -> None:
-    """Write an aligned table. On a terminal, cells are cut so that a row fits into one line. The cells need not be safe text.
+    """Write an aligned table. On a terminal, cells are cut so that a row fits into one line. The table sanitizes the cells.
 
     Args:
         header: one text per column.
@@ -198,7 +198,7 @@ def _row(cells: Sequence[str], widths: Sequence[int], right: Sequence[int], show
 
 
 def _squeeze(widths: list[int], limit: int, right: Sequence[int], spare: Sequence[int]) -> list[int]:
-    """Leave spare columns out, then cut the widest columns of text, until a row fits; return the shown columns.
+    """Fit a row into `limit` columns: leave out spare columns, then shorten the widest text columns. Return the shown columns.
 
     A row may stay too wide if no column can be cut further.
     """
@@ -218,7 +218,7 @@ def _squeeze(widths: list[int], limit: int, right: Sequence[int], spare: Sequenc
 
 
 def columns_of(text: str) -> int:
-    """Return the width of `text` on a terminal in columns; `text` must be safe already."""
+    """Return the width of `text` on a terminal in columns; the caller has sanitized `text`."""
     if text.isascii():
         return len(text)
     import unicodedata
@@ -228,7 +228,7 @@ def columns_of(text: str) -> int:
 
 
 def shorten(text: str, limit: int) -> str:
-    """Return `text`, its middle cut if it needs more than `limit` columns, because both ends of a path matter."""
+    """Return `text`; if it needs more than `limit` columns, cut its middle, because both ends of a path matter."""
     if columns_of(text) <= limit:
         return text
     head = tail = ""
@@ -289,7 +289,7 @@ def iso(time_ms: int) -> str | None:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_ms // 1000))}.{time_ms % 1000:03d}Z" if time_ms else None
 
 
-# A process calls `prepare` before it does anything else, because streams and signals of its parent could break the process.
+# A process inherits streams and signals of its parent, which could break it. So it calls `prepare` first.
 
 
 def prepare() -> None:
@@ -306,10 +306,9 @@ def prepare() -> None:
 
 # Sanitizing makes untrusted text (of builders, file names, logs) safe for a terminal.
 #
-# Escape sequences are removed, in 7-bit and 8-bit form, finished or not. Remaining control characters are *shown* instead of
-# obeyed, so that the remains cannot form a new sequence: C0 as its picture (`␛`), C1, bidirectional and zero-width controls as
-# U+FFFD. Bytes of a file name that are not UTF-8 (`core.paths.to_text`) appear as `\xNN`. The raw text stays unchanged in the log
-# file and in the database.
+# Complete and incomplete escape sequences are removed, in 7-bit and 8-bit form. Other control characters are replaced, so that they
+# cannot form a new sequence: C0 by its picture (`␛`), C1, bidirectional and zero-width controls by U+FFFD. Bytes of a file name
+# that are not UTF-8 (`core.paths.to_text`) appear as `\xNN`. The raw text stays unchanged in the log file and in the database.
 
 TAB = "    "
 _PICTURES = 0x2400
@@ -334,7 +333,7 @@ _BYTES = "[\udc80-\udcff\U0010ff80-\U0010ffff]"
 
 
 def sanitize(text: str) -> str:
-    """Return one line that no terminal acts on; line breaks become pictures."""
+    """Return `text` as one line without escape sequences and control characters; line breaks become pictures."""
     if text.isprintable():
         return text
     text = re.sub(_SEQUENCE, "", text).replace("\t", TAB)
@@ -347,7 +346,7 @@ line = sanitize
 
 
 def sanitize_lines(text: str) -> str:
-    r"""Return text that no terminal acts on, with its line breaks (`\n`, `\r\n`) kept as `\n`."""
+    r"""Return `text` as `sanitize` does, but keep its line breaks (`\n`, `\r\n`) as `\n`."""
     return "\n".join(sanitize(line) for line in text.replace("\r\n", "\n").split("\n"))
 
 

@@ -44,7 +44,7 @@ class SharingSum(Struct):
 
     @property
     def saved_ms(self) -> int:
-        """Time saved; negative if fetching takes longer than making."""
+        """Saved time (milliseconds); negative if fetching the results took longer than their original runs."""
         return self.built_ms - self.fetch_ms
 
     def since(self, before: SharingSum) -> SharingSum:
@@ -58,7 +58,7 @@ class SharingSum(Struct):
 
 
 def sum_of(counts: Mapping[str, int]) -> SharingSum:
-    """Return stored counts; names that only another version has are ignored."""
+    """Return counts that were read from a file; ignore names that this version does not have."""
     names = zip(SharingSum.__struct_fields__, SharingSum.__struct_encode_fields__, strict=True)
     return SharingSum(**{name: int(counts.get(written, 0)) for name, written in names})
 
@@ -71,7 +71,7 @@ class Account:
         self._lock = threading.Lock()
 
     def count(self, builder: str, **counts: int) -> None:
-        """Add to the counts of a builder, named as the fields of `SharingSum`."""
+        """Add to the counts of a builder; the keyword arguments have the names of the fields of `SharingSum`."""
         with self._lock:
             self._sums.setdefault(builder, SharingSum()).add(SharingSum(**counts))
 
@@ -150,7 +150,7 @@ class Store(Protocol):
         ...
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
-        """Publish a record completely or not at all; return False if the record exists already and `if_absent` is set."""
+        """Publish a record in one step; with `if_absent`, keep an existing record and return False."""
         ...
 
     def get_blob(self, digest: str, target: str, size: int) -> bool:

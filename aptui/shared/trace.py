@@ -1,7 +1,7 @@
 """Traces: spans of time written to a file that Perfetto and Chrome open (the Trace Event Format, its JSON array form).
 
-`TraceFile` writes the events that it gets. The functions below that class write the trace of this process. The trace is off until
-`start` is called; while it is off, `span` costs a call and writes nothing. The callers of `span` choose the names of spans.
+`TraceFile` writes the events that its methods receive. The functions below `TraceFile` write the trace of this process. The trace
+is off until `start` is called; until then `span` costs only a function call. The callers of `span` choose the names of spans.
 
 The file of a killed process is complete up to its last lines: the format does not need the closing bracket.
 """
@@ -31,7 +31,7 @@ _HELD = 512
 class TraceFile:
     """A file of trace events; any thread may write.
 
-    Times are nanoseconds of any one clock. The viewer shows a track as a thread.
+    Times are in nanoseconds; all times of a file are of the same clock. The viewer shows each track as a thread.
 
     Args:
         path: the file; an existing file is overwritten.
@@ -57,12 +57,12 @@ class TraceFile:
         self._add({"ph": "M", "name": what, "pid": process, "tid": track or 0, "args": {"name": text}})
 
     def span(self, name: str, began_ns: int, ended_ns: int, *, process: int = 1, track: int = 1, details: Details = _NO) -> None:
-        """Write a span of a track; spans of one track lie side by side or within each other."""
+        """Write a span of a track. Two spans of a track must not overlap, unless one contains the other."""
         micros = {"ts": began_ns / 1000, "dur": (ended_ns - began_ns) / 1000}
         self._add({"ph": "X", "name": name, "cat": "span", **micros, "pid": process, "tid": track, "args": details})
 
     def begin(self, name: str, number: int, at_ns: int, *, process: int = 1, details: Details = _NO) -> None:
-        """Write the beginning of a span that may overlap with other spans of its name; its end has the same `number` and `name`."""
+        """Write the beginning of a span that may overlap with others; `end` with the same `name` and `number` writes its end."""
         self._add({"ph": "b", **_overlapping(name, number, at_ns), "pid": process, "args": details})
 
     def end(self, name: str, number: int, at_ns: int, *, process: int = 1, details: Details = _NO) -> None:
@@ -81,7 +81,7 @@ class TraceFile:
             self._write()
 
     def _write(self) -> None:
-        """Write the held events; a full disk ends the trace, never the run."""
+        """Write the held events. Errors, such as a full disk, are ignored, so that the trace never stops the traced process."""
         events, self._events = self._events, []
         with contextlib.suppress(OSError, ValueError):
             self._file.write("".join(f"{json.dumps(event, separators=(',', ':'), default=str)},\n" for event in events))
@@ -121,7 +121,7 @@ class _Span:
 
 
 def _track(trace: TraceFile) -> int:
-    """Return the number of the calling thread's track: threads of one name, such as those of commits, share a track."""
+    """Return the number of the calling thread's track. Threads with the same name (those of commits, for example) share a track."""
     name = threading.current_thread().name
     if name not in trace.tracks:
         trace.tracks[name] = len(trace.tracks) + 1
@@ -130,7 +130,7 @@ def _track(trace: TraceFile) -> int:
 
 
 def span(name: str, **details: object) -> AbstractContextManager[None]:
-    """Return a context whose time is a span of the calling thread, if this process is traced."""
+    """Return a context manager that traces the duration of its block as a span of the calling thread, if this process is traced."""
     return _NOTHING if active is None else _Span(name, details)
 
 

@@ -1,8 +1,8 @@
 """Log files in O3DE's format: the logs of jobs and the engine's own log; other modules decide what is logged.
 
 A record is one physical line: `~~<ms>~~<severity>~~<thread id hex>~~<window>~~<message>`. Severities are 0 (debug) to 5
-(exception). Other content of a record is written as messages, too: context as `C: [key] = value` before each line of its record,
-warnings and errors as `W: window: text` and `E: window: text`.
+(exception). Further content of a record is written in the text of messages: context as lines `C: [key] = value` before each line of
+the record, warnings and errors as `W: window: text` and `E: window: text`.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from aptui.core.model import Job
 
 ENGINE_LOG_BYTES = 4 * 1024 * 1024
-"""Maximum size of the engine's log before it is renamed."""
+"""Maximum size (bytes) of the engine's log. A full log is renamed, and a new one begins."""
 MOST_ENGINE_LOGS = 5
-"""Maximum number of the engine's logs that are kept, with the log that is being written."""
+"""Maximum number of the engine's logs that are kept, including the log that is being written."""
 _HEADER_FIELD_CHARS = 80
 """Maximum length of a header field; a line with a longer field is not a record."""
 _NAME_BYTES = 255
@@ -56,7 +56,7 @@ _MARK = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
 
 
 class JobLogLine(Struct, frozen=True):
-    """One line of a log as it is shown, with its `context`."""
+    """One line of a log as it is shown to users, with the context of its record."""
 
     level: int
     window: str
@@ -141,7 +141,7 @@ def _encode(lines: Sequence[str]) -> bytes:
 
 
 def lines_of(records: Sequence[LogRecord]) -> list[JobLogLine]:
-    """Return the lines that `parse` will return for these records after they are written."""
+    """Return the same lines as `parse` would return after these records are written to a log."""
     now_ms = time.time_ns() // 1_000_000
     return parse_text("".join(f"{line}\n" for record in records for line in _record_lines(record, now_ms)), now_ms)
 
@@ -178,7 +178,7 @@ def _context_key(key: str) -> str:
 
 
 def is_tally(text: str) -> bool:
-    """Whether a line contains only the numbers of errors and warnings."""
+    """Whether a line is O3DE's last line of a log, which contains only the numbers of errors and warnings."""
     return _TALLY.match(text) is not None
 
 
@@ -234,7 +234,8 @@ def _split(line: str, now_ms: int) -> tuple[int, str, str, int]:
 
 
 def _clean(level: int, window: str, message: str) -> tuple[int, str]:
-    """Return the level given by a message's prefix, and the message without the parts that are only for programs."""
+    """Return the level that a message's prefix gives, else `level`; and the message without the parts that are only for programs.
+    """
     for prefix, level_name in _PREFIXES:
         match = prefix.match(message)
         if match:
@@ -273,7 +274,7 @@ class EngineLog:
 
     Args:
         started_ms: start time of the engine.
-        begins: text of the first record; "" = the log begins with three records, as O3DE's logs do.
+        begins: text of the first record; "" = the first three records are those with which O3DE's logs begin.
     """
 
     def __init__(self, folder: Path, base: str, started_ms: int, begins: str = "") -> None:

@@ -81,9 +81,9 @@ _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
 
 class _Group(Struct):
-    """The orders of one message to a worker: the number of running lookups, and the orders without a stored result.
+    """Orders that belong to one message to a worker. `open_count` of their lookups still run; `misses` have no stored result.
 
-    When all lookups have ended, the orders without a stored result are sent to the worker together.
+    When all lookups have ended, the worker receives all `misses` together.
     """
 
     open_count: int = 0

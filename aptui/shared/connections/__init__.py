@@ -1,1 +1,2 @@
-"""Records of the gateway's connections: addresses, sessions, actions of users on them, and the rules for these actions."""
+"""Records of the gateway's connections, the rules for changing them, and the limits of connections of our HTTP servers.
+"""

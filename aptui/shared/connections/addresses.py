@@ -1,4 +1,4 @@
-"""Entries of the allowed and rejected lists (host names, addresses, ranges), and which addresses they match.
+"""Entries of the allowed and rejected lists: host names, addresses and ranges. Decides which addresses an entry matches.
 
 This module does not resolve names.
 
@@ -66,7 +66,7 @@ def is_host_name(word: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether a name or address certainly means this machine."""
+    """Whether a name or address always means this machine, as `localhost` or 127.0.0.1 does."""
     found = parse_address(host)
     return found.is_loopback if found is not None else host == "localhost"
 
@@ -119,7 +119,7 @@ def entry_for(address: Address, entries: Iterable[str], known: Mapping[str, Coll
     return None
 
 
-# The functions below change the lists of connections and refuse invalid changes.
+# The functions below change the configured connections and lists, and refuse invalid changes.
 #
 # The screen and the gateway both call these functions, so that the same rules apply to both.
 
@@ -128,7 +128,7 @@ _ID_LENGTH = 80
 
 
 def apply_order(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
-    """Return the settings, changed by an order.
+    """Return a copy of the settings with the change that the order of a user requests.
 
     Raises:
         UserError: the order is not possible; the text gives the reason.
@@ -177,7 +177,7 @@ def _put_entry(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
 
 
 def check_dial(dial: Dial | None) -> Dial:
-    """Return a connection in canonical form.
+    """Check the id, address and port of a device or editor, and return them in canonical form.
 
     Raises:
         UserError: its id, address or port is invalid; the text begins with the field.

@@ -1,4 +1,4 @@
-"""Connections of our HTTP servers: accepted up to a maximum number, with a timeout for TLS and each request's headers.
+"""Limits the connections of our HTTP servers: their number, and the time for the TLS handshake and for each request's headers.
 
 A slow client (one byte per minute) or a thousand silent clients must not block other clients. Above the limit, the oldest
 connection without a running request is closed; a connection is also closed if its request is not complete in time. Servers derive
@@ -35,8 +35,8 @@ from aptui.shared.floods import ErrorReports
 #
 # asyncio reports a connection to its protocol only after the TLS handshake. A thousand silent connections would use up the file
 # descriptors before any limit of the protocol applies. So `Acceptor` counts a connection before its handshake. At the maximum
-# number, it closes the oldest connection that has reached a minimum age to accept a new one. If no connection is old enough, the
-# new connection stays in the kernel's queue, so that all connections of a burst are served.
+# number, a new connection is accepted only if the oldest one has reached a minimum age and can be closed. Otherwise the new
+# connection stays in the kernel's queue, so that all connections of a burst are served.
 
 HANDSHAKE_LIMIT_S = 5.0
 PENDING_LIMIT = 128
@@ -71,8 +71,8 @@ class Acceptor:
         listening: the socket.
         factory: makes the protocol of a connection; called after the TLS handshake.
         context: TLS context, None = no TLS.
-        free_capacity: called before each connection with the minimum age in seconds of a connection that may end for it; returns
-            whether one more connection fits.
+        free_capacity: called before a connection is accepted; returns whether one more connection fits. To make room, it may end a
+            connection whose age is at least its argument (seconds).
         refuses: returns why clients at an address are refused, "" = they are not. The protocol sends them the reason, after TLS;
             few such connections are accepted at a time.
         limit: maximum number of pending connections.
@@ -184,7 +184,7 @@ class Acceptor:
 
 
 SPARE_CONNECTIONS = 128
-"""Number of connections accepted above the limit while all other connections are busy; their clients get the answer 503."""
+"""Number of connections that are accepted above the limit while all connections are busy, to answer their clients with 503."""
 _CHECK_S = 1.0
 _STOP_S = 2.0
 """Timeout (seconds) for running requests when a server stops."""
@@ -200,7 +200,7 @@ class HttpSocket(RequestHandler):
 
     Attributes:
         opened_s: time at which the connection was accepted.
-        began_s: time at which its current request began to arrive, None if no request is incomplete. The first request counts as
+        began_s: time at which the current request began to arrive, None after the request is complete. The first request counts as
             begun when the connection is accepted.
     """
 
@@ -213,7 +213,7 @@ class HttpSocket(RequestHandler):
         self.began_s: float | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register the connection; if there are too many, the oldest idle connection ends, which may be the new connection."""
+        """Register the connection. If there are too many, end the oldest idle connection; this may be the new connection itself."""
         self.opened_s = self.began_s = asyncio.get_running_loop().time()
         super().connection_made(transport)
         self._limits.add(self)
@@ -239,7 +239,7 @@ class HttpSocket(RequestHandler):
         return self._current_request is not None
 
     def end(self) -> None:
-        """Close to make room for a new connection; a client that waits for an answer gets 503."""
+        """Close this connection to make room for a new connection; a client that waits for an answer gets 503."""
         if self.began_s is None or not isinstance(self.transport, asyncio.Transport):
             self.drop()
             return
@@ -258,7 +258,7 @@ class HttpSocket(RequestHandler):
         """Report our own errors at a bounded rate; invalid requests and lost connections are not reported."""
         error = more.get("exc_info")
         if isinstance(error, HttpProcessingError):
-            # Break a reference cycle: a frame of the traceback refers to the error and to the request's bytes.
+            # The traceback refers to the error and to the request's bytes; deleting it breaks the reference cycle.
             error.__traceback__ = None
         elif not isinstance(error, ConnectionError) and self._limits.reports.admits(type(error).__name__):
             super().log_exception(*args, **more)
@@ -280,7 +280,7 @@ class SocketLimits:
         self._timer: asyncio.TimerHandle | None = None
 
     def make_socket(self, *values: Any, **more: Any) -> HttpSocket:
-        """Return the handler of a new connection; servers override it with their own class."""
+        """Return the handler of a new connection; a server overrides this method to use a handler class of its own."""
         return HttpSocket(*values, limits=self, **more)
 
     def list_idle(self) -> Iterable[HttpSocket]:

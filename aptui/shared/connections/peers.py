@@ -16,7 +16,7 @@ DEVICE_PATH = "/v1/device"
 
 
 class Dial(Struct, frozen=True):
-    """A device or editor that the gateway connects to; `is_auto`: it reconnects whenever the connection is lost."""
+    """A device or editor that the gateway connects to; with `is_auto` the gateway connects again when the connection is lost."""
 
     id: str
     address: str
@@ -27,10 +27,11 @@ class Dial(Struct, frozen=True):
 class PeerSettings(Struct, frozen=True):
     """Settings of connections: devices to connect to, and lists of canonical entries (`shared.connections.addresses`).
 
-    The written names of the fields are the keys below `serve:` in the configuration.
+    The names of the fields in JSON are the keys below `serve:` in the configuration.
 
     Args:
-        has_allow_list: whether only `allowed` may connect. Addresses in `rejected` may never connect; this machine always may.
+        has_allow_list: whether only addresses in `allowed` may connect. Addresses in `rejected` may never connect, and this machine
+            may always connect.
     """
 
     connections: tuple[Dial, ...] = ()
@@ -83,7 +84,7 @@ class Peer(Struct, frozen=True):
 
 
 class TurnedAway(Struct, frozen=True):
-    """A refused address: reason, number of refusals, first and last time."""
+    """An address that was refused, with the reason, the number of refusals, and the times of the first and last refusal."""
 
     address: str
     why: str
@@ -93,9 +94,9 @@ class TurnedAway(Struct, frozen=True):
 
 
 class GatewayReport(Struct, frozen=True):
-    """A report of the gateway: its address, its connections, its settings; `trouble` is "" or a problem of the settings.
+    """A report of the gateway: its address, its connections and its settings; `trouble` is a problem of the settings or "".
 
-    `overridden` are keys of the configuration that were changed on the screen and could not be written.
+    `overridden` are keys of the configuration that a user changed on the screen, and whose change could not be saved in the file.
     """
 
     address: str

@@ -1,1 +1,2 @@
-"""Files: replaced atomically, distinguished from Git LFS pointers, confined to the folders of a project; and Git's commits."""
+"""Access to files: atomic replacement, confinement to a project's folders, Git LFS pointers, and the state of repositories.
+"""

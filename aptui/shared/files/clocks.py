@@ -1,6 +1,7 @@
-"""Clocks of file systems: whether a file may change once more without a change of its times.
+"""Clocks of file systems: whether a file can still change while its times stay equal.
 
-A file system's clock stands still between two ticks. Of two changes within one tick the second leaves no trace in the times.
+A file system's clock stands still between two ticks. If a file changes twice within one tick, its times do not show the second
+change.
 
 Tests: `tests/engine/live/test_coarse_clock.py`.
 """
@@ -13,7 +14,7 @@ _MILLISECOND_NS = 1_000_000
 
 
 def is_coarse(ctime_ns: int) -> bool:
-    """Whether the clock of a file's file system seems to count in milliseconds, in seconds or in pairs of seconds."""
+    """Whether the clock of a file's file system seems to have a tick of a millisecond, a second or two seconds."""
     return not ctime_ns % _MILLISECOND_NS
 
 
@@ -26,8 +27,9 @@ def is_settled(stamp: tuple[int, ...], read_ns: int) -> bool:
 
 
 def stamp_read_at(stamp: tuple[int, ...], read_ns: int) -> tuple[int, ...]:
-    """Return the stamp to remember of a file whose reading began at `read_ns`.
+    """Return the stamp to store for a file that was read from `read_ns` on.
 
-    While the file may still change without a change of its times, the mtime of this stamp is 0, so that no later stamp equals it.
+    If a later change could leave the file's times equal, the mtime of the returned stamp is 0. Then the next check finds a
+    difference, and reads the file again.
     """
     return stamp if not stamp or is_settled(stamp, read_ns) else (stamp[0], 0, *stamp[2:])

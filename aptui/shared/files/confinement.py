@@ -1,4 +1,4 @@
-"""Access to files only below a folder, with any path: every step starts at a descriptor of the folder.
+"""Opens files by untrusted paths, but only files below a given folder: each path is resolved from a descriptor of this folder.
 
 For reading, the system call `openat2` refuses symbolic links, `..` out of the folder, and absolute paths, in one step. If the
 kernel (5.6) or a container's filter does not offer it, each part of the path is opened on its own, without following links. Both
@@ -54,7 +54,7 @@ def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
 
 
 def located(scan_folder: str, path: str, scan_folders: Sequence[str] = (), named_by: str = "") -> str:
-    """Return the absolute path, with links resolved, that `path` in content refers to; the file need not exist.
+    """Return the absolute path, with links resolved, of the file that content names by `path`; the file need not exist.
 
     Args:
         scan_folder: the base of a relative `path`; an absolute path is used unchanged.
@@ -125,7 +125,7 @@ def _no_file(real: str, path: str, named_by: str) -> NamedFileError:
 
 
 def same_letters(name: str) -> str:
-    """Return `name` without differences of case and of the form of accents (NFC, NFD), for comparison."""
+    """Return `name` in lower case and with accents in one form, so that names which differ only in these become equal."""
     if name.isascii():
         return name.lower()
     import unicodedata
@@ -134,7 +134,7 @@ def same_letters(name: str) -> str:
 
 
 def describe_difference(name: str, other: str) -> str:
-    """Return how two names with the same letters differ."""
+    """Return in words how two names with equal `same_letters` differ."""
     import unicodedata
 
     is_form = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
@@ -142,7 +142,7 @@ def describe_difference(name: str, other: str) -> str:
 
 
 def _describe_alike(real: str, scan_folder: str) -> str:
-    """Return a hint at a file whose name differs only in spelling, "" if no file does."""
+    """Return a hint that names an existing file whose name differs only in spelling, "" if no such file exists."""
     found, missing = real, list[str]()
     while found not in ("", "/") and not os.path.lexists(found):
         found, _, name = found.rpartition("/")
@@ -178,7 +178,7 @@ def _shorten_path(path: str) -> str:
 
 
 _OPENAT2 = 437
-"""The number of the system call, one for all architectures (Linux's syscall tables)."""
+"""The number of the system call openat2, which is the same on all architectures (Linux's syscall tables)."""
 _NO_MAGICLINKS, _NO_SYMLINKS, _BENEATH = 0x02, 0x04, 0x08
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK  # without O_NONBLOCK, opening a pipe waits for a writer
 _NOT_OFFERED = frozenset({errno.ENOSYS, errno.EPERM, errno.E2BIG, errno.EINVAL})
@@ -187,7 +187,7 @@ _TRIES = 64
 
 
 class ConfinementError(PermissionError):
-    """A path does not lie below the folder; `strerror` completes a sentence that begins with the path."""
+    """A path is not below the folder; `strerror` is the end of a sentence that begins with the path."""
 
 
 class LinkError(ConfinementError):
@@ -351,7 +351,7 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class ConfinedTree:
-    """The files and folders below one folder: reads and changes them.
+    """Reads and changes the files and folders below one folder.
 
     Paths are relative, in bytes. A path that is empty or absolute, that has the part `.`, `..` or "", or that leads over a link is
     refused with ConfinementError. The folders that were used last stay open, because the products of a commit are in few folders.

@@ -1,8 +1,8 @@
 """Reads repositories: the commit that is checked out, authors and contents of commits, and operations that are in progress.
 
-The commit is read from Git's files without running Git; authors and contents are read by running Git. If a file of Git is
-malformed, the commit is unknown, and sessions are reported without a commit. Operations (a rebase, a checkout) are recognised by
-the names and times of a repository's files, also for other version-control systems.
+The commit is read from Git's files without running Git; authors and contents are read by running Git. If one of Git's files is
+malformed, the commit counts as unknown. Operations (a rebase, a checkout) are recognised by the names and times of a repository's
+files, also for other version-control systems.
 
 Tests: `tests/shared/files/test_git.py`, `tests/shared/files/test_repositories.py`.
 """
@@ -25,16 +25,16 @@ _COMMIT = re.compile(r"[0-9a-f]{40,64}\Z")
 _TAIL_BYTES = 4096
 """Number of bytes that are read at the end of the log of HEAD, to find its last line."""
 _SECONDS_DIGITS = 12
-"""Number of digits of a time in seconds from which the time is regarded as malformed."""
+"""A time (seconds) with this number of digits or more is regarded as malformed."""
 _TEXT_BYTES, _PACKED_BYTES = 64 * 1024, 16 << 20
 """Maximum number of bytes that are read of a small file of Git, and of its list of packed branches."""
 
 
 class CheckoutHead(Struct, frozen=True):
-    """The commit that is checked out, in hex, "" = unknown. `is_made_here`: HEAD moved because a commit was made; no file changed.
+    """The commit that is checked out, in hex; "" = unknown.
 
-    `left` is the previous commit of HEAD, and `moved_ms` the time of the move; both are from the log of HEAD, which has times in
-    seconds.
+    `is_made_here`: HEAD moved because the user committed, so no file changed. `left` is the commit that HEAD had before, and
+    `moved_ms` is the time of the move; both are from the log of HEAD, which has times in seconds.
     """
 
     commit: str = ""
@@ -168,11 +168,11 @@ _LOCKS = {
 _OPERATIONS = {".git": ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "sequencer")}
 """Files and folders that exist during an operation of several steps, also while it waits for the user."""
 _PULSE = {".git": ("index", "HEAD", "ORIG_HEAD", "logs/HEAD", "rebase-merge", "rebase-apply")}
-"""Files and folders whose times change while an operation works."""
+"""Files and folders whose times change during an operation, unless it waits for the user."""
 QUIET_S = 1.0
-"""If no file changed for this time (seconds) during an operation of several steps, the operation waits for the user.
+"""If none of the files in `_PULSE` changed for this time (seconds), the operation is considered to wait for the user.
 
-The engine then continues.
+The engine then processes changes again.
 """
 STALE_S = 60.0
 """A lock file older than this (seconds) was left by a program that died."""
@@ -192,7 +192,7 @@ class Repositories:
         self._now_s = now_s
 
     def busy(self) -> str:
-        """Return the path of a file or folder that shows a held lock or an operation in progress.
+        """Return the path of a lock file, or of a file or folder that exists only during an operation.
 
         The result is "" if no lock is held and no operation is in progress.
         """

@@ -11,7 +11,7 @@ LONGEST_POINTER_BYTES = 1024
 """Size limit of a pointer, exclusive (git-lfs docs/spec.md, "The Pointer")."""
 NOT_HERE = "not fetched from Git LFS: run 'git lfs pull'"
 OR_COPY = ", or set 'lfs_pointers: copy' in aptui.yaml"
-"""End of the error if a copy fails because its source is a pointer: the alternative to `git lfs pull`."""
+"""Text that is appended to the error of a copy with a pointer as source; it names the alternative to `git lfs pull`."""
 _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 _OID = re.compile(rb"\noid sha256:([0-9a-f]{64})\n")
 

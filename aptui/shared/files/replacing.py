@@ -24,7 +24,7 @@ from aptui.shared.errors import HostError, KnownError, UserError
 
 
 def is_open_for_writing(path: str | bytes) -> bool | None:
-    """Return whether another process holds the file at `path` open for writing; None if the kernel cannot tell."""
+    """Return whether another process has the file at `path` open for writing; None = unknown."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     except OSError:
@@ -36,7 +36,7 @@ def is_open_for_writing(path: str | bytes) -> bool | None:
 
 
 def is_being_written(descriptor: int) -> bool | None:
-    """Return whether another process has a file open for writing; None if the kernel cannot tell. `descriptor` is open for reading.
+    """Return whether another process has a file open for writing; None = unknown. `descriptor` is open for reading.
 
     A lease needs the file's owner (or root) and a file system that supports leases; most network file systems do not. The
     caller must ignore SIGIO: it arrives when another process opens the file in the microseconds that the lease is held.
@@ -65,8 +65,9 @@ def replacing(
     Args:
         mode: mode of the new file, before the process's umask applies.
         is_synced: sync the file, so that it survives a power cut.
-        what: the name that the user gave the file, for messages; "" = the user did not name it, use its path.
-        folder: where the new file is written, on the same file system; None = beside `path`.
+        what: what messages call the file, if the user named it in an option or setting; "" = messages use the path.
+        folder: folder in which the new file is written before it replaces `path`; must be on the same file system. None = the
+            folder of `path`.
 
     Raises:
         UserError: its folder does not exist, or the user named a folder. HostError: it cannot be written.
@@ -102,7 +103,7 @@ def list_begun(path: Path) -> list[str]:
 
 
 def is_stream(path: Path) -> bool:
-    """Whether a path must be written to, not replaced: a device, a pipe, or a name for an open file."""
+    """Whether the file at a path cannot be replaced, only written to: a device, a pipe, or a name for an open file."""
     try:
         is_file = stat.S_ISREG(path.stat().st_mode)
     except OSError:
@@ -111,7 +112,7 @@ def is_stream(path: Path) -> bool:
 
 
 def refuse_unwritable(file: str) -> None:
-    """Refuse a file that cannot be written, before an hour of work on its content begins.
+    """Raise an error if a file cannot be written; called before the long work that makes the file's content.
 
     Raises:
         UserError: its folder does not exist, or the path is a folder. HostError: writing is not permitted.
@@ -176,7 +177,7 @@ def read_private(path: str, what: str, limit: int) -> bytes:
 
 
 def file_stamp(path: Path) -> tuple[int, int, int] | None:
-    """Return (inode, modification time in ns, size), which differ after the file was replaced; None = the file does not exist."""
+    """Return (inode, modification time in ns, size) of a file, to detect its replacement; None = the file does not exist."""
     try:
         found = os.stat(path)
     except OSError:

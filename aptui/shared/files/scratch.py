@@ -1,4 +1,4 @@
-"""Temporary folders that are always removed: if a process is killed, the next process that makes a folder removes the old folder.
+"""Temporary folders. If a process is killed, the next process that makes such folders removes the folder of the killed process.
 
 A process holds a lock on its folder, which the kernel releases when the process ends. A folder without a lock is abandoned.
 
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 _TRIES = 8
-"""Maximum number of attempts: another process may remove a new folder as abandoned before it is locked."""
+"""Maximum number of attempts to make a folder; an attempt fails if another process removes the new folder before it is locked."""
 
 
 @contextlib.contextmanager
@@ -46,7 +46,10 @@ def scratch_folder(prefix: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def interrupt_on_signals() -> Iterator[None]:
-    """Let SIGTERM and SIGHUP end a verb as Ctrl+C does, so that it cleans up; signals that are ignored stay ignored."""
+    """Let SIGTERM and SIGHUP end a verb as Ctrl+C does, so that the verb removes its temporary folders.
+
+    A signal that this process ignores stays ignored.
+    """
     numbers = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, signal.default_int_handler) for number in numbers}
     try:

@@ -1,4 +1,4 @@
-"""Queries of `core`, on a read-only connection (`core.rows.Archive`); `queries.reader` has the queries of users."""
+"""Queries that `core` needs (`core.rows.Archive`), on a read-only connection; queries for users are in `queries.reader`."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ SELECT t.job_id, t.kinds FROM json_each(?) k JOIN aptui_retries t ON t.job_id = 
 
 
 def read_sources(database: sqlite3.Connection, keys: Sequence[PathKey]) -> list[tuple[Source, Digest]]:
-    """Return the stored sources among `keys` with their jobs, each with the digest of its last planning; without file facts."""
+    """Return the stored sources among `keys`, with their jobs and without file facts, each with the digest of its last planning."""
     sources: dict[int, Source] = {}
     planned: list[Digest] = []
     for key, rel, scan_folder, uuid, source_id, named, digest in _ask(database, _SOURCES_SQL, keys):
@@ -121,7 +121,8 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
 
 
 def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:
-    """Return {product id: its links} and {product id: its legacy sub ids}; both are rare."""
+    """Return {product id: its links} and {product id: its legacy sub ids}, without products that have none; most products do not.
+    """
     links: dict[int, list[ProductLink]] = {}
     legacy = group_rows(_ask(database, _LEGACY_SUB_IDS_SQL, job_ids)) if has_rows(database, "LegacySubIDs") else {}
     if has_rows(database, "aptui_product_links"):
@@ -209,7 +210,7 @@ class DatabaseArchive(LastRun):
         return self.folders.files_below(prefix)
 
     def forget(self, folder: str) -> None:
-        """Delete the unpacked copy of a folder, because its row was saved again."""
+        """Drop the unpacked copy of a folder from memory, because its row was saved again."""
         self.folders.forget(folder)
 
     # -------------------------------------------------------------------------------------------------- edges and products
@@ -239,7 +240,7 @@ class DatabaseArchive(LastRun):
     def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
         """Return {SHA-256: (relative path, UUID)} of sources that were removed without their identity file.
 
-        They are stored under `core.identity.REMOVED_SOURCE_STATE`.
+        The keys of these values in aptui_state begin with `core.identity.REMOVED_SOURCE_STATE`.
         """
         texts = [(uuid, *text.split(" ", 1)) for uuid, text in self._values_below(identity.REMOVED_SOURCE_STATE)]
         return {bytes.fromhex(digest): (rel, bytes.fromhex(uuid)) for uuid, digest, rel in texts}
@@ -254,20 +255,21 @@ class DatabaseArchive(LastRun):
         return self._database.execute("SELECT 1 FROM aptui_edges LIMIT 1").fetchone() is not None
 
     def owners(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
-        """Return {product name: (job id, key of its source)} for products recorded under these names."""
+        """Return {product name: (id of its job, key of its source)} for the products with these names."""
         sql = """SELECT k.value, p.JobPK, o.path_key FROM json_each(?) k JOIN Products p ON p.ProductName = k.value COLLATE NOCASE
             JOIN Jobs j ON j.JobID = p.JobPK JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY p.ProductID DESC"""
         return {name: (job_id, PathKey(key)) for name, job_id, key in query_ids(self._database, sql, names)}
 
     def owners_below(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
-        """Return {product name: (job id, key of its source)} for products recorded anywhere below folders of these names."""
+        """Return {product name: (id of its job, key of its source)} for all products below folders with these names."""
         sql = """SELECT p.ProductName, p.JobPK, o.path_key FROM json_each(?) k
             CROSS JOIN Products p ON p.ProductName > k.value || '/' AND p.ProductName < k.value || '0'
             JOIN Jobs j ON j.JobID = p.JobPK JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY p.ProductID DESC"""
         return {name: (job_id, PathKey(key)) for name, job_id, key in query_ids(self._database, sql, names)}
 
     def conflicts(self) -> dict[str, list[tuple[int, PathKey]]]:
-        """Return {product name: [(job id, key of its source)]} of jobs that failed because another job has such a product."""
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because another job already has that product.
+        """
         sql = """SELECT c.name, c.job_id, o.path_key FROM aptui_conflicts c JOIN Jobs j ON j.JobID = c.job_id
             JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY c.name, c.job_id"""
         return group_rows((name, (job_id, PathKey(key))) for name, job_id, key in self._database.execute(sql))
@@ -291,7 +293,7 @@ class DatabaseArchive(LastRun):
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
-        """Let all queries of one answer read the same state."""
+        """Make all queries in the block read the same state of the database."""
         self._database.execute("BEGIN")
         try:
             yield

@@ -1,17 +1,17 @@
-"""Records changes for clients and catalogs: each change gets a numbered entry in the feed, in the same transaction.
+"""Records changes for clients and catalogs: each change gets a numbered entry in a log, in the transaction of the change.
 
 An entry is identified by kind, asset id and name. It has the whole new state of the source or product, or says that the source or
-product was removed. So a client that reads a whole listing and then the following entries, in order, has the content of the
-database, even if it reads an entry twice. Changes without effect have no entry, for example a run with equal products, or another
-check of a source.
+product was removed. So a client that reads the whole listing and then all later entries in order knows the content of the database,
+even if it reads an entry twice. A change without effect gets no entry, for example a run that makes equal products, or a check of
+an unchanged source.
 
-The numbers of entries rise; each engine begins with a number made from the time. After a power cut, or in a restored copy, an
-engine may find fewer entries than the last engine left. Even then it never gives a number that a client may know to another
-entry. A client that asks for an unknown number gets `resync`.
+The numbers of entries rise. Each engine begins with a number made from the time: after a power cut, or in a restored copy, the last
+entries may be lost, and clients may have seen them. Their numbers must not be used for other entries. A client that asks for an
+unknown number gets `resync`.
 
-Cost: rows with an id above the previous maximum are new, and one statement writes their entries. Only deleted or replaced rows
-are recorded before the change and compared with the state after it. SQL statements do both, except for rows that change their
-identity, which Python compares.
+Cost: rows with an id above the previous maximum are new, and one statement writes their entries. Only rows that will be deleted or
+replaced are copied before the change, and compared with the state after it. SQL statements do both; only rows with a changed
+identity are compared by Python.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ _TOPS = "SELECT COALESCE((SELECT MAX(SourceID) FROM Sources), 0), COALESCE((SELE
 
 
 class Touched(Struct):
-    """Ids of existing sources and products that rows put or delete.
+    """Ids of the existing sources and products that a transaction changes or deletes.
 
-    `are_renamed`: a source gets another UUID. The products of that source are included, because their asset ids change.
+    `are_renamed`: a source gets another UUID. Then all products of this source are included, because their asset ids change.
     """
 
     sources: list[int]
@@ -56,7 +56,7 @@ class Touched(Struct):
 
 
 class TouchedRows:
-    """Finds the rows that existed before a transaction and that it changes; rows with higher ids are new."""
+    """Finds the existing rows that a transaction changes. Rows with ids above the highest id before the transaction are new."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
@@ -86,16 +86,16 @@ def _first(rows: Rows, *operations: str) -> list[int]:
     return [cast("int", row[0]) for operation in operations for row in rows.get(operation, ())]
 
 
-# Changes that the catalogs (`engine.cache.catalog`) do not have yet.
+# The class below tracks changes that are not in the catalogs yet (`engine.cache.catalog`).
 #
 # A mark in the database means that the catalogs are up to date. The first change of a product deletes the mark. The mark stays in
 # the database when the engine ends. Names of changed products are kept in memory up to a maximum, so that only the catalog lines of
 # these products are written.
 
 MOST_NAMES = 256
-"""Maximum number of changed products for which only their catalog lines are written.
+"""Maximum number of changed products for which catalogs are updated line by line.
 
-For more products, whole catalogs are written.
+If more products have changed, the catalogs are written as a whole.
 """
 _CATALOG_OPERATIONS = ("drop_source", "drop_job", "drop_products", "drop_product", "put_product", "put_link", "put_legacy_sub_id")
 _NAMES = "SELECT p.ProductName FROM json_each(?) k CROSS JOIN Products p ON p.ProductID = k.value"
@@ -104,7 +104,7 @@ _NAME = 2
 
 
 class CatalogMark:
-    """Removes the mark that catalogs are up to date in each transaction that changes a product.
+    """Removes the mark "catalogs are up to date" in each transaction that changes a product.
 
     It also counts these transactions, and collects the names of the products.
     """
@@ -176,18 +176,18 @@ class CatalogMark:
 
 
 MOST_CHANGES = 100_000
-"""Minimum number of the last entries that are kept."""
+"""Number of the newest entries that are always kept."""
 TRIMMED_STATE = "changes_trimmed"
-"""Key in `aptui_state`: set after the first entries were dropped, so that clients cannot begin at 0 any more."""
+"""Key in `aptui_state` that is set when the oldest entries have been dropped. From then on, clients cannot begin at entry 0."""
 _NUMBERS_PER_MS = 1_000
-"""The first number of an engine is the time in ms times this factor.
+"""The first entry number of an engine is the time (milliseconds since 1970) times this factor.
 
-An engine makes fewer entries per ms, so that numbers rise; they never reach 2^53.
+An engine makes fewer entries per millisecond, so the numbers of a later engine are higher. They never reach 2^53.
 """
 
 
 class ChangeKind(IntEnum):
-    """Kind of row that an entry is about; `BEGINNING` marks the first number of an engine and is about no row."""
+    """Kind of row that an entry describes. An entry `BEGINNING` has an engine's first number, and does not describe a row."""
 
     BEGINNING = 0
     SOURCE = 1
@@ -202,7 +202,7 @@ class _Key(NamedTuple):
 
 
 class _Fact(NamedTuple):
-    """Content of an entry besides its key; `links` are compared but not published."""
+    """Content of an entry besides its key; a change of `links` causes an entry, but the entry does not contain them."""
 
     asset_type: bytes
     digest: bytes
@@ -259,15 +259,15 @@ _TRIM = "DELETE FROM aptui_changes WHERE seq <= (SELECT seq FROM aptui_changes O
 
 
 class _Subject:
-    """The SQL of one kind of row: `before` is the table of earlier states of rows that may change."""
+    """The SQL for one kind of row. `before` is a temporary table with the earlier states of the rows that may change."""
 
     def __init__(self, before: str, row_id: str, entry: str, tables: str, links: str, others: str) -> None:
         """Make the SQL for one kind of row.
 
         Args:
             tables: the tables to read from, without a condition.
-            links: the content that is compared and not published.
-            others: the condition that the content of an entry, without its key, differs from the content in `b`.
+            links: the columns whose changes cause an entry, although the entry does not contain them.
+            others: the SQL condition that the row's content differs from its earlier state in the table `b`.
         """
         kind, uuid, sub_id, name, *_rest = entry.split(", ")
         is_known = f"{row_id} = b.row_id AND {uuid} = b.uuid AND {sub_id} = b.sub_id AND b.name = {name}"
@@ -354,12 +354,12 @@ class ChangeLog:
         return bool(self._database.execute(sql, (self._rows.source_top, self._rows.product_top)).fetchone()[0])
 
     def _put_noted(self, subject: _Subject) -> list[tuple[Any, ...]]:
-        """Write entries of changed rows; return the earlier state of the rows that are gone or have a new identity."""
+        """Write entries of changed rows; return the earlier states of rows that were deleted or have a new identity."""
         self._database.execute(subject.put_others)
         return self._database.execute(subject.renamed).fetchall()
 
     def _put_differences(self, subject: _Subject, top: int, renamed: Sequence[tuple[Any, ...]]) -> None:
-        """Write entries for the rows of `renamed` that are gone or differ now, and for the new rows."""
+        """Write entries for the rows in `renamed` that were deleted or changed, and for the new rows."""
         before = {key: fact for _row, key, fact in _unpack_rows(renamed) if key.uuid is not None}
         found = self._database.execute(subject.read, (json.dumps([row[0] for row in renamed]),)).fetchall()
         found += self._database.execute(subject.new, (top,))
@@ -371,7 +371,7 @@ class ChangeLog:
         self._database.executemany(sql, put)
 
     def _trim(self) -> None:
-        """Drop the first entries when their number exceeds the maximum by an eighth."""
+        """Drop the oldest entries when there are an eighth more entries than `MOST_CHANGES`."""
         if self._count < 0:
             self._count = self._database.execute("SELECT COUNT(*) FROM aptui_changes").fetchone()[0] - self._added
         if self._count + self._added > MOST_CHANGES + MOST_CHANGES // 8:

@@ -1,4 +1,4 @@
-"""Packs the files of one folder into one blob. Plans and manifests are stored as JSON instead, by `core`.
+"""Packs the facts about the files of one folder (sizes, times, digests) into one blob.
 
 Layout, in this order:
 
@@ -8,8 +8,8 @@ Layout, in this order:
 * one byte for each file: whether its digest is known;
 * the known digests.
 
-Numbers are little-endian, so that a cache can be copied to any machine. They are in columns, because one call of `struct` packs a
-column.
+Numbers are little-endian, so that a cache can be copied to any machine. All values of one field are stored together, because one
+call of `struct` then packs them all.
 """
 
 from __future__ import annotations
@@ -100,7 +100,8 @@ def _file_at(data: bytes, at: int, count: int, place: int, scan_folder_id: int, 
 
 
 def _name_in(rel: str, folder: str) -> str:
-    """Return the file's name, or "/" and the whole path if the case of its folder differs from that of the first file's folder."""
+    """Return the file's name. If its folder is spelled in another case than the first file's folder, return "/" and the whole path.
+    """
     parent, _, name = rel.rpartition("/")
     return name if parent == folder else f"/{rel}"
 

@@ -1,8 +1,8 @@
-"""Recognizes databases that O3DE wrote, and reads them from private copies, so that they never change.
+"""Recognizes databases that O3DE wrote, and copies them for reading, so that the originals never change.
 
-SQLite never opens O3DE's file itself: even a reader makes a shared-memory file beside a database with a write-ahead log, and the
-last reader that closes the database empties the log. The copy includes the write-ahead log. If the database or its log changes
-while being copied, both are copied again.
+SQLite never opens O3DE's file itself: if a database has a write-ahead log, even a reader creates a shared-memory file beside it,
+and empties the log if it is the last to close the database. The copy includes the write-ahead log. If the database or its log
+changes while being copied, both are copied again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ def uri_of(path: Path) -> str:
 
 
 def read_only_uri(path: Path, *, is_immutable: bool = False) -> str:
-    """Return the URI of a file to be read; `is_immutable`: no process writes to it, so that SQLite makes no files beside it."""
+    """Return the URI of a file to be read. `is_immutable`: no process writes to it, so SQLite creates no files beside it.
+    """
     return f"{uri_of(path)}?mode=ro{'&immutable=1' if is_immutable else ''}"
 
 
@@ -64,7 +65,8 @@ class _Copy(Struct, frozen=True):
 
 
 _ours: dict[Path, tuple[int, int, int]] = {}
-"""{path: stamp} of databases that aptui wrote; cached because a start checks a database several times."""
+"""{path: stamp} of databases that are known to be written by aptui. It is a cache, because a start checks a database several times.
+"""
 _copies: dict[Path, _Copy] = {}
 """{path of a database: its newest copy}."""
 _former: dict[Path, _Copy] = {}

@@ -1,4 +1,4 @@
-"""Queries about the state after the last run, for the check whether everything is up to date; this module has few imports.
+"""Queries about the state after the last run, for the up-to-date check at a start. To start fast, this module has few imports.
 
 Tests: `tests/engine/loop/test_after_runs.py`.
 """
@@ -49,12 +49,13 @@ def report_damage(method: _Method) -> _Method:
     return cast("_Method", unpacking)
 
 
-# The folder table stores the files of every scan folder. The core reads the winner of each path, the scanner reads all files.
+# The folder table stores the files of every scan folder. If several scan folders have a file at a path, the core reads only the
+# winning file; the scanner reads all of them.
 
 FOLDERS_SHELVED = 64
 """Maximum number of unpacked folders in memory."""
 _ASKED_ALONE = 8
-"""Number of queries for single files after which a folder is unpacked."""
+"""Number of queries for single files of a folder after which the whole folder is unpacked, because that is faster from then on."""
 
 
 class FolderArchive:
@@ -95,9 +96,9 @@ class FolderArchive:
         return found
 
     def _file_alone(self, key: PathKey, folder: str) -> dict[PathKey, FileFact] | None:
-        """Return what `files` returns, for one file, without unpacking its folder.
+        """Return the result of `files` for one file, without unpacking its folder.
 
-        The result is None if this is slower or cannot decide the winner.
+        Return None if unpacking the folder is faster, or if the winner cannot be decided from this file alone.
         """
         is_plain = not self._metadata_types and DUPLICATE_MARK not in key and key == key.lower()
         if not is_plain or self._asked.get(folder, 0) >= _ASKED_ALONE:
@@ -161,7 +162,8 @@ class FolderArchive:
         return self._database.execute(sql, (f"{folder}/", f"{folder}0")).fetchone() is not None
 
     def list_distrusted_folders(self) -> list[str]:
-        """Return the relative folders with stored files that had changed too recently for their times to be trusted."""
+        """Return the relative folders with files whose times cannot be trusted, because the files had changed shortly before.
+        """
         sql = "SELECT DISTINCT folder FROM aptui_folders INDEXED BY aptui_folders_digest WHERE digest = x'' ORDER BY folder"
         return [folder for (folder,) in self._database.execute(sql)]
 
@@ -214,7 +216,7 @@ class ProductArchive:
         return [name for (name,) in self._database.execute(sql, {"folder": folder})]
 
     def cache_folders(self) -> dict[str, int]:
-        """Return {cache folder: ctime_ns it had after the last commit}; 0 = not known, -1 = the folder is gone."""
+        """Return {cache folder: its ctime (ns) after the last commit}; 0 = unknown, -1 = the folder was deleted."""
         return dict(self._database.execute("SELECT name, ctime_ns FROM aptui_cache_folders").fetchall())
 
 
@@ -237,7 +239,7 @@ class SessionArchive:
         return bool(self._database.execute(sql).fetchone()[0])
 
     def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
-        """Return the number of the oldest session if it is too old, or if there are too many sessions; else 0."""
+        """Return the number of the oldest session if it should be pruned (too old, too many runs, or too many sessions), else 0."""
         sql = "SELECT SUM(jobs_run), COUNT(*), MIN(session_id) FROM aptui_sessions WHERE session_id > 0"
         runs, count, oldest = self._database.execute(sql).fetchone()
         if count < 2:

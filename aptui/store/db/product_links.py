@@ -1,4 +1,4 @@
-"""Fills the table `ProductDependencies`: the declared links (`aptui_product_links`) joined with the existing products.
+"""Fills the table `ProductDependencies`: resolves the declared links (`aptui_product_links`) to existing products.
 
 The writer updates the table at the end of each transaction that changes links, products or identities of sources. So both tables
 always agree, and the rows do not depend on the order in which products were added.
@@ -9,13 +9,13 @@ The rules, as in O3DE's `PathDependencyManager.cpp`:
 * a link by an exact path has one row for each product at that path, or one unmet row if no product exists;
 * a link by a path with `*` has a row of its own, and one more row for each product that it matches;
 * an exclusion has a row of its own, and removes matches from the links with `*` of the same product;
-* a product has one row for another product, even if several links name it: the row of the link by asset id, or else of the first
-  link;
+* if several links of a product name the same other product, only one of them gives a row: the link by asset id, or else the first
+    link;
 * a product has no row for itself or for another platform, and a path never names an intermediate.
 
-The cost depends on the number of changes. Exact links that name an added or removed product are found by its path, and links with
-`*` by the folders above it. Each pattern is compared with the product once, for all products that declare the pattern. Rows that
-lead to a product are found by its asset id.
+The cost depends on the number of changes. For an added or removed product, exact links are found by its path, and links with `*` by
+the folders above it. Even if many products declare the same pattern, it is compared only once. Existing rows that refer to the
+product are found by its asset id.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _KIND, _PATH, _PREFIX = 3, 5, 6
 
 
 class LinkTarget(NamedTuple):
-    """A product with the attributes by which links name it; `path` is without the platform, `source` the key of its source."""
+    """A product with the attributes that links can refer to; `path` is without the platform, `source` is the key of its source."""
 
     guid: bytes
     sub_id: int
@@ -112,7 +112,7 @@ _FOUND_BY_PLACE = f"""INSERT INTO found_links SELECT l.product_id, l.at, l.flags
         AND l.platform = t.platform"""
 _BY_PREFIX = """FROM aptui_product_links l INDEXED BY aptui_product_links_prefix
     WHERE l.prefix IS NOT NULL AND l.is_exclusion = 0 AND l.prefix = :prefix AND l.kind = :kind AND l.platform = :platform"""
-# Each step jumps to the next pattern in the index, so a pattern that ten thousand products declare is read only once.
+# Each step of this query goes to the next different pattern in the index, so a pattern of ten thousand products is read once.
 _PATTERNS = f"""WITH RECURSIVE patterns(path) AS (
     SELECT (SELECT l.path {_BY_PREFIX} ORDER BY l.path LIMIT 1)
     UNION ALL SELECT (SELECT l.path {_BY_PREFIX} AND l.path > patterns.path ORDER BY l.path LIMIT 1) FROM patterns
@@ -170,7 +170,7 @@ _PRELOADERS = f"SELECT DISTINCT product_id FROM found_links WHERE flags & {LOAD_
 
 
 def _format_met(place: str) -> str:
-    """Return the SQL condition that an existing product has the path, or is made from the source, that the row `place` names."""
+    """Return the SQL condition that the row `place` is met: a product exists at its path, or its source has a product."""
     return f"""CASE {place}.kind WHEN {int(LinkKind.PRODUCT_FILE)}
         THEN EXISTS (SELECT 1 FROM Products p WHERE p.ProductName = {place}.platform || '/' || {place}.path AND {_NO_INTERMEDIATE})
         ELSE EXISTS (SELECT 1 FROM aptui_sources o CROSS JOIN Jobs j ON j.SourcePK = o.source_id
@@ -195,7 +195,7 @@ _PUT_UNMET = f"""{_ROW} SELECT {_UNMET_ROW}, l.path, l.kind, 0 FROM touched_plac
 class ProductLinkProjection:
     """Keeps `ProductDependencies` up to date in each transaction, on the writer's connection.
 
-    Without declared links, a transaction only costs one look-up in a dictionary.
+    As long as no product declares links, a transaction costs only one look-up in a dictionary.
     """
 
     def __init__(self, database: sqlite3.Connection) -> None:
@@ -205,7 +205,7 @@ class ProductLinkProjection:
         self._put: set[int] = set()
         self._fresh: set[int] = set()
         self._renamed_uuids: set[bytes] = set()
-        """UUIDs that may belong to another source after this transaction."""
+        """UUIDs that may belong to other sources after this transaction than before it."""
         self.owners: set[int] | None = set()
         """Existing products whose dependency rows this transaction changed; None = too many to list."""
         self._preloaders: set[int] | None = set() if self._is_settled() else None
@@ -254,7 +254,7 @@ class ProductLinkProjection:
             self._put_rows()
 
     def pop_preloaders(self) -> set[int] | None:
-        """Return the products whose preload dependencies may have changed since the last call; None = any may have changed."""
+        """Return the products whose preload dependencies may have changed since the last call; None = possibly all."""
         taken, self._preloaders = self._preloaders, set()
         return taken
 
@@ -267,7 +267,7 @@ class ProductLinkProjection:
         self._renamed_uuids.update(uuid for (uuid,) in query_ids(self._database, _UUIDS_OF_SOURCES, ids))
 
     def _readdress(self) -> None:
-        """Replace the rows of links by asset id if their UUID may belong to another source now."""
+        """Make the rows of asset-id links again if the UUID in the link may belong to another source now."""
         uuids = list(self._renamed_uuids)
         found: dict[int, None] = {}
         for at in range(0, len(uuids), _MOST_UUIDS):
@@ -288,7 +288,8 @@ class ProductLinkProjection:
             yield row[0], LinkTarget(*row[1:])
 
     def _make_relative(self, rows: Rows) -> None:
-        """Replace the absolute path of a source below a scan folder by its relative path, which all other links use."""
+        """Replace absolute paths of sources in links by paths relative to their scan folders, as all other links have them.
+        """
         if not any(str(row[_PATH]).startswith("/") for row in rows["put_link"]):
             return
         folders = self._database.execute("SELECT ScanFolder FROM ScanFolders").fetchall()
@@ -310,17 +311,15 @@ class ProductLinkProjection:
         self._database.executemany("INSERT INTO fresh_owners VALUES (?)", [(product_id,) for product_id in sorted(self._fresh)])
 
     def _is_named(self, target: LinkTarget, known: _Known) -> bool:
-        """Whether any link or row names a product; most products are not named."""
+        """Whether any link or row refers to a product; for most products none does."""
         (is_named,) = self._database.execute(_IS_NAMED, target._asdict()).fetchone()
         return bool(is_named) or any(self._patterns_for(target, known))
 
     def _find_for_touched(self, known: _Known) -> None:
-        """Delete the rows of `ProductDependencies` that lead to added or removed products.
+        """Delete the rows that refer to added or removed products, then find the links to these products again.
 
-        Then find the links that name these products now.
-
-        All products with their asset ids are examined again: two products may share an asset id, and the chosen link must not
-        depend on the order in which they were added.
+        All products that have the same asset id are included: the choice among their links must not depend on the order in which
+        the products were added.
         """
         self._note_owners(_OWNERS_BEFORE)
         self._database.execute(_FORGET_RESOLVED)
@@ -345,7 +344,7 @@ class ProductLinkProjection:
                         yield _Pattern(int(kind), target.platform, prefix, path)
 
     def _find_for_fresh(self) -> None:
-        """Find the products that new links name."""
+        """Find the products to which new links refer."""
         if not self._fresh:
             return
         self._database.execute(_FRESH_BY_NAME)
@@ -416,7 +415,7 @@ def _text_of(target: LinkTarget, kind: LinkKind) -> str:
 
 
 def _with_source_path(target: LinkTarget) -> LinkTarget:
-    """Return the target with the path of its source in place of the source's key."""
+    """Return a copy of the target whose `source` is the path of the source, not its key."""
     return target._replace(source=_text_of(target, LinkKind.SOURCE_FILE))
 
 

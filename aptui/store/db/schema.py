@@ -1,4 +1,4 @@
-"""Opens, creates, refuses or sets aside an asset database by its version; `table_models` has the SQL of a new database."""
+"""Opens or creates the asset database. Depending on its version, an existing database is used, refused, or renamed and rebuilt."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ OWN_VERSION = 12
 VERSION_KEY = "schema"
 """Key of `OWN_VERSION` in `aptui_state`."""
 CATALOG_STATE = "catalogs"
-"""Key in `aptui_state` of the mark that catalogs are up to date, a text of `engine.cache.catalog`.
+"""Key in `aptui_state` of the mark that catalogs are up to date. The value is a text that `engine.cache.catalog` makes.
 
 Without this key, catalogs are out of date.
 """
 
 SCHEMA_DIGEST = "35daa24ab5a8725c2c2d3083f5e57eb5"
-"""Digest of the schema that `table_models.creation_sql` makes. A comparison with it does not import peewee."""
+"""Digest of the schema that `table_models.creation_sql` makes. It is a constant, so that a start need not import peewee."""
 SCHEMA_SQL = "SELECT type, name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*' ORDER BY name"
-"""Lists the objects of a schema except SQLite's own, whose prefix other programs cannot use."""
+"""Lists the objects of a schema without SQLite's own objects; their prefix is reserved, so other programs cannot use it."""
 _ODD_NAME_SQL = """
 WITH names(what, name) AS (
     SELECT 'product', ProductName FROM Products UNION ALL SELECT 'folder of products', name || '/-' FROM aptui_cache_folders
@@ -44,12 +44,12 @@ SELECT what, name FROM names WHERE '/' || name || '/' GLOB '*//*' OR '/' || name
 """SQL that finds a stored name that leads out of the cache's folders; `shared.files.confinement` refuses such a name, too."""
 
 _LEAST_BYTES = 64 * 1024
-"""Minimum free bytes: a reader needs 32 KiB for the index of the log."""
+"""Minimum free space on the disk (bytes): a reader needs 32 KiB for the index of the write-ahead log."""
 _DAMAGED = frozenset({sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT})
 
 
 class DamagedError(HostError):
-    """The database has impossible content; the next start sets it aside (`translate_errors`)."""
+    """The database has content that aptui cannot have written; the next start sets the database aside (`translate_errors`)."""
 
 
 def has_rows(database: sqlite3.Connection, table: str) -> bool:
@@ -72,9 +72,9 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
     """Make sure that `path` is an up-to-date asset database; return a sentence for users if an old one was set aside, else "".
 
     A file that cannot be used, such as a database of an older version, is renamed to `<name>.<n>.old`, never deleted.
-    `before_creation` is called before a new database is created. So a new database exists only after `before_creation` has
-    returned, even if this process dies in between. A database that another program wrote since `note_left` is also set aside if a
-    name in it leads out of the folders of the cache.
+    `before_creation` is called before a new database is created. If it fails, or if this process dies during the call, a new
+    database does not exist. A database that another program wrote since `note_left` is also set aside if a name in it leads out of
+    the folders of the cache.
 
     Raises:
         UserError: the database was written by O3DE, or by a newer version.
@@ -128,7 +128,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 
 def _is_full(path: Path) -> bool:
-    """Whether the disk of `path` has no room for another page, so that SQLite's reports of damage are not trusted."""
+    """Whether the disk of `path` is full. If so, SQLite may report damage of an intact database."""
     try:
         disk = os.statvfs(path.parent)
     except OSError:
@@ -162,7 +162,7 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
 
 
 def _obstacle(path: Path) -> str | None:
-    """Return why the database file cannot be used, "" if the file is empty, None if it is up to date."""
+    """Return why the database file cannot be used; "" = the file is missing or empty; None = it can be used."""
     if not path.exists() or path.stat().st_size == 0:
         return ""
     if _mark_of_damage(path).exists():
@@ -183,9 +183,10 @@ def _obstacle(path: Path) -> str | None:
 
 
 def note_left(path: Path) -> None:
-    """Note in this user's state folder how an engine leaves the database, so that the next engine need not check its names.
+    """Record the state of the database at the end of an engine. If it is unchanged, the next engine need not check its names.
 
-    The caller must have closed the database before. Without a state folder each engine checks the names.
+    The record is in this user's state folder; if the folder is not writable, each engine checks the names. The caller must have
+    closed the database before.
     """
     stamp, file = _stamp_of(path), _file_of_stamp(path)
     if stamp and stamp != _read_stamp(path):
@@ -207,7 +208,7 @@ def _file_of_stamp(path: Path) -> Path:
 
 
 def _stamp_of(path: Path) -> str:
-    """Return a text that changes when another program writes or replaces the database; return "" while the database is in use."""
+    """Return a text that differs after another program has written or replaced the database, "" while the database is in use."""
     try:
         found = path.lstat()
         if os.path.exists(f"{path}-wal") and os.path.getsize(f"{path}-wal"):
@@ -314,7 +315,7 @@ def refuse_altered(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
 
 
 def digest_of(schema: Iterable[tuple[str, str, str | None]]) -> str:
-    """Return the digest of a schema: rows (kind, name, SQL)."""
+    """Return the digest of a schema, given as rows (kind, name, SQL)."""
     return hashlib.sha256(repr(schema).encode()).hexdigest()[:32]
 
 
@@ -341,7 +342,7 @@ def _rename_database(path: Path) -> Path:
 
 
 def _close_to_others(path: Path) -> None:
-    """Remove other users' access to the database, because a process that can open the database can lock it and delay commits."""
+    """Remove the access of other users to the database: a process that can open it could also lock it, and so delay commits."""
     for name in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
         with contextlib.suppress(OSError):
             found = os.stat(name, follow_symlinks=False)
@@ -366,7 +367,7 @@ def _create(path: Path) -> None:
         database.execute("COMMIT")
 
 
-# Programs that must not stop at a database of a newer version delete that database.
+# For programs that must also start with a database of a newer version, the function below deletes that database.
 
 _PARTS = ("-wal", "-shm", "")
 

@@ -20,7 +20,8 @@ from aptui.store.db.folder_blobs import pack_files
 # The SQL that ends a session and prunes old sessions, executed in a transaction of an idle engine.
 #
 # The engine records when and why a session began; the runs of the session are found by run keys, which are higher than those of
-# earlier sessions. So nothing is written during a session, and the next engine finds the runs of an engine that was killed.
+# earlier sessions. So nothing about the session is written until it ends, and if an engine is killed, the next engine still finds
+# its runs.
 
 PRUNED_AT_ONCE = 5_000
 """Maximum number of runs that one transaction prunes: it takes some milliseconds, and a save may have to wait for it."""
@@ -61,12 +62,13 @@ PUT_SESSION = (
         ON r.job_id = j.JobID AND r.run_key = j.JobRunKey GROUP BY r.reason ORDER BY COUNT(*) DESC, r.reason LIMIT 1), '')
         ELSE detail END
     WHERE session_id = {_LAST}""",
-    # A session in which all checked files were unchanged is deleted, because it had no effect.
+    # A session without effect is deleted, unless it followed a checkout or a new configuration. In it, no job ran or was deleted,
+    # and the number of failed jobs stayed the same.
     f"""DELETE FROM aptui_sessions WHERE session_id = {_LAST} AND session_id > 1 AND jobs_run = 0 AND jobs_gone = 0
     AND kind NOT IN ('checkout', 'configuration')
     AND failing = (SELECT failing FROM aptui_sessions WHERE session_id < {_LAST} ORDER BY session_id DESC LIMIT 1)""",
 )
-"""Statements of `put_session`; only the first one takes its parameters."""
+"""Statements of the operation `put_session`; only the first statement has parameters."""
 
 _PART = f"SELECT job_id FROM aptui_session_runs WHERE session_id = ? ORDER BY job_id LIMIT {PRUNED_AT_ONCE}"
 PRUNE_SESSION = (
@@ -80,7 +82,7 @@ PRUNE_SESSION = (
     AND NOT EXISTS (SELECT 1 FROM aptui_session_runs WHERE session_id = ?)""",
     "DELETE FROM aptui_sessions WHERE session_id = ? AND NOT EXISTS (SELECT 1 FROM aptui_session_runs WHERE session_id = ?)",
 )
-"""Statements of `prune_session`; the session's id is the value of all their parameters."""
+"""Statements of the operation `prune_session`; the value of all their parameters is the session's id."""
 
 
 K = TypeVar("K")
@@ -90,7 +92,8 @@ Statement = tuple[str, Callable[[Parameters], Parameters] | None]
 """(SQL, function that selects its parameters from the operation's parameters; None = all of them)."""
 
 MOST_RUNS = 5
-"""Number of kept runs of each job. The last successful run is kept, too: a user may want to restore it after many failures."""
+"""Number of runs of each job that are kept. The last successful run is always kept, so that users can restore it.
+"""
 _NO_UUID = "zeroblob(16)"
 
 
@@ -98,7 +101,8 @@ def _upsert(table: str, columns: str, key: str, values: str = "", *, fixed: str 
     """Return the SQL that inserts a row, or updates the row with the same key if it differs.
 
     Args:
-        fixed: columns that never change and are not updated; an update would write their indexes again even for equal values.
+        fixed: columns that never change. They are not updated, because an update would write their indexes again even for equal
+            values.
     """
     names = [name.strip() for name in columns.split(",")]
     never = {name.split()[0] for name in f"{key}, {fixed}".split(", ") if name}
@@ -111,7 +115,8 @@ def _upsert(table: str, columns: str, key: str, values: str = "", *, fixed: str 
 
 
 def _replace(table: str, count: int) -> str:
-    """Return the SQL of a cheap upsert; only for tables to which no other table refers, because it deletes the row first."""
+    """Return the SQL of a cheap upsert. It deletes the existing row first, so it is only for tables to which no other table refers.
+    """
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * count)})"
 
 
@@ -120,7 +125,7 @@ def _make_repeat(count: int) -> Callable[[Parameters], Parameters]:
 
 
 def _pack_folder(row: Parameters) -> Parameters:
-    """Pack the files of a folder if the core passed them as facts; this runs in the writer's thread."""
+    """Pack the files of a folder if the core has not packed them; runs in the writer's thread."""
     return row if isinstance(row[3], bytes) else (*row[:3], pack_files(cast("Sequence[FileFact]", row[3])))
 
 
@@ -256,9 +261,9 @@ STATEMENTS: dict[str, tuple[Statement, ...]] = {name: _SQL[name] for name in ROW
 
 
 MANY = (64, 16)
-"""Numbers of rows that one statement inserts if enough rows are left; 128 rows are not cheaper than 64.
+"""Numbers of rows that are inserted by a single statement, if enough rows are left. A number above 64 is not faster.
 
-Such a statement costs a quarter less than single rows, and takes Python's interpreter lock only once for all its rows.
+A statement with many rows costs a quarter less than single rows, and takes Python's interpreter lock only once.
 """
 
 
@@ -285,14 +290,14 @@ _CHUNK = 2_000
 
 
 def query_ids(database: sqlite3.Connection, sql: str, ids: Iterable[object]) -> Iterator[Any]:
-    """Yield the rows of a query that reads its ids by `json_each(?)`; it runs once for each chunk of the ids."""
+    """Yield the rows of a query whose only parameter is a JSON list of ids (`json_each(?)`); it runs once per `_CHUNK` ids."""
     listed = list(ids)
     for at in range(0, len(listed), _CHUNK):
         yield from database.execute(sql, (json.dumps(listed[at : at + _CHUNK]),)).fetchall()
 
 
 def group_rows(rows: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
-    """Return {first value of a row: second values of the rows that begin with it}."""
+    """Group pairs: return {first value: list of the second values of its pairs}."""
     found: dict[K, list[V]] = {}
     for key, value in rows:
         found.setdefault(key, []).append(value)

@@ -1,9 +1,10 @@
 """Every table, view, index and trigger of the asset database as peewee models and SQL; versions are in `schema`.
 
-Importing this costs 0.1 s (peewee), so it is only imported to create a database, or to read a foreign one.
+Importing this module takes 0.1 s because of peewee, so it is only imported to create a database or to read a foreign one.
 
-Triggers delete our rows together with O3DE's rows. They cost nothing until a row is deleted; foreign keys would be checked at every
-insert (1 µs for most of the rows). Primary keys are not AUTOINCREMENT for the same reason: the engine numbers its rows itself.
+Triggers delete our rows together with O3DE's rows. Foreign keys are not used for this, because they would be checked at every
+insert (1 µs for most rows); triggers cost time only at deletions. Primary keys are not AUTOINCREMENT, because that costs time, too;
+the engine numbers its rows itself.
 
 Tests: `tests/store/queries/test_reader.py`.
 """
@@ -43,12 +44,12 @@ def make_default(column: Callable[..., Field], default: str) -> Callable[..., Fi
 
 
 def owner(model: type[Model]) -> Callable[..., Field]:
-    """Return a column that names a row of `model`; a row is deleted with the row that it names."""
+    """Return a column that refers to a row of `model`; when that row is deleted, the referring row is deleted, too."""
     return partial(ForeignKeyField, model, on_delete="CASCADE", index=False, backref="+")
 
 
 def make_table(name: str, /, *key: str, has_row_id: bool = True, **columns: Callable[..., Field]) -> type[Model]:
-    """Return the model of a table; rows with a `key` of several columns have no other id."""
+    """Return the model of a table; a table with a `key` of several columns does not have SQLite's row id."""
     more = {"primary_key": CompositeKey(*key)} if key else {}
     meta = type("Meta", (), {"table_name": name, "without_rowid": not has_row_id or bool(key), **more})
     return type(name, (Model,), {"Meta": meta, **{column: make(column_name=column) for column, make in columns.items()}})
@@ -97,9 +98,9 @@ MISSING_PRODUCT_DEPENDENCIES = make_table(
 FILES = make_table(
     "Files", FileID=KEY, ScanFolderPK=owner(SCAN_FOLDERS), FileName=NAME, IsFolder=INTEGER, ModTime=INTEGER, Hash=INTEGER,
 )  # fmt: skip
-"""Every file seen; a view here, of sources and `aptui_files`."""
+"""All files in the scan folders. In O3DE this is a table; here it is a view of sources and `aptui_files`."""
 STATS = make_table("Stats", StatName=NAME_KEY, StatValue=INTEGER, LastLogTime=INTEGER)
-"""Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.foreign.job_stat_sql`); a view here."""
+"""Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.foreign.job_stat_sql`). This is a view, too."""
 BUILDER_INFO = make_table("BuilderInfo", BuilderID=KEY, Guid=BLOB, AnalysisFingerprint=TEXT)
 """Builders, each with its analysis fingerprint at the last run."""
 O3DE_TABLES = (
@@ -114,7 +115,7 @@ OWN_TABLES = (
     # `path_key` is in lower case also beyond ASCII, unlike NOCASE; `identity` is packed by `core.identity.pack`. `mtime_ms`
     # and `hash64` (XXH64) are the values that O3DE's table Files has for the file.
     make_table("aptui_sources", source_id=KEY, path_key=TEXT, digest=BLOB, identity=TEXT, mtime_ms=INTEGER, hash64=INTEGER),
-    # Files that were not sources when they were checked last; a row of `Sources` takes precedence.
+    # Files that were not sources at their last check. If a file also has a row in `Sources`, that row is valid.
     make_table("aptui_files", file_id=KEY, scan_folder_id=INTEGER, name=NAME, is_folder=INTEGER, mtime_ms=INTEGER, hash64=INTEGER),
     # Durations of analyses, by their names in O3DE; durations of jobs are in `aptui_jobs`.
     make_table("aptui_stats", has_row_id=False, name=NAME_KEY, value_ms=INTEGER, time_ms=INTEGER),
@@ -127,7 +128,7 @@ OWN_TABLES = (
         "aptui_jobs", job_id=KEY, state=TEXT, planned=INTEGER_OR_NULL, error=TEXT, reason=TEXT, inputs=BLOB, plan=BLOB,
         duration_ms=INTEGER, completed_ms=INTEGER, failure_cause=TEXT, escalation=INTEGER, origin=TEXT, failure=TEXT,
     ),
-    # Failures of runs before the run with `run_key` succeeded; ignored unless `run_key` is the job's last run.
+    # Failed attempts before the successful run `run_key`; a row is ignored unless `run_key` is the job's last run.
     make_table("aptui_retries", job_id=KEY, run_key=INTEGER, kinds=TEXT),
     # Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned final.
     make_table("aptui_drafts", job_id=KEY, final=INTEGER_OR_NULL),
@@ -137,7 +138,7 @@ OWN_TABLES = (
         error=TEXT, warnings=INTEGER, errors=INTEGER, duration_ms=INTEGER, completed_ms=INTEGER, log_file=TEXT, reason=TEXT,
         plans=BLOB, failure=TEXT,
     ),
-    # Targets of all kinds of dependency in lower case: the sources that are planned again when `target` changes.
+    # The sources that are planned again when `target` changes. `target` is a path, a pattern or a UUID, in lower case.
     make_table("aptui_edges", "target", "source_id", "builder", "kind", target=TEXT, source_id=INTEGER, builder=BLOB, kind=INTEGER),
     # SHA-256 and size of a product.
     make_table("aptui_products", product_id=KEY, digest=BLOB, size=INTEGER),
@@ -155,14 +156,14 @@ OWN_TABLES = (
     ),
     # Names that were found in a product when it was last scanned for missing dependencies (`features.shipping`).
     make_table("aptui_missing_scans", product_id=KEY, digest=BLOB, terms=TEXT, names=BLOB),
-    # The last runs of each job. `products` is one digest over the run's products, `step` leads back to the state before the
+    # The last runs of each job. `products` is one digest of all the run's products, `step` leads back to the state before the
     # run (`core.rows`).
     make_table(
         "aptui_runs", "job_id", "run_key", job_id=INTEGER, run_key=INTEGER, completed_ms=INTEGER, duration_ms=INTEGER,
         outcome=INTEGER, reason=TEXT, error=TEXT, log_file=TEXT, fingerprint=INTEGER, version=TEXT, products=BLOB, step=TEXT,
         origin=TEXT,
     ),
-    # Sessions of work, from a start until the engine is idle. Session 0 stands for everything before the first kept session;
+    # Sessions of work, from a start until the engine is idle. Session 0 stands for all runs before the first session that is kept;
     # `run_key` is the highest run key at the end of the session.
     make_table(
         "aptui_sessions", session_id=KEY, started_ms=INTEGER, ended_ms=INTEGER, kind=TEXT, detail=TEXT, commit_id=TEXT,
@@ -177,7 +178,7 @@ OWN_TABLES = (
     ),
     # Deleted jobs, for the sessions in which they ran.
     make_table("aptui_gone_jobs", job_id=KEY, source=TEXT, platform=TEXT, job_key=TEXT, builder=BLOB, gone_ms=INTEGER),
-    # Product names that made a job fail, because another job has a product with the same name.
+    # Product names that two jobs have, with the job that failed because of this.
     make_table("aptui_conflicts", "name", "job_id", name=TEXT, job_id=INTEGER),
     # A relative folder in one scan folder: its digest, and its files as `store.db.folder_blobs` packs them.
     make_table("aptui_folders", "folder", "scan_folder_id", folder=TEXT, scan_folder_id=INTEGER, digest=BLOB, files=BLOB),
@@ -245,7 +246,7 @@ _VIEWS = {
     JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK WHERE o.completed_ms > 0
     UNION ALL SELECT name, value_ms, time_ms FROM aptui_stats""",
 }
-"""O3DE's tables whose content is in our tables; each is a view, so that no rows are written for it."""
+"""O3DE's tables whose content is in our tables. Each is a view, so that the same content is not written twice."""
 # When any program deletes a row of an O3DE table, a trigger deletes our rows: (O3DE's table, its key, our table, our column).
 _COMPANIONS = (
     ("Sources", "SourceID", "aptui_sources", "source_id"),
@@ -306,7 +307,7 @@ def own_tables_sql() -> Iterator[str]:
 
 
 class _Statements(SqliteDatabase):
-    """A peewee database that collects statements and does not execute them."""
+    """A peewee database that collects the statements to be executed, and does not execute them."""
 
     def __init__(self) -> None:
         super().__init__(None)

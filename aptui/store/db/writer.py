@@ -1,13 +1,15 @@
 """The writer thread, the only one that writes the asset database; the operations' SQL is in `statements`.
 
 The thread gets its work from a queue and does it in order. `save` does not wait: saves that arrive within some milliseconds, or
-while a transaction is written, share one transaction. `run` and `finish` wait for the commit, and so for every earlier save, which
-shares their transaction. A caller that records or announces intents waits later, when it needs the intents.
+while a transaction is written, share one transaction. `run` and `finish` wait until their transaction, which includes all earlier
+saves, is committed. `record_intents` and `announce_intents` return a function for waiting, which the caller calls when it needs the
+intents.
 
-Durability: losing the last transactions in a power cut only restores an earlier state, as long as no file on disk depends
-on them. So a transaction is synced if files will depend on it: intents (renames follow) and rows of dropped products (deletions
-of files follow). The transaction of `finish` is not synced, because recovery finishes durable intents anyway. After a failed
-save every request is refused with the same error, because later rows may build on the lost ones.
+Durability: a power cut may lose the last transactions. This only restores an earlier state, unless files were renamed or deleted
+because of the lost rows. So a transaction is synced if files will be changed because of it: intents (files are renamed next) and
+rows of dropped products (files are deleted next). The transaction of `finish` is not synced, because recovery finishes durable
+intents anyway. After a failed save, all further requests are refused with the same error, because their rows may depend on the lost
+rows.
 """
 
 from __future__ import annotations
@@ -36,10 +38,10 @@ from aptui.store.db.statements import STATEMENTS, Parameters, execute, query_ids
 
 # Products that a job makes again keep their rows, and so the ids by which other rows refer to them.
 #
-# The core's rows drop all products of a job and put the new products. `keep_products` reduces these rows to the differences: a
-# product with the same name and sub id keeps its row, as in O3DE (`AssetDatabaseConnection::SetProduct`), and
-# unchanged rows are not written. Deleting a row and inserting it again costs every index of Products twice, and a look-up in
-# each table that refers to it.
+# After a run, the core requests two changes: drop all products of the job, and put the new products. `keep_products` reduces these
+# rows to the differences: a product with the same name and sub id keeps its row, as in O3DE
+# (`AssetDatabaseConnection::SetProduct`), and unchanged rows are not written. Deleting a row and inserting it again costs every
+# index of Products twice, and a look-up in each table that refers to it.
 
 _Row = tuple[object, ...]
 _PRODUCTS = """SELECT p.JobPK, p.ProductName, p.SubID, p.ProductID, p.AssetType, p.Hash, p.Flags, o.digest, o.size
@@ -65,7 +67,7 @@ _DECLARED = {
 
 
 def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
-    """Return `rows` with the drop and the put of the same product replaced by a change of its row.
+    """Return `rows` without the pairs that drop and put the same product; the product's existing row is changed instead.
 
     The caller applies the result to `database` afterwards.
     """
@@ -105,7 +107,7 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
 
 
 def _move_rows(rows: Iterable[_Row], new_ids: Mapping[object, int], left: Collection[int]) -> Iterator[_Row]:
-    """Yield rows with the ids of the kept rows, without the rows of the products in `left`."""
+    """Yield `rows` with new ids replaced by the ids of the kept rows (`new_ids`), without the rows of the products in `left`."""
     for row in rows:
         product_id = new_ids.get(row[0], row[0])
         if product_id not in left:
@@ -128,9 +130,9 @@ MERGED_ROWS_MAX = 20_000
 HELD_S = 0.005
 """Time (seconds) that a save waits for other saves, or for a commit, to share one transaction with them."""
 _RELIED_ON = ("drop_source", "drop_job", "drop_products")
-"""Operations after which products are deleted."""
+"""Operations after which files of products are deleted from the cache, so their transactions are synced."""
 CHECKPOINT_PAGES = 4_000
-"""Pages in the write-ahead log (16 MiB) after which a commit moves them into the database."""
+"""Number of pages in the write-ahead log (16 MiB) from which a commit moves the pages into the database."""
 CACHE_KIB = 64 * 1024
 BUSY_TIMEOUT_S = 1.0
 LOCK_TIMEOUT_S = 30.0
@@ -171,7 +173,7 @@ class _Transaction(Struct):
 
 
 class _Call(Struct):
-    """A request to the writer's thread for which the caller waits: a function `action`, or a transaction."""
+    """A request to the writer's thread whose caller waits for the end; `action` is a function or a transaction."""
 
     action: Callable[[], object] | _Transaction
     done: threading.Event = field(default_factory=threading.Event)
@@ -184,8 +186,8 @@ class Writer:
 
     Args:
         path: a database that `schema.prepare` has checked.
-        on_saved: called from the thread with the highest ticket that is saved in the database now.
-        on_failed: called from the thread when a save failed; nothing is saved after that.
+        on_saved: called in the writer's thread after a commit, with the highest ticket that has been saved.
+        on_failed: called in the writer's thread when a save has failed; nothing is saved after that.
         lock_timeout_s: maximum wait for another program's write lock.
     """
 
@@ -241,7 +243,7 @@ class Writer:
     def announce_intents(
         self, copies: Sequence[tuple[PathKey, Sequence[int]]]
     ) -> Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]:
-        """Start syncing intents for the products of each file, under all its run keys, while its bytes are still being read.
+        """Start syncing intents for the products of each file, under all its run keys, while the file's bytes are still being read.
 
         These intents have no digest yet. Return a function that waits for the sync and returns {file: (job id, product name)}. If
         saving the intents fails, that result is empty, and the caller must record the intents.
@@ -270,7 +272,7 @@ class Writer:
         self._ask(_Transaction(rows, durable=False, then=self._clearing(run_keys)))
 
     def withdraw_intents(self, run_keys: Sequence[int]) -> None:
-        """Clear the intents of runs without a result as soon as the thread is idle."""
+        """Clear the intents of runs that ended without a result; returns at once."""
         if not self._is_closed:
             self._queue.put(_Call(_Transaction({}, durable=False, then=self._clearing(run_keys))))
 
@@ -295,7 +297,8 @@ class Writer:
         self._ask(lambda: self._drop_scan_folder(scan_folder_id))
 
     def pop_preloaders(self) -> set[int] | None:
-        """Return the products whose preloaded products may have changed since the last call; None = all of them."""
+        """Return the products whose preload dependencies may have changed since the last call; None = possibly all.
+        """
         return self._ask(self._links.pop_preloaders)
 
     def product_changes(self) -> tuple[int, frozenset[str] | None]:
@@ -326,7 +329,7 @@ class Writer:
 
     @property
     def has_its_name(self) -> bool | None:
-        """Whether the open database is still the file at its path; None = no file exists at the path."""
+        """Whether the file at the database's path is still the open database; None = the path does not exist."""
         try:
             seen = os.stat(self._path)
         except FileNotFoundError:
@@ -383,7 +386,7 @@ class Writer:
             call.done.set()
 
     def _save_with_followers(self, first: _Save) -> _Save | _Call | None:
-        """Save `first` and the saves that follow it at once in one transaction; return the next request."""
+        """Save `first`, and the saves that arrive within `HELD_S`, in one transaction; return the next request."""
         saves, after, row_count = [first], cast("_Save | _Call | None", None), _row_count(first)
         until = time.monotonic() + HELD_S
         while row_count < MERGED_ROWS_MAX:
