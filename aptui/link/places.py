@@ -67,7 +67,7 @@ class EngineRecord(_ProcessRecord, frozen=True):
     """An engine in the registry.
 
     Args:
-        project: path of the project, `cache` of the cache.
+        project: path of the project; `cache` is the path of the cache.
         version: version of its aptui; `protocol` is the version of its messages (`link.port`).
         started_ms: when it was announced, in milliseconds since 1970.
         socket: path of the socket on which it listens.
@@ -198,7 +198,7 @@ def process_start(pid: int) -> int:
 
 
 def describe_this_process(project: Folder, cache: Folder, started_ms: int) -> EngineRecord:
-    """Return the record of the engine that this process runs over `cache`, for `announce`."""
+    """Return a record of this process as the engine of `cache`, for `announce`."""
     pid = os.getpid()
     return EngineRecord(
         pid=pid,

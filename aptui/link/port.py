@@ -3,8 +3,8 @@
 This module uses no socket.
 
 A client's first request is `EngineHello`. Every request gets exactly one answer (an object whose form depends on the request) or
-one refusal; notices go to clients that have sent `subscribe`. Settled facts (jobs, assets, logs of finished runs, reasons) are read
-from the database and have no request.
+one refusal; notices go to clients that have sent `subscribe`. Clients read settled facts (jobs, assets, logs of finished runs,
+reasons) from the database, not by requests.
 
 Tests: `tests/link/test_client.py`.
 """

@@ -114,7 +114,7 @@ _digests: dict[tuple[str, int, int], str] = {}
 def run_program(
     arguments: Sequence[str], folder: str, *, cpu_s: int | None = None, memory_bytes: int | None = None
 ) -> ProgramResult:
-    """Run a program in `folder` until it ends; its messages are in English.
+    """Run a program in `folder` until it ends, in an environment in which its messages are in English.
 
     Args:
         arguments: the program, by name (found in PATH) or absolute path, and its arguments.

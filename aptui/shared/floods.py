@@ -39,7 +39,7 @@ class FloodGate:
         self._kinds: dict[str, _Kind] = {}
 
     def admit(self, kind: str, now: float) -> bool:
-        """Return whether a record of this kind may be written now, in seconds of a monotonic clock."""
+        """Return whether a record of this kind may be written; `now` is in seconds of a monotonic clock."""
         name = kind if kind in self._kinds or len(self._kinds) < KINDS_LIMIT else _OTHERS
         found = self._kinds.setdefault(name, _Kind(now))
         if found.count < self._limit:

@@ -283,7 +283,7 @@ class SharedCache:
             self._ready.append(group.misses)
 
     def kill(self, run_keys: Iterable[int]) -> list[RunResult]:
-        """Cancel lookups; return answers for the jobs that do not run here."""
+        """Cancel the lookups of these runs; return the result "cancelled" for the jobs that do not run here."""
         answers = []
         for run_key in run_keys:
             lookup = self._lookups.pop(run_key, None)

@@ -51,7 +51,7 @@ NOTHING = NOTHING_MISSING
 UNREADABLE = "The file could not be opened."
 BROKEN = "An error occured, see log for details."
 PARTIAL = "partially scanned: a line has too many names"
-"""Texts of rows with an outcome; the first three are O3DE's, including their spelling."""
+"""Texts of rows that report the outcome of a scan. The first three are O3DE's own, with its spelling."""
 _AT_ONCE = 500
 _NAMES_AT_ONCE = 5000
 _FOLDERS_MAX = 64
@@ -379,7 +379,7 @@ def unpack_names(data: bytes) -> Names:
 def results(reader: Reader, product_ids: Collection[int]) -> list[FoundName]:
     """Return the missing dependencies of these products, and the outcomes of their scans, by name.
 
-    A referenced product is named on the same platform if possible.
+    If a referenced asset has a product for the platform of the scanned product, the result names that product.
     """
     meant = """SELECT q.ProductName FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products q ON q.JobPK = j.JobID
         WHERE s.SourceGuid = m.DependencySourceGuid AND +q.SubID = m.DependencySubId"""

@@ -2,10 +2,9 @@
 
 This module does not know whether the assets exist.
 
-Files are binary or text, up to hundreds of megabytes long, and may be a single line. So no pattern is tried from every
-position: all bytes are translated to classes at once, the characters of every name (a dot, eight hex digits in a row) are
-found by `bytes.find`, and only the bytes around them are examined. Each byte is read a bounded number of times for any
-input.
+Files are binary or text, up to hundreds of megabytes long, and may be a single line. So the scanner does not try patterns at every
+position. It translates all bytes to classes at once, finds the signs of a name (a dot, or eight hex digits in a row) with
+`bytes.find`, and examines only the bytes around these signs. Each byte is read a bounded number of times for any input.
 
 The forms are those of O3DE's `LineByLineDependencyScanner.cpp`, with three intended differences: bytes above 127 are letters
 (UTF-8), a folder may contain a dot, and a quoted name may contain any character.
@@ -28,7 +27,10 @@ from msgspec import Struct, field
 LINE_LIMIT = 800
 """Maximum number of paths in one line, and maximum number of ids in one line; 0 = no limit."""
 SCANNER, VERSION = "aptui lines", "1"
-"""`ScannerId` and `ScannerVersion` in `MissingProductDependencies`; raise the version if a change of the scan finds other names."""
+"""`ScannerId` and `ScannerVersion` in `MissingProductDependencies`.
+
+The version must be raised if changed code finds other names in the same bytes.
+"""
 NAMES_MAX = 200_000
 """Maximum number of names that are read from one file."""
 _TAIL = 1 << 16

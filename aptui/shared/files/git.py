@@ -175,7 +175,7 @@ QUIET_S = 1.0
 The engine then processes changes again.
 """
 STALE_S = 60.0
-"""A lock file older than this (seconds) was left by a program that died."""
+"""Age (seconds) from which a lock file is considered to be left by a program that died."""
 
 
 class Repositories:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 LONGEST_POINTER_BYTES = 1024
-"""Size limit of a pointer, exclusive (git-lfs docs/spec.md, "The Pointer")."""
+"""Pointers are smaller than this (git-lfs docs/spec.md, "The Pointer")."""
 NOT_HERE = "not fetched from Git LFS: run 'git lfs pull'"
 OR_COPY = ", or set 'lfs_pointers: copy' in aptui.yaml"
 """Text that is appended to the error of a copy with a pointer as source; it names the alternative to `git lfs pull`."""

@@ -121,7 +121,7 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
 
 
 def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:
-    """Return {product id: its links} and {product id: its legacy sub ids}, without products that have none; most products do not.
+    """Return {product id: its links} and {product id: its legacy sub ids}. Most products have neither, and are left out.
     """
     links: dict[int, list[ProductLink]] = {}
     legacy = group_rows(_ask(database, _LEGACY_SUB_IDS_SQL, job_ids)) if has_rows(database, "LegacySubIDs") else {}

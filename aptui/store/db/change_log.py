@@ -213,8 +213,8 @@ class _Fact(NamedTuple):
 class Change(Struct, frozen=True):
     """An entry, or a line of the listing (then `seq` is 0).
 
-    `name` is a source's path, or a product's with its platform; for a removal only kind, id and name are published; `size` is -1 if
-    unknown.
+    `name` is the path of a source, or the name of a product with its platform. A removal is published with only kind, id and name.
+    `size` is -1 if unknown.
     """
 
     seq: int

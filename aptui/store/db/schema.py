@@ -274,7 +274,7 @@ def refuse_newer(path: Path, version: int) -> None:
 def describe_altered(database: sqlite3.Connection) -> str:
     """Return the first difference between the schema and the schema that aptui creates, "" = no difference.
 
-    A foreign view or trigger runs SQL in every program that opens the database. Views are not read here.
+    A foreign view or trigger runs SQL in every program that uses it, so this function does not query views.
     """
     rows = database.execute(SCHEMA_SQL).fetchall()
     if digest_of(rows) == SCHEMA_DIGEST:

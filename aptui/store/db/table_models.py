@@ -100,7 +100,9 @@ FILES = make_table(
 )  # fmt: skip
 """All files in the scan folders. In O3DE this is a table; here it is a view of sources and `aptui_files`."""
 STATS = make_table("Stats", StatName=NAME_KEY, StatValue=INTEGER, LastLogTime=INTEGER)
-"""Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.foreign.job_stat_sql`). This is a view, too."""
+"""Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.foreign.job_stat_sql`). In O3DE this is a table; here it is a view,
+too.
+"""
 BUILDER_INFO = make_table("BuilderInfo", BuilderID=KEY, Guid=BLOB, AnalysisFingerprint=TEXT)
 """Builders, each with its analysis fingerprint at the last run."""
 O3DE_TABLES = (

@@ -41,7 +41,7 @@ from aptui.shared.result_store import Mismatch
 # that names the blob, and both files are removed together.
 
 GRACE_S = 600.0
-"""Minimum age (seconds) since the last use of a result for its removal while an engine uses the store.
+"""While an engine uses the store, a cleanup removes only results that were not used for this time (seconds).
 
 The engine may still be placing results that were used more recently.
 """

@@ -58,7 +58,7 @@ class HttpStore:
         address: `http://…` or `https://…`; user and password in it are sent as Basic authentication and never printed.
         namespace: namespace of the results.
         token: sent as Bearer authentication.
-        limit_s: timeout of an operation, besides the time for its bytes.
+        limit_s: timeout (seconds) of an operation; the time for its bytes at `SLOWEST_BYTES_PER_S` is added.
         context: TLS context; by default the system's certificates.
     """
 
