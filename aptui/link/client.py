@@ -115,7 +115,7 @@ class EngineClient:
 
         Args:
             cache_dir: the cache folder.
-            kind: what the client is.
+            kind: kind of client (tui, cli, batch or a name that the client chooses), for the list of connections.
             name: the client's name, for the list of connections.
             timeout_s: maximum time for the hello.
             path: the socket of the engine, "" = the socket in the record of the cache or of the registry.

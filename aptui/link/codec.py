@@ -414,7 +414,7 @@ def _name_notice(record: type[Notice]) -> str:
 
 
 def _line(head: str, body: bytes) -> bytes:
-    """Return the object `body` with the fields of `head`, an object without `}`, before its own fields."""
+    """Return the JSON object `body` with more fields at its beginning: those of `head`, a JSON object without its final `}`."""
     return b"".join((head.encode(), b"}\n" if body == b"{}" else b"," + body[1:] + b"\n"))
 
 

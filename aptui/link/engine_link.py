@@ -33,12 +33,14 @@ _ASK_LIMIT_S, _HELLO_LIMIT_S = 30.0, 10.0
 
 
 class EngineLink:
-    """A connection to the engine of a cache that reconnects when it ends.
+    """A connection to the engine of a cache. When the connection ends, it is made again.
 
     Args:
-        cache_dir: the cache. on_notices: called in the event loop with a batch of notices. on_change: called with True when an
-        engine is connected, before its first notice, and with False when the connection is lost. name: the server's name in lists
-        of clients.
+        cache_dir: the cache.
+        on_notices: called in the event loop with a batch of notices.
+        on_change: called in the event loop with True when an engine is connected, before its first notice, and with False when the
+            connection is lost.
+        name: the server's name in lists of clients.
     """
 
     def __init__(

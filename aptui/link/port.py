@@ -116,7 +116,7 @@ class RescanSources(Struct, frozen=True):
 
 
 class SetOption(Struct, frozen=True):
-    """Change one option of the running engine until it ends: debug_output, fast_scan. Answered with {name, value}."""
+    """Change an option of the running engine (debug_output or fast_scan) until the engine ends. Answered with {name, value}."""
 
     name: str
     value: bool

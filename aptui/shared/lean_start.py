@@ -1,6 +1,6 @@
 """Makes processes start faster: importing this module imports msgspec and pathlib without modules that they rarely use.
 
-Otherwise a short command or the start of a worker would spend a fifth of its time on these modules:
+Otherwise a short command or the start of a worker would spend a fifth of its time on importing these modules:
 
 * msgspec prefers typing_extensions to typing if both are installed. Since Python 3.11 typing has all names that msgspec needs,
   but typing_extensions imports inspect, ast and dis. So typing_extensions is hidden while msgspec is imported.

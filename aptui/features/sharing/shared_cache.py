@@ -129,7 +129,7 @@ class SharedCache:
         service: finds results and stores them.
         builders: builders of the project.
         folders: the scan folders, the winning one first.
-        wake, notify: wake the loop, report a message to users; any thread may call both.
+        wake, notify: functions that wake the loop and that report a message to users; any thread may call them.
         is_patient: wait for lookups of any duration instead of running the jobs.
     """
 

@@ -268,7 +268,7 @@ def rebuild_store(config: Config, project: OpenedProject, wanted: SampleSize, se
 
 
 def _find_stored(config: Config, service: Service, tasks: Iterable[RebuildTask]) -> dict[int, tuple[RebuildTask, FoundResult]]:
-    """Return {number: (task, its stored result)} of the tasks with a stored result."""
+    """Return {task number: (task, its stored result)} for the tasks with a stored result."""
     project = with_intermediates(config.project, str(config.cache_dir))
     present = Present({folder.name: folder.path for folder in project.scan_folders})
     found = {}

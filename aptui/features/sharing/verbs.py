@@ -415,7 +415,7 @@ def restore(arguments: Namespace) -> int:
 
 
 def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
-    """Yield the lines of `aptui doctor` about shared results: the extension point `doctor`."""
+    """Yield the lines of `aptui doctor` about shared results; this function implements the extension point `doctor`."""
     yield _check_shared_cache(config)
     yield _check_local_store(config)
 

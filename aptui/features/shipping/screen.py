@@ -130,7 +130,7 @@ class MissingScans(AssetExtension):
         return not progress.is_working
 
     def scan(self) -> None:
-        """Search the product, all products of the source or folder, or the marked entries."""
+        """Search the products of the marked entries, or of the entry under the cursor: a product, a source or a folder."""
         if self._is_engine_idle():
             self._with_products(self._ask_to_scan)
         else:
@@ -144,7 +144,7 @@ class MissingScans(AssetExtension):
             self._shell.show_toast(_BUSY, "warning")
 
     def clear(self) -> None:
-        """After confirmation, delete the findings of the product, the folder, or the marked entries."""
+        """After confirmation, delete the findings in the products of the marked entries, or of the entry under the cursor."""
         self._with_products(self._ask_to_clear)
 
     def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:

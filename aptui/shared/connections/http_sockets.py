@@ -73,8 +73,8 @@ class Acceptor:
         context: TLS context, None = no TLS.
         free_capacity: called before a connection is accepted; returns whether one more connection fits. To make room, it may end a
             connection whose age is at least its argument (seconds).
-        refuses: returns why clients at an address are refused, "" = they are not. The protocol sends them the reason, after TLS;
-            few such connections are accepted at a time.
+        refuses: returns why clients at an address are refused, "" = they are accepted. The protocol sends the reason to a refused
+            client after the TLS handshake. Of each refused address, only `_REFUSED_LIMIT` connections are accepted at a time.
         limit: maximum number of pending connections.
         handshake_s: timeout of a TLS handshake.
     """
@@ -247,7 +247,9 @@ class HttpSocket(RequestHandler):
         self.transport.abort()  # the kernel has the answer already; a graceful close would keep the descriptor open
 
     def drop(self) -> None:
-        """Close at once and discard unsent data; the kernel would try to send it for many minutes (socket(7), SO_LINGER)."""
+        """Close at once and discard unsent data. Otherwise the kernel would try to send the data for many minutes (SO_LINGER,
+        socket(7)).
+        """
         if self.transport is None:
             return
         with contextlib.suppress(OSError):

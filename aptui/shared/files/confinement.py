@@ -199,7 +199,7 @@ Opener = Callable[[int, bytes], int]
 
 
 def open_confined(folder: int, path: bytes) -> int:
-    """Return a descriptor for reading `path`, which lies below the folder that `folder` is a descriptor of.
+    """Return a descriptor for reading the file or folder at `path` below a folder; `folder` is the descriptor of this folder.
 
     Raises:
         FileNotFoundError, NotADirectoryError: it does not exist. PermissionError: the path leads outside, or access is denied.
@@ -387,7 +387,8 @@ class ConfinedTree:
         return here
 
     def open_file(self, path: bytes, flags: int = 0) -> int:
-        """Return a descriptor of a regular file, for reading by default; a pipe or a device does not block it."""
+        """Return a descriptor of a regular file, for reading by default. A pipe or a device at the path does not block this call.
+        """
         folder, name = _split(path)
         descriptor = _open_part(name, _READ | flags, self.descriptor_of(folder), path)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -259,7 +259,7 @@ ORDER BY o.path_key"""
 
 
 def _platform_values(platforms: Collection[str] | None) -> dict[str, str | None]:
-    """Return the parameter `platforms` of a query; its jobs are those of these platforms and of all platforms at once."""
+    """Return the value of the query parameter `platforms`: these platforms, and the name that stands for all platforms."""
     return {"platforms": None if platforms is None else json.dumps([COMMON_PLATFORM, *platforms])}
 
 

@@ -100,8 +100,7 @@ FILES = make_table(
 )  # fmt: skip
 """All files in the scan folders. In O3DE this is a table; here it is a view of sources and `aptui_files`."""
 STATS = make_table("Stats", StatName=NAME_KEY, StatValue=INTEGER, LastLogTime=INTEGER)
-"""Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.foreign.job_stat_sql`). In O3DE this is a table; here it is a view,
-too.
+"""Durations by name: `CreateJobs,…` and `ProcessJob,…` (`db.foreign.job_stat_sql`). In O3DE a table, here a view.
 """
 BUILDER_INFO = make_table("BuilderInfo", BuilderID=KEY, Guid=BLOB, AnalysisFingerprint=TEXT)
 """Builders, each with its analysis fingerprint at the last run."""
@@ -134,7 +133,7 @@ OWN_TABLES = (
     make_table("aptui_retries", job_id=KEY, run_key=INTEGER, kinds=TEXT),
     # Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned final.
     make_table("aptui_drafts", job_id=KEY, final=INTEGER_OR_NULL),
-    # Analyse jobs; they are never stored in Jobs. `plans` holds job plans and edges of the last success.
+    # Analyses; they have no rows in Jobs. `plans` has the job plans and edges of the last successful analysis.
     make_table(
         "aptui_analyses", "source_id", "builder", source_id=INTEGER, builder=BLOB, state=TEXT, fingerprint=INTEGER_OR_NULL,
         error=TEXT, warnings=INTEGER, errors=INTEGER, duration_ms=INTEGER, completed_ms=INTEGER, log_file=TEXT, reason=TEXT,

@@ -48,7 +48,7 @@ The engine may still be placing results that were used more recently.
 _TARGET_SHARE = 0.9
 """Target of a cleanup, as a share of the size limit. Without this margin, the store would be full again at once."""
 _BATCH = 200
-"""Number of files that a cleanup removes while it holds the exclusive lock once."""
+"""Number of files that a cleanup removes each time that it holds the exclusive lock."""
 
 
 class StoreMaintenance(Struct):
