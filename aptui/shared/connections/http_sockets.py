@@ -247,8 +247,9 @@ class HttpSocket(RequestHandler):
         self.transport.abort()  # the kernel has the answer already; a graceful close would keep the descriptor open
 
     def drop(self) -> None:
-        """Close at once and discard unsent data. Otherwise the kernel would try to send the data for many minutes (SO_LINGER,
-        socket(7)).
+        """Close at once and discard unsent data.
+
+        Otherwise the kernel would try to send the data for many minutes (socket(7), SO_LINGER).
         """
         if self.transport is None:
             return

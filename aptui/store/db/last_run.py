@@ -259,7 +259,7 @@ ORDER BY o.path_key"""
 
 
 def _platform_values(platforms: Collection[str] | None) -> dict[str, str | None]:
-    """Return the value of the query parameter `platforms`: these platforms, and the name that stands for all platforms."""
+    """Return the value of the query parameter `platforms`: these platforms and `COMMON_PLATFORM`; None = no restriction."""
     return {"platforms": None if platforms is None else json.dumps([COMMON_PLATFORM, *platforms])}
 
 
