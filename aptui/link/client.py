@@ -105,7 +105,7 @@ class EngineClient:
         self._end: KnownError | None = None
         """The error that further requests get, None while the connection is open."""
         self._end_reason: KnownError | None = None
-        """The reason to report when the connection ends, if the client knows it beforehand; None = unknown."""
+        """The reason to report when the connection ends, if it is known beforehand; None = unknown."""
         self.hello = EngineWelcome()
         self.path = ""
 

@@ -479,8 +479,7 @@ class ProcessJobRequest(_Request):
         return read_options(self.params_schema, self.params)
 
     def read_source(self) -> bytes:
-        """Return the bytes of the source, and record their digest, so that the engine knows which bytes the run has used.
-        """
+        """Return the bytes of the source, and record their digest, so that the engine can check which bytes the run has used."""
         with open(self.full_path, "rb") as file:
             data = file.read()
         self.read_digest = hashlib.sha256(data).hexdigest()

@@ -24,8 +24,7 @@ Schema = Mapping[str, Any]
 
 
 def schema_of(declared: object) -> Schema | None:
-    """Return a `params_schema` as JSON Schema, None if it is neither a record type nor a schema.
-    """
+    """Return a `params_schema` as JSON Schema, None if it is neither a record type nor a schema."""
     if isinstance(declared, type) and issubclass(declared, msgspec.Struct):
         return _schema_of_record(declared)
     return declared if isinstance(declared, Mapping) else None

@@ -192,8 +192,7 @@ def names_of(builder: object, attribute: str) -> tuple[str, ...]:
 
 
 def find_missing_need(builder: object) -> str:
-    """Return the error for the first missing package or program that a builder (class or instance) needs, "" if nothing is missing.
-    """
+    """Return the error for the first missing package or program of a builder (class or instance); "" = nothing is missing."""
     for requirement in names_of(builder, "requires"):
         if fault := _fault_of_package(requirement):
             return fault

@@ -174,8 +174,7 @@ class BuilderBench:
         return {name: (self.products_dir / name).read_bytes() for name in names}
 
     def fail(self, source: str, platform: str = "", **params: Any) -> str:
-        """Run a job that must fail, and return its error. The error must be one line, and must not contain a path of this machine.
-        """
+        """Run a job that must fail, and return its error, which must be one line, and must not contain a path of this machine."""
         response = self.process(source, platform, **params)
         assert response.result is Result.FAILED, response.result
         assert response.error

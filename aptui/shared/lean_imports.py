@@ -51,24 +51,21 @@ def import_numpy() -> None:
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
-    """Hide modules in this block, so that other modules are imported without them. A module that is already imported is not hidden.
-    """
+    """Hide modules in this block, so that other modules are imported without them; modules that are already imported stay."""
     with _instead(dict.fromkeys(names)):  # the import system treats a module whose entry is None as missing
         yield
 
 
 @contextmanager
 def defer(*names: str) -> Iterator[None]:
-    """Defer imports: code that is imported in this block gets substitutes, which import the real modules when they are called.
-    """
+    """Defer imports: code that is imported in this block gets substitutes, which import the real modules when they are called."""
     with _instead({name: _Deferred(name) for name in names}):
         yield
 
 
 @contextmanager
 def substitute(name: str, **functions: Callable[[], object]) -> Iterator[None]:
-    """Replace a module by these functions in this block; only for importing modules that use nothing else of the replaced module.
-    """
+    """Replace a module by these functions in this block, in which only modules that need nothing else of it may be imported."""
     stand_in = ModuleType(name)
     vars(stand_in).update(functions)
     with _instead({name: stand_in}):

@@ -157,8 +157,7 @@ _SKIPPED_FILES = (frozenset({"ignore", "productdependency"}),)
 
 
 class ScanRules(Struct):
-    """The rules of all scan folders about undeclared dependencies; `complaints` are the errors of rule files that cannot be read.
-    """
+    """The rules of all scan folders about undeclared dependencies; `complaints` are errors of rule files that cannot be read."""
 
     shipped: list[re.Pattern[str]] = field(default_factory=list)
     excluded: list[tuple[Callable[[str], object], frozenset[str]]] = field(default_factory=list)

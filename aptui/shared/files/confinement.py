@@ -142,7 +142,7 @@ def describe_difference(name: str, other: str) -> str:
 
 
 def _describe_alike(real: str, scan_folder: str) -> str:
-    """Return a hint that names an existing file whose name differs only in spelling, "" if no such file exists."""
+    """Return a hint that names an existing file whose name differs only in spelling, "" if it does not exist."""
     found, missing = real, list[str]()
     while found not in ("", "/") and not os.path.lexists(found):
         found, _, name = found.rpartition("/")
@@ -387,8 +387,7 @@ class ConfinedTree:
         return here
 
     def open_file(self, path: bytes, flags: int = 0) -> int:
-        """Return a descriptor of a regular file, for reading by default. A pipe or a device at the path does not block this call.
-        """
+        """Return a descriptor of a regular file, for reading by default. A pipe or a device at `path` does not block the call."""
         folder, name = _split(path)
         descriptor = _open_part(name, _READ | flags, self.descriptor_of(folder), path)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

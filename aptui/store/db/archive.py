@@ -121,8 +121,7 @@ def _add_jobs(database: sqlite3.Connection, sources: dict[int, Source]) -> None:
 
 
 def _links_of(database: sqlite3.Connection, job_ids: list[int]) -> tuple[dict[int, list[ProductLink]], dict[int, list[int]]]:
-    """Return {product id: its links} and {product id: its legacy sub ids}. Most products have neither, and are left out.
-    """
+    """Return {product id: its links} and {product id: its legacy sub ids}. Most products have neither, and are left out."""
     links: dict[int, list[ProductLink]] = {}
     legacy = group_rows(_ask(database, _LEGACY_SUB_IDS_SQL, job_ids)) if has_rows(database, "LegacySubIDs") else {}
     if has_rows(database, "aptui_product_links"):
@@ -268,8 +267,7 @@ class DatabaseArchive(LastRun):
         return {name: (job_id, PathKey(key)) for name, job_id, key in query_ids(self._database, sql, names)}
 
     def conflicts(self) -> dict[str, list[tuple[int, PathKey]]]:
-        """Return {product name: [(job id, key of its source)]} of jobs that failed because another job already has that product.
-        """
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because another job already has that product."""
         sql = """SELECT c.name, c.job_id, o.path_key FROM aptui_conflicts c JOIN Jobs j ON j.JobID = c.job_id
             JOIN aptui_sources o ON o.source_id = j.SourcePK ORDER BY c.name, c.job_id"""
         return group_rows((name, (job_id, PathKey(key))) for name, job_id, key in self._database.execute(sql))

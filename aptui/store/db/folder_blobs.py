@@ -100,8 +100,7 @@ def _file_at(data: bytes, at: int, count: int, place: int, scan_folder_id: int, 
 
 
 def _name_in(rel: str, folder: str) -> str:
-    """Return the file's name. If its folder is spelled in another case than the first file's folder, return "/" and the whole path.
-    """
+    """Return the file's name; if its folder has another case than the first file's folder, return "/" and the whole path."""
     parent, _, name = rel.rpartition("/")
     return name if parent == folder else f"/{rel}"
 

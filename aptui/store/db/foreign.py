@@ -32,8 +32,7 @@ def uri_of(path: Path) -> str:
 
 
 def read_only_uri(path: Path, *, is_immutable: bool = False) -> str:
-    """Return the URI of a file to be read. `is_immutable`: no process writes to it, so SQLite creates no files beside it.
-    """
+    """Return the URI of a file to be read. `is_immutable`: no process writes to it, so SQLite creates no files beside it."""
     return f"{uri_of(path)}?mode=ro{'&immutable=1' if is_immutable else ''}"
 
 

@@ -162,8 +162,7 @@ class FolderArchive:
         return self._database.execute(sql, (f"{folder}/", f"{folder}0")).fetchone() is not None
 
     def list_distrusted_folders(self) -> list[str]:
-        """Return the relative folders with files whose times cannot be trusted, because the files had changed shortly before.
-        """
+        """Return the relative folders with files whose times cannot be trusted, because the files had changed shortly before."""
         sql = "SELECT DISTINCT folder FROM aptui_folders INDEXED BY aptui_folders_digest WHERE digest = x'' ORDER BY folder"
         return [folder for (folder,) in self._database.execute(sql)]
 

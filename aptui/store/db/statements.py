@@ -115,8 +115,7 @@ def _upsert(table: str, columns: str, key: str, values: str = "", *, fixed: str 
 
 
 def _replace(table: str, count: int) -> str:
-    """Return the SQL of a cheap upsert. It deletes the existing row first, so it is only for tables to which no other table refers.
-    """
+    """Return the SQL of a cheap upsert. It deletes the old row first, so it is only for tables to which no other table refers."""
     return f"INSERT OR REPLACE INTO {table} VALUES ({', '.join('?' * count)})"
 
 

@@ -297,8 +297,7 @@ class Writer:
         self._ask(lambda: self._drop_scan_folder(scan_folder_id))
 
     def pop_preloaders(self) -> set[int] | None:
-        """Return the products whose preload dependencies may have changed since the last call; None = possibly all.
-        """
+        """Return the products whose preload dependencies may have changed since the last call; None = possibly all."""
         return self._ask(self._links.pop_preloaders)
 
     def product_changes(self) -> tuple[int, frozenset[str] | None]:
