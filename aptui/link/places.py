@@ -52,7 +52,7 @@ NETWORK = frozenset({
 
 
 class _ProcessRecord(Struct, frozen=True):
-    """A process; `pid_started` is its start in clock ticks since boot, unlike that of a later process with the same pid."""
+    """A process. `pid_started` is its start in clock ticks since boot; a later process with the same pid has another start."""
 
     pid: int
     pid_started: int
