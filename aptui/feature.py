@@ -12,7 +12,7 @@ its line in `aptui/features/__init__.py`.
 | extension point | called with | gives |
 |---|---|---|
 | `recovery` | configuration | completes what was killed (`config.dirs.recovery_folder`); a sentence about it, "" = nothing |
-| `explain` | key, function that loads the configuration | what else sets the key (`config.load.ConfigMessage`), the last wins |
+| `explain` | key, function that loads the configuration | more settings of the key (`config.load.ConfigMessage`); the last one wins |
 | `demo_page` | configuration of the demo | shows it in a browser (`aptui demo --web`); exit code |
 | `doctor` | configuration | lines of `aptui doctor` (`shared.health.DoctorCheck`) |
 | `observer` | function that returns the configuration, function that prints a line | receives the notices of an engine (below) |
@@ -26,7 +26,7 @@ its line in `aptui/features/__init__.py`.
 | `project facts` | configuration of another program's project | record with `engine` and `skips_start_scan`, None if unknown |
 | `convert` | folder of another program's project | (the `aptui.yaml` that was written, doubts) for `aptui init --from-o3de` |
 | `adopt cache` | configuration | sets another program's cache aside, returns a sentence or "" |
-| `catalogs` | cache folder, platforms; so is its `is_current` | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
+| `catalogs` | cache folder, platforms (also the arguments of its `is_current`) | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
 | `figures` | database, function that names builders, status of the engine or None | OpenMetrics text of `aptui status` |
 | `assets` | parts of the Assets screen | actions, entries of the menu, commands and a line there (`AssetExtension`) |
 | `commands` | the screen's shell | commands of the `:` line |
@@ -81,10 +81,10 @@ class VerbInfo(NamedTuple):
 class Feature(NamedTuple):
     """The declaration of one optional capability.
 
-    `verbs` are {verb: `VerbInfo`} (or a plain tuple of its fields), `requests` {name on the wire: record}, `answers` is the
-    class that answers them (called with the supervisor; `take(request, verb)`), `points` {extension point: object}; records,
-    classes and objects are named `module:name`. `panes` are more screens: {id: (number key 1 to 9, title, short title, `Pane`
-    class)}.
+    `verbs` are {verb: `VerbInfo`} (or a plain tuple of its fields). `requests` are {name on the wire: record}; `answers` is the
+    class that answers these requests (it is called with the supervisor, and has a method `take(request, verb)`). `points` are
+    {extension point: object}. Records, classes and objects are named `module:name`. `panes` are additional screens: {id: (number
+    key 1 to 9, title, short title, `Pane` class)}.
     """
 
     name: str
@@ -122,7 +122,7 @@ def list_foreign() -> tuple[Feature, ...]:
 
 
 def load(place: str) -> Any:
-    """Import the object that is named `module:name`, or a module."""
+    """Import the object with the name `module:name`, or the module with the name `module`."""
     module, _, name = place.partition(":")
     return getattr(import_module(module), name) if name else import_module(module)
 

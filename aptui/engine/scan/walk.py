@@ -51,7 +51,7 @@ from aptui.shared.files.confinement import ConfinedTree
 ROOTS_STATE = "roots"
 """Key in aptui_state: {name of a scan folder: [device, inode]}, saved when no work was pending."""
 MANY_FILES = 1_000
-"""Minimum number of stored files of a scan folder whose replacement is compared with it file by file."""
+"""Minimum number of stored files of a scan folder for the check whether a new folder at its path lacks more than half of them."""
 _ACCEPTED = "accepted-folders.json"
 _ACCEPTED_FILE = f"{OWN_FOLDER}/{_ACCEPTED}".encode()
 _OF_FILE_SYSTEMS = frozenset((b"lost+found", b".snapshot"))
@@ -89,7 +89,7 @@ class RootGuard:
         self._trusted: dict[str, Identity] = {}
 
     def check(self, folder: ScanFolder, remembered: Callable[[], RememberedFolders]) -> None:
-        """Check a scan folder; return if its contents may be trusted.
+        """Check that the contents of a scan folder may be trusted.
 
         Raises:
             HostError: the contents may not be trusted, so the state of the files is unknown.
@@ -177,7 +177,7 @@ def _identity(path: str) -> Identity:
 
 
 def _is_local(path: str) -> bool:
-    """Whether a folder is on a file system with stable inode numbers; those of servers and FUSE may change."""
+    """Whether a folder is on a file system with stable inode numbers. On file servers and FUSE, inode numbers may change."""
     from aptui.engine.watch import limits
 
     kind = limits.kind_of(os.fsencode(os.path.realpath(path)), limits.mounts(limits.mountinfo()))
@@ -185,7 +185,7 @@ def _is_local(path: str) -> bool:
 
 
 def _names(path: str) -> frozenset[str] | None:
-    """Return the keys of the entries of a folder, None if it cannot be read."""
+    """Return the keys of the names directly in a folder (`core.paths.key_of`), None if the folder cannot be read."""
     try:
         found = os.listdir(os.fsencode(path))
     except OSError:
@@ -211,7 +211,7 @@ def _count_missing(remembered: RememberedFolders, folder: ScanFolder) -> tuple[i
 
 
 def _top_names(remembered: RememberedFolders, scan_folder: int) -> frozenset[str]:
-    """Return the keys of the stored entries of a scan folder."""
+    """Return the keys of the names of stored files and folders directly in a scan folder."""
     folders = {
         folder.partition("/")[0]
         for folder, parts in remembered.folder_digests().items()
@@ -251,7 +251,7 @@ class FileLinks:
         self.ways: dict[str, Ways] = {}
         """{absolute folder: its links}."""
         self.shared: dict[str, Collection[str]] = {}
-        """{absolute folder: names of its shared files}: links, and files with several hard links."""
+        """{absolute folder: names of its shared files}, which are links and files with several hard links."""
         self._sorted: list[tuple[bytes, bytes]] | None = None
 
     def note(self, folder: str, ways: Ways, shared: Collection[str]) -> None:
@@ -304,7 +304,7 @@ class SharedFiles:
         self._round_s = self._due_s = 0.0
 
     def next_deadline(self, links: FileLinks) -> float:
-        """Return when (monotonic) `poll` has something to do; infinity if no file has a second name."""
+        """Return the monotonic time of the next check by `poll`; infinity if no file has a second name."""
         return self._due_s if links.shared else math.inf
 
     def poll(self, links: FileLinks, now_s: float) -> list[bytes]:
@@ -334,7 +334,7 @@ class SharedFiles:
             path = self._waiting.popleft()
             stamp, before = stamp_of(path), self._stamps.get(path)
             self._stamps[path] = stamp
-            # A file without a stamp was found by a scan, but the file may have changed since the scan.
+            # A file without a stamp was found by the last scan. Its times show whether it may have changed since.
             if stamp != before and (before is not None or max(stamp[1:3], default=0) >= self._began_ns - RACY_NS):
                 found.append(os.fsencode(path))
         return found
@@ -361,9 +361,9 @@ def way_of(link: str, real: str) -> tuple[str, ...]:
 
 _TYPE_BITS, _REGULAR = 0o170000, stat.S_IFREG
 _GONE = frozenset((errno.ENOENT, errno.ENOTDIR))
-"""Error numbers that mean that a folder or file was just deleted.
+"""Error numbers of a folder or file that was deleted after its name was read.
 
-After another error, the state of the folder or file is unknown.
+After any other error, the state of the folder or file is unknown.
 """
 _LEADS_NOWHERE = frozenset((errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG))
 
@@ -562,9 +562,7 @@ class Walk:
         return False
 
     def _doubt(self, part: FolderPart, error: OSError) -> None:
-        """Mark the content of a folder as unknown, because the folder cannot be read.
-
-        A folder that was just deleted is not marked.
+        """Mark the content of a folder as unknown, because the folder cannot be read. A folder that was just deleted is not marked.
         """
         if error.errno in _GONE or (not part.rel and part.scan_folder.is_intermediate):
             return
@@ -612,9 +610,9 @@ def text_of(name: str) -> str:
 
 
 def _find_owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the folders below `folder` that its walk must not enter, and the folders whose direct files it must not report.
+    """Return the folders below `folder` that the walk of `folder` must not enter, and those whose direct files it must not report.
 
-    All of them are scan folders earlier in the order; folders of the first set are recursive, folders of the second set are not.
+    Both are scan folders that are earlier in the order. The first are recursive; the second are not.
     """
     earlier = [other for other in folders[: folders.index(folder)] if other.path.startswith(folder.path + "/")]
     return frozenset(other.path for other in earlier if other.recursive), frozenset(

@@ -16,9 +16,9 @@ OVERLAY_KINDS = frozenset({"overlay", "overlayfs"})
 
 _KERNEL = "/proc/sys/"
 _OWN_LIMITS = {"max_user_watches": "user.max_inotify_watches", "max_user_instances": "user.max_inotify_instances"}
-"""Files with the limits of a user namespace, such as a container without root (namespaces(7)).
+"""{kernel setting of the machine: setting of a user namespace with the same limit}; both limits apply.
 
-Both these limits and those of the machine apply.
+For example, a container without root has a user namespace (namespaces(7)).
 """
 _PLENTY = 1 << 62
 _OCTAL = re.compile(rb"\\([0-7]{3})")

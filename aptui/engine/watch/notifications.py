@@ -2,8 +2,8 @@
 
 This module sets no watches.
 
-Three notifications are repeated. A new folder is reported at once, and again until a check began when the folder's watch was
-certainly active. Files that are written before the watch is active raise no notification (notify #727). A loss of notifications is
+Three notifications are repeated. A new folder is reported at once and again later, until its watch was certainly active when its
+last check began: files that are written before the watch is active raise no notification (notify #727). A loss of notifications is
 reported at once, then at growing intervals while losses continue, because the full scan after a loss could cause the next loss. A
 full scan is requested every ten minutes in any case.
 """
@@ -25,7 +25,7 @@ from aptui.engine.watch.limits import WatchLimits
 
 ALL, DELETIONS, CONTENTS = "all", "deletions", "contents"
 _ADDED, _DELETED = 1, 3
-"""Kinds of changes in watchfiles.
+"""Numbers of watchfiles for added and deleted paths.
 
 The kind decides whether a path is checked as a file or with everything below it; the check finds out what has changed.
 """
@@ -61,7 +61,7 @@ class ChangeNotification(Struct, frozen=True):
 
     Args:
         tag: of the root.
-        paths: absolute paths that changed; of a folder only the folder itself has to be checked, not the folders below it.
+        paths: absolute paths that changed. If the path is a folder, the folders below it need no check.
         trees: absolute folders to check with everything below them, because they are new or their changes are unknown.
         is_lost: some notifications are missing; everything under the root has to be checked.
         why: the reason of the loss as a sentence for users, if `is_lost`.
@@ -83,12 +83,14 @@ class WatchTimings(Struct, frozen=True):
         poll_interval_s: minimum time between two checks of a polled root; the pause is also at least ten times the duration of a
             check.
         overlay_interval_s: minimum time between two checks of an overlay, whose upper layer is watched.
-        heartbeat_gap_s: if a wake-up is later than this, the process was stopped or got no processor time.
+        heartbeat_gap_s: delay of a wake-up (seconds) after which notifications may be lost, because the process was stopped or got
+            no processor time.
         recheck_s: time until a new folder is reported again.
         rescan_every_s: interval of the periodic full scans.
         rescan_backoff_s: shortest and longest interval between reported losses of one root.
         root_check_every_s: interval of checks whether a root is still the same folder.
-        limits_check_every_s: interval of counting watches, if folders appeared or disappeared.
+        limits_check_every_s: minimum interval between two counts of the watches, which follow the appearance or disappearance of
+            folders.
         retry_native_s: how long a root that could not be watched is polled before watching is tried again.
         retry_names_s: the first retry time for a root that is polled because a name is not UTF-8; the user may rename that file
             soon.
@@ -260,8 +262,8 @@ class RootNotifications:
     def _due_trees(self, now: float) -> set[bytes]:
         """Return the trees to report again.
 
-        A tree is reported again until no notification arrives near the time of its check, because during a burst the library reads
-        all notifications before it sets the watches of new folders.
+        A tree is reported again and again while notifications arrive. During a burst of notifications, the library reads all of
+        them before it sets the watches of new folders, so the tree may still be unwatched.
         """
         is_busy = now - self._changed_at < self.settings.recheck_s / 2
         due = {tree for tree, young in self._young.items() if young.due <= now}
@@ -294,7 +296,8 @@ class RootNotifications:
     def _place_path(self, path: bytes, places: dict[bytes, bytes | None]) -> bytes | None:
         """Return the path with links to folders resolved, None if the resolved path is outside the root.
 
-        The library follows links to folders. It reports a folder that has several paths under the path that it found last.
+        The library follows links to folders. If a folder has several paths because of links, the library reports the path that it
+        found last.
         """
         if path == self.root.path:
             return path

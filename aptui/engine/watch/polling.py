@@ -1,7 +1,7 @@
 """Polls trees for which the kernel sends no notifications, and surveys a tree before it is watched.
 
-For each folder, the poller keeps only one number, a hash over the folder's entries, and no entry for each file: 100,000 files
-in 1,000 folders need about 200 kB. A difference is therefore reported as a folder to check.
+For each folder, the poller stores only a hash over the folder's entries: 100,000 files in 1,000 folders need about 200 kB. So the
+poller knows which folder has changed, but not which file, and reports the folder.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class PolledTree(Struct, frozen=True):
     """Result of the survey of a tree before it is watched.
 
     Args:
-        folders: number of folders, which is the number of watches that they need.
+        folders: number of folders; each folder needs one watch.
         links: links to folders, which the library watchfiles follows.
         escape: a link that leads to more than `FOREIGN_FOLDERS` folders outside the root; b"" = no link does.
         undecodable: a folder whose name is not UTF-8; b"" = all names are UTF-8.
@@ -72,7 +72,7 @@ def survey(top: bytes, *, is_recursive: bool, is_over: Callable[[], bool]) -> Po
 def undecodable_name(top: bytes, is_over: Callable[[], bool]) -> bytes:
     """Return a path below `top` whose name is not UTF-8, b"" if all paths are UTF-8.
 
-    If a program opens a file whose name is not UTF-8, the notifications end.
+    The library watchfiles stops sending notifications when any program opens a file with such a name.
     """
     for folder in _folders(top, [], is_over):
         try:

@@ -29,7 +29,7 @@ _JOIN_S = 0.3
 _STEADY_S = 5.0
 """Minimum duration (seconds) of a watch that works.
 
-If a watch ends after this time, the failures and retries before it are no longer counted.
+If a watch ends after this time, the counts of failures and retries start at 0 again.
 """
 _F_SETOWN_EX, _F_OWNER_TID = 15, 0
 """fcntl(2): the signal goes to one thread only, so the other threads of the process never receive it."""
@@ -37,12 +37,12 @@ _WINDOW_S = 0.1
 _BYTES_PER_EVENT = 32
 """Size of a queued notification with a name of up to 15 bytes (inotify(7))."""
 _SILENT_FINDS = 3
-"""Maximum number of reads in a row that find changes without a signal.
+"""Maximum number of consecutive reads that find changes although the kernel sent no signal.
 
-After more of them, the kernel is assumed to send no signals.
+Above this number, the kernel is assumed to send no signals, and changes are read at intervals.
 """
 _OPENING = threading.Lock()
-"""Watches are opened one at a time, because otherwise it is unknown which new descriptor belongs to which watch."""
+"""Lock that is held while a watch is opened. If two watches were opened at once, their new descriptors could be confused."""
 _POLLED = "until then the engine polls the folder, and notices changes some seconds later"
 
 
@@ -76,7 +76,7 @@ class NativeWatch:
     `descriptor` is -1 if it is unknown; `extra_watches` is the number of kernel watches besides those of the root's folders.
 
     Args:
-        thread_id: the kernel sends SIGIO to this thread when there are notifications to read.
+        thread_id: the kernel sends SIGIO to this thread when notifications can be read.
 
     Raises:
         OSError: a limit is reached, permission is denied, or the root does not exist.
@@ -281,7 +281,7 @@ class WatchSupervisor:
                 watched.outdated = "a file system was mounted or unmounted below the folder"
 
     def _keep(self, watched: RootWatch) -> None:
-        """Do the work for one root that is due: check, renew or set its watch."""
+        """Check, renew or set the watch of one root, if that is due."""
         now = self._settings.clock()
         if watched.outdated:
             self._renew(watched, watched.outdated)
@@ -315,7 +315,7 @@ class WatchSupervisor:
             watched.failures -= 1
 
     def _poll_after(self, watched: RootWatch, why: str) -> None:
-        """Poll a root whose watch ends repeatedly, and report the cause if it can be found."""
+        """Poll a root because its watch ended repeatedly. Report the cause if it can be found."""
         name = undecodable_name(watched.root.path, self._closed.is_set)
         self._poll(watched, WatchMode.POLLING, _describe_undecodable(name) if name else f"{why}; polling instead")
         if name:
@@ -357,7 +357,7 @@ class WatchSupervisor:
         watched.count_took_s = self._settings.clock() - now
 
     def _lacks(self, watched: RootWatch) -> bool:
-        """Count folders and watches again; return whether more folders lack a watch than when the watch was set."""
+        """Count folders and watches again; return whether more folders are unwatched than when the watch was set."""
         if watched.native is None or watched.native.descriptor < 0:
             return False
         watched.survey = survey(watched.root.path, is_recursive=watched.root.is_recursive, is_over=self._closed.is_set)
@@ -400,7 +400,7 @@ class WatchSupervisor:
             watched.root_notifications.lose(watched.reason)
 
     def _open(self, watched: RootWatch) -> tuple[WatchMode, str] | None:
-        """Set the watch; if that fails, return the watch mode that remains and the reason."""
+        """Set the watch. If that fails, return the watch mode to use instead, and the reason."""
         root, limits = watched.root, self._settings.limits()
         watched.survey = seen = survey(root.path, is_recursive=root.is_recursive, is_over=self._closed.is_set)
         if self._closed.is_set():

@@ -3,11 +3,11 @@
 A notification only requests a check: the kind of a change is ignored. The watcher uses watchfiles and works around its weaknesses:
 it does not report overflows, files in new folders, and changes of folders beyond the watch limit. Other weaknesses:
 
-* `RustNotify.watch` sleeps in steps, so it is late or uses much processor time: a step of 1 ms delays a save by 1.7 ms and uses 1.9
-  % of a core when idle, 3 ms means 5.3 ms and 0.7 %. At its timeout it drops changes that just arrived. So aptui never lets it
-  sleep: the kernel signals (SIGIO, only to the watching thread) that an inotify descriptor is readable, then the changes are
-  collected. Measured result: 0.5 ms of delay after a save (p99 0.7 ms) and 0.05 % of a core. If the kernel cannot signal, changes
-  are collected every `step_ms`.
+* `RustNotify.watch` sleeps in steps, so it is late or uses much processor time: a step of 1 ms reports a save after 1.7 ms and uses
+  1.9 % of a core when idle; a step of 3 ms reports it after 5.3 ms and uses 0.7 %. At its timeout it drops changes that just
+  arrived. So aptui never lets it sleep: the kernel signals (SIGIO, only to the watching thread) that an inotify descriptor is
+  readable, then the changes are collected. Measured result: 0.5 ms of delay after a save (p99 0.7 ms) and 0.05 % of a core. If the
+  kernel cannot signal, changes are collected every `step_ms`.
 * A queue overflow is not reported. So a loss is assumed when the queue was long, when many changes came at once, and when the
   thread woke up late.
 * Links to folders are followed, and removing such a link ends the watch of its target. So paths are reported without links, and the
@@ -39,16 +39,17 @@ from aptui.shared.health import WatchedRoot, WatchMode
 
 # The sync cookie reports when all notifications up to a moment have been handled.
 #
-# A sync cookie is a file; another module creates it to mark the moment. Each watch has a separate queue in the kernel, so a report
-# from one queue gives no information about the other queues. So each watch includes the folder of sync cookies. A sync cookie has
-# passed when every watch has reported it.
+# A sync cookie is a file; another module creates it to mark the moment. Each watch has a separate queue in the kernel, so a
+# notification from one queue says nothing about the other queues. Therefore each watch includes the folder of sync cookies. A sync
+# cookie has passed when every watch has reported it.
 
 COOKIE_TAG = "cookie"
 """Tag of the notification that a sync cookie has passed every watch."""
 
 _ADDED = 1
 _TIMEOUT_S = 2.0
-"""Timeout for the notification of a sync cookie: a watch that was set after the file was made never reports it (seconds)."""
+"""Timeout (seconds) for the notification of a sync cookie, because a watch that was set after the file was created never reports
+the file."""
 
 
 class _Passing(Struct):
@@ -77,7 +78,7 @@ class SyncCookie:
         return bool(self._passing)
 
     def take(self, native: NativeWatch, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
-        """Note the sync cookies that this watch has seen; return the other changes."""
+        """Note the sync cookies among the changes that a watch reports; return the other changes."""
         if not self._folder:
             return changes
         mine = {(kind, path) for kind, path in changes if path.startswith(self._below) or path == self._folder}
@@ -123,7 +124,8 @@ NotifyHealth = Callable[[tuple[WatchedRoot, ...]], None]
 _LATER_S = (0.0003, 0.001, 0.004, 0.02)
 """Delays (seconds) of the next attempts to collect changes, if the library has not read the descriptor yet after a signal."""
 _REST_S = (0.0001, 0.003)
-"""Time (seconds) that notifications gather before they are collected: after a single save, and at most during a burst."""
+"""Delay (seconds) between the signal and the collection of changes: the first is for a single save, the second is the maximum
+during a burst."""
 _AWAITED_S = 0.02
 """Interval of checks whether all changes before a sync cookie have been reported (seconds)."""
 _STORM_GAP_S = 0.005
@@ -193,7 +195,7 @@ class Watcher:
                 thread.join(_CLOSE_S)
 
     def _supervise(self, name: str, body: Callable[[], None]) -> None:
-        """Run `body` until the watcher ends; report any exception, and run it again."""
+        """Run `body` until the watcher ends. If `body` raises an exception, report the exception and run `body` again."""
         wait_s, longest_s = self._settings.rescan_backoff_s
         while not self._closed.is_set():
             try:

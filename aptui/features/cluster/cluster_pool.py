@@ -41,7 +41,8 @@ if TYPE_CHECKING:
     from aptui.engine.loop.context import EngineContext
 
 _AHEAD_S = 0.3
-"""Amount of work (seconds) that waits at each slot of the cluster, because a round trip takes longer than a short job."""
+"""Duration (seconds) of the jobs that wait at each slot of the cluster. A slot with short jobs would be idle during the round trip
+for its next job."""
 _LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 """Minimum and maximum number of waiting jobs per slot."""
 _RECENT = 0.1
@@ -159,12 +160,12 @@ class ClusterPool(Pool):
 
     @property
     def free(self) -> int:
-        """Number of messages that may be sent now, locally and to the cluster."""
+        """Number of messages that may be sent now, to local workers and to the cluster."""
         return self._with_cluster(super().free)
 
     @property
     def free_for_critical(self) -> int:
-        """Number of messages with critical orders that may be sent now, locally and to the cluster."""
+        """Number of messages with critical orders that may be sent now, to local workers and to the cluster."""
         return self._with_cluster(super().free_for_critical)
 
     def _with_cluster(self, here: int) -> int:
@@ -263,7 +264,7 @@ class ClusterPool(Pool):
         self._held = remaining
 
     def _answer_unrunnable(self, waiting: _WaitingOrder, now_s: float) -> bool:
-        """Answer an order that no worker of the cluster can run; return False if it should wait longer."""
+        """End an order that no worker of the cluster can run; return False if the order should wait longer for a worker."""
         order = waiting.task.order
         if not self._lacks(order):
             self._answers.results.append(make_ended(order, Outcome.RETURNED, "the cluster is no longer connected"))

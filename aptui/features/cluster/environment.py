@@ -44,7 +44,7 @@ _CODE_OF_EVERY_JOB = (
     "core/settings.py",
     "sdk/*.py",
 )
-"""Patterns of the files of aptui that take part in every job, relative to the package."""
+"""Patterns of the files of aptui that every job runs, relative to the package."""
 
 
 def python_version() -> str:
@@ -53,13 +53,13 @@ def python_version() -> str:
 
 
 def decisive_files(package: Path) -> list[Path]:
-    """Return the files of aptui's code that take part in every job."""
+    """Return the files of aptui's code that every job runs."""
     return sorted(path for pattern in _CODE_OF_EVERY_JOB for path in package.glob(pattern))
 
 
 @cache
 def program_version() -> str:
-    """Return aptui's version and a digest of its code that takes part in every job.
+    """Return aptui's version, and a digest of the code of aptui that every job runs.
 
     The digest differs between checkouts of one version.
     """

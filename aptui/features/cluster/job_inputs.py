@@ -49,7 +49,7 @@ Such a job does not run again on this machine, where it would exceed the limit, 
 
 
 class InputElsewhere(Exception):
-    """The cluster's answer cannot be used, so the job must run on this machine; the text is the reason."""
+    """The cluster's answer cannot be used, so the job must run on this machine. The text of the exception is the reason."""
 
 
 class InputOutdated(Exception):
@@ -208,7 +208,7 @@ class InputTransfer:
 
 
 def _as_here(result: RunResult, builder: Builder) -> RunResult:
-    """Return a remote result without the reads that a local worker does not report; remote workers report all reads."""
+    """Return a remote result in the form of a local worker's result. Remote workers report all reads, so some reads are removed."""
     if builder.undeclared_reads is UndeclaredReads.ADD:
         return result
     reads = (read if read.is_hidden else replace(read, digest="") for read in result.reads if read.digest or read.is_hidden)

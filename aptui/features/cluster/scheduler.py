@@ -1,9 +1,9 @@
 """The engine's connection to a cluster's scheduler, in a thread of its own. In the engine, only this module calls Dask.
 
 Dask is a transport without guarantees: it runs completed jobs again when a worker dies, forgets everything when its scheduler dies,
-and cannot stop a job. So a task is one run of one job, and its name contains both. This module never retries a task, and drops it
-after its answer, which is a small manifest. A task that Dask loses is answered with RETURNED and runs again elsewhere. A late
-result has no effect, because it names a run that has finished already.
+and cannot stop a job. So a task is one run of one job, and the task's name contains the job and the run. This module never retries
+a task, and drops it after its answer, which is a small manifest. A task that Dask loses is answered with RETURNED and runs again
+elsewhere. A late result has no effect, because it names a run that has finished already.
 
 A worker sends a report before its first job (`WorkerReport`). A worker with another version of aptui or Python gets no jobs. A
 worker on which a builder's code, libraries or tools differ gets no jobs of this builder.
@@ -64,7 +64,7 @@ def security_of(place: Place) -> Any:
 async def answer_of(client: Any, future: Any, answer: asyncio.Future[bytes]) -> bytes:
     """Return the answer that a worker announced.
 
-    If no announcement arrives, fetch the answer through Dask, which needs three times as many messages.
+    If no announcement arrives, fetch the answer as the result of the Dask task, which needs three times as many messages.
     """
     ended = asyncio.get_running_loop().create_task(_wait_for_end(client, future))
     either: set[asyncio.Future[Any]] = {ended, answer}
@@ -140,8 +140,8 @@ _MOST_NAMED = 5
 class RemoteWorker(Struct, frozen=True):
     """A worker of the cluster; `number` is shown to the user.
 
-    The worker may run jobs of `builders`, None = the worker's report is pending; `jobs` are its running tasks. The worker joined at
-    `since_s` (monotonic).
+    The worker may run jobs of `builders`; None = the worker has not sent its report yet. `jobs` are its running tasks. The worker
+    joined the cluster at `since_s` (monotonic).
     """
 
     address: str
@@ -276,7 +276,7 @@ class Scheduler:
         self._client: Client | None = None
         self._doing: dict[int, _Submitted] = {}
         self._orphans: dict[Identity | None, None] = {}
-        """Jobs that have lost all their workers once. If a job loses all workers again, the job itself may be the cause."""
+        """Jobs that lost all their workers once. If that happens to a job again, the job itself may kill the workers."""
         self._greeting: dict[str, asyncio.Task[None]] = {}
         self._answer_futures: dict[str, asyncio.Future[bytes]] = {}
         """{key of a task: its awaited answer}. Only the event loop of the thread uses this and the fields above."""
@@ -579,9 +579,10 @@ class Scheduler:
             self._post(task, result, stays)
 
     def _is_orphaned_twice(self, order: ProcessOrder) -> bool:
-        """Return whether all workers of the job have ended during an earlier submission, too.
+        """Record that all workers of the job have ended. Return whether this has happened to the job before.
 
-        Dask counts lost workers only within a submission, so such a job is not submitted again: it runs on this machine.
+        Dask counts lost workers only within one submission. So a job that has lost its workers twice is not submitted again, but
+        runs on this machine.
         """
         identity = identity_of(order)
         is_again = identity in self._orphans

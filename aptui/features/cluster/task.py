@@ -65,7 +65,7 @@ class _WorkerState:
         self._stores: dict[cluster_messages.BlobStoreAddress, Store] = {}
         self.jobs: dict[str, _Job] = {}
         self.unwanted: dict[str, None] = {}
-        """Names of cancelled tasks that this process has not started; such a task may be running on another worker."""
+        """Names of cancelled tasks that this process has not started; another worker may be running the task."""
 
     @property
     def address(self) -> str:
@@ -219,7 +219,7 @@ class _Job:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def do(self) -> RunResult:
-        """Fetch the inputs, run the job, and store its products; return the result with the engine's paths."""
+        """Fetch the inputs, run the job, and store its products. Return the result with the paths of the engine's machine."""
         for item in self._task.inputs:
             if not self._is_cancelled:
                 self._fetch(item)
