@@ -48,8 +48,7 @@ COOKIE_TAG = "cookie"
 
 _ADDED = 1
 _TIMEOUT_S = 2.0
-"""Timeout (seconds) for the notification of a sync cookie, because a watch that was set after the file was created never reports
-the file."""
+"""Timeout (seconds) for the notification of a sync cookie. A watch that was set after the file was created never reports it."""
 
 
 class _Passing(Struct):
@@ -124,8 +123,7 @@ NotifyHealth = Callable[[tuple[WatchedRoot, ...]], None]
 _LATER_S = (0.0003, 0.001, 0.004, 0.02)
 """Delays (seconds) of the next attempts to collect changes, if the library has not read the descriptor yet after a signal."""
 _REST_S = (0.0001, 0.003)
-"""Delay (seconds) between the signal and the collection of changes: the first is for a single save, the second is the maximum
-during a burst."""
+"""Delay (seconds) between a signal and the collection of changes: after a single save, and maximum during a burst."""
 _AWAITED_S = 0.02
 """Interval of checks whether all changes before a sync cookie have been reported (seconds)."""
 _STORM_GAP_S = 0.005

@@ -41,8 +41,10 @@ if TYPE_CHECKING:
     from aptui.engine.loop.context import EngineContext
 
 _AHEAD_S = 0.3
-"""Duration (seconds) of the jobs that wait at each slot of the cluster. A slot with short jobs would be idle during the round trip
-for its next job."""
+"""Duration (seconds) of the jobs that wait at each slot of the cluster.
+
+A slot with short jobs would be idle during the round trip for its next job.
+"""
 _LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 """Minimum and maximum number of waiting jobs per slot."""
 _RECENT = 0.1

@@ -195,19 +195,23 @@ RECONNECT_TIMEOUT_S = 15.0
 If the scheduler answers earlier, its jobs continue.
 """
 _PULSE_S = 1.0
+"""Interval of the queries to the scheduler, in seconds."""
 _PULSE_LIMIT_S = 3.0
-"""Interval of the queries to the scheduler, and timeout of one query, in seconds."""
+"""Timeout of one query to the scheduler, in seconds."""
 _CONNECT_LIMIT_S = 5.0
 """Timeout of one attempt to connect, in seconds."""
 _AGAIN_S = 2.0
+"""Delay before the first attempt to connect again, in seconds; the delay grows with each attempt."""
 _MOST_AGAIN_S = 30.0
-"""Delay before the first attempt to connect again, and maximum delay, in seconds."""
+"""Maximum delay before an attempt to connect again, in seconds."""
 _CHECK_TIMEOUT_S = 180.0
 """Timeout for a worker's report, in seconds; the worker may first have to fetch code and import libraries."""
 _CLOSE_S = 3.0
+"""Timeout for disconnecting, in seconds."""
 _STOP_S = 1.0
+"""Timeout for stopping remote tasks before the disconnection, in seconds."""
 _RESTART_S = 30.0
-"""Timeouts for disconnecting, for stopping remote tasks before that, and for restarting a worker, in seconds."""
+"""Timeout for restarting a worker, in seconds."""
 _MOST_ORPHANS = 10_000
 """Maximum number of remembered jobs that have lost all their workers."""
 _TRANSFER_THREADS = 8

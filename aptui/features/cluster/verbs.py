@@ -29,8 +29,9 @@ _FOLDER_PREFIX = "aptui-worker-"
 _START_S = 60.0
 """Timeout for joining the cluster, in seconds."""
 _AGAIN_S = 2.0
+"""Delay before the first attempt to join the cluster again, in seconds; the delay grows with each attempt."""
 _MOST_AGAIN_S = 30.0
-"""Delay before the first attempt to join the cluster again, and maximum delay, in seconds."""
+"""Maximum delay before an attempt to join the cluster again, in seconds."""
 _MEMORY_SHARE = 0.8
 """Default share of the machine's memory for all jobs."""
 

@@ -56,9 +56,12 @@ _MOST_UNREAD = 100_000
 """Maximum number of unread notifications; above this number all notifications are dropped and replaced by one `Resync`."""
 _DATA_TYPES = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
 _REASON_LENGTH = 300
-"""Maximum length (bytes) of the reason that a gateway gives for a refused handshake."""
+"""Maximum number of bytes that are read of a gateway's reason for refusing a handshake."""
 _TEMPORARY_CODES = frozenset({None, 1001, 1006, 1012, 1013})
-"""Close codes after which a client reconnects. With any other code the gateway refused the client, or the client itself closed."""
+"""Close codes after which a client reconnects.
+
+Any other code means that the gateway refused the client, or that the client itself closed the connection.
+"""
 _RECONNECT_S = 300.0
 """Default time (seconds) for which a client tries to reconnect."""
 _PAUSES_S = (0.2, 5.0)
@@ -104,7 +107,7 @@ class _PendingRequest(Struct):
 
 
 class _Way(Struct, frozen=True):
-    """How to connect to a gateway: `place` returns (URL, token) and is called before each attempt."""
+    """Parameters for connecting to a gateway. `place` is called before each attempt and returns (URL, token)."""
 
     place: Callable[[], tuple[str, str]]
     tls: ssl.SSLContext | None

@@ -1,7 +1,7 @@
 """The published documents of the gateway: its HTTP addresses as OpenAPI 3.1, its WebSocket protocol as AsyncAPI 3; and `/metrics`.
 
 `config/aptui-serve.openapi.json` and `config/aptui-serve.asyncapi.json` are these documents for other languages, and
-`aptui/HTTP.md` is made from the first one. Summaries of addresses are the docstrings of their handlers; schemas are those of the
+`aptui/HTTP.md` is made from the first one. The summary of an address is the docstring of its handler. The schemas are made from the
 protocol's records. A test compares the list of addresses with the routes.
 
 Tests: `tests/features/gateway/test_wire_codec.py`, `tests/features/gateway/http/test_http_files.py`.
@@ -90,13 +90,13 @@ class Address(Struct, frozen=True):
     """One HTTP address.
 
     Args:
-        route: the route in aiohttp's syntax; `path` is the published form of the route, with `{parameters}`.
+        route: the route in aiohttp's syntax; the property `path` returns it in the published form, with `{parameters}`.
         handler: answers the requests; its docstring is the summary.
         methods: HTTP methods in lower case.
         scope: required scope; None = no token is needed.
         answers: (status, description) of each answer except the common errors (`_ERRORS`).
         query: parameters after the `?` of the address.
-        kind: media type of the answer; `schema` is the name of the schema of its content, "" = no schema.
+        kind: media type of the answer; `schema` names the schema of the answer, "" = no schema.
         more: the description; "" = the summary is used.
     """
 

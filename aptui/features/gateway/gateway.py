@@ -54,8 +54,10 @@ _KEEPALIVE_S = 30.0
 _REVOKED_CHECK_S = 1.0
 """Interval of the checks for revoked and expired tokens, and timeout for closing their WebSockets, in seconds."""
 _COLLECTED = (700, 5, 5)
-"""Thresholds of the garbage collector (`gc`). They are low, because each failed connection leaves a reference cycle with received
-bytes."""
+"""Thresholds of the garbage collector (`gc`).
+
+They are low, because each failed connection leaves a reference cycle that contains received bytes.
+"""
 _NICE = 10
 """Niceness, higher than that of the engine's workers (`engine.pool.worker_processes.PoolSettings`), which have priority."""
 
@@ -168,9 +170,9 @@ class Gateway:
 
 
 async def _keep_watch(parts: GatewayParts, connections: ConnectionLimits) -> None:
-    """Each second, end the connections of revoked and expired tokens, and log how many refused requests were not logged.
+    """Once per second, end the connections of revoked and expired tokens, and log the number of unlogged refusals.
 
-    A WebSocket is closed with a reason at once. A connection that still exists a second later is dropped.
+    First close the WebSockets of the token and send the reason. A second later, drop the connections that still exist.
     """
     warned: set[ClientConnection] = set()
     while True:

@@ -32,7 +32,7 @@ DrawTexture: TypeAlias = "Callable[[str, str], tuple[str, bytes] | str]"
 # close their sockets.
 
 _TURNS, _TURN_S = 100, 0.01
-"""Maximum number of checks whether closed sockets are released, and the interval of the checks in seconds."""
+"""Maximum number of checks whether closed sockets are released, and interval between these checks (seconds)."""
 
 
 class HttpSession:
@@ -144,5 +144,5 @@ CONTEXT = web.AppKey("room", GatewayContext)
 
 
 def context_of(request: web.Request) -> GatewayContext:
-    """Return the gateway's context for a request, also if a nested application handles the request."""
+    """Return the gateway's context for a request. This also works in a nested application."""
     return request.config_dict[CONTEXT]

@@ -47,7 +47,9 @@ _NO_RESTART: dict[str, Any] = {
     "o3de": None,
     "o3de_port": 0,
 }
-"""{setting of `serve`: a fixed value that stands for all its values}, for the settings whose changes need no restart.
+"""{setting of `serve` that needs no restart of the gateway: a fixed value}.
+
+With these values, a change of such a setting is not detected.
 
 The gateway applies these settings itself (`peers.peer_connections`) or does not use them.
 """
@@ -140,7 +142,10 @@ class GatewaySupervisor:
         self._fail(self._last_error() or f"the process of the gateway ended with exit code {code}", now)
 
     def _fail(self, why: str, now: float) -> None:
-        """Plan the next start of the gateway. Store why no gateway runs for other programs; log a reason that is new."""
+        """Plan the next start of the gateway.
+
+        Store the reason of the failure, so that other programs can show it; log the reason if it is new.
+        """
         self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])
         config = self._live.config
         with contextlib.suppress(KnownError):
@@ -173,7 +178,7 @@ _RECOUNT_S = 0.01
 _BARRIER_LIMIT_S = 60.0
 """Maximum timeout of a barrier in seconds, whatever the client requests."""
 _BARRIER_URGENCY = 200
-"""Priority of jobs that a client waits for; equal to the priority of O3DE's synchronous asset requests."""
+"""Priority of jobs for which a client waits, the same as in O3DE's synchronous asset requests."""
 _COUNT_S = 0.5
 """Minimum interval between counts of pending jobs, in seconds."""
 _COUNT_SHARE = 50
@@ -188,11 +193,11 @@ class _BarrierRequest(Struct):
     Args:
         deadline: time of the monotonic clock at which the request is answered in any case.
         is_synced: all earlier changes were reported to the engine.
-        is_whole: every folder is watched by the kernel, so that no change is missing.
+        is_whole: the kernel reports changes of every folder, so that no change is missing.
         has_hurried: the engine was asked to run analyses before jobs.
         has_saved: the engine was asked to save.
         ticket: number of the last write to the database that must be finished; -1 = jobs of some changes are not planned yet.
-        epoch: start of the engine to which the request belongs.
+        epoch: number of the engine's start; the request is only valid for this start.
     """
 
     request: Request
@@ -206,7 +211,7 @@ class _BarrierRequest(Struct):
 
 
 class _LastCount(Struct):
-    """The counts of pending jobs at the time `at`. `cost_s` is the processor time (seconds) that this thread needed to count."""
+    """The counts of pending jobs at the time `at`; counting took `cost_s` seconds of this thread's processor time."""
 
     at: float
     cost_s: float
@@ -309,7 +314,7 @@ class GatewayRequests:
                 barrier.request.answer(epoch=epoch, seq=seq, is_whole=is_passed and barrier.is_whole)
 
     def _raise_priority(self, engine: Engine) -> bool:
-        """If all changed files are read, make the engine run analyses before jobs; return whether the engine was asked to do so."""
+        """If all changed files are read, request that the engine runs analyses before jobs. Return whether this was requested."""
         if self._is_looking(engine) or not engine.pipeline.status().ready_analyses:
             return False
         engine.ask("analyse", value=_BARRIER_URGENCY)

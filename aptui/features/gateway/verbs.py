@@ -107,7 +107,7 @@ def _refuse_second(config: Config) -> None:
 
 
 def _start_engine(config: Config, arguments: Namespace) -> bool:
-    """If no engine is running, start an engine without a gateway of its own; return whether an engine was started."""
+    """Start an engine without its own gateway if no engine is running; return whether an engine was started."""
     from aptui.cli.engine_verbs import same_configuration
     from aptui.daemon import daemon_process
 
@@ -270,7 +270,7 @@ def _tls_context(file: str) -> SSLContext:
 
 
 def _own_tls_context(certificate: str) -> SSLContext | None:
-    """Return a TLS context that trusts only this gateway's certificate, for any host name; None = no readable certificate."""
+    """Return a TLS context that trusts only this certificate, for any host name; None = the certificate cannot be read."""
     import ssl
 
     if not certificate:
@@ -446,7 +446,7 @@ def _records(tail: ChangeTail, *, follows: bool) -> Iterator[Record]:
 
 
 def _print(record: Record) -> None:
-    """Print a record as text. The text begins with the number of the change, so that the user can pass the number to `--since`."""
+    """Print a record as text. The text begins with the number of the change, which the user can pass to `--since`."""
     from aptui.store.queries.change_tail import LISTED, RESYNC
 
     seq, kind = record.get("seq", ""), record["kind"]

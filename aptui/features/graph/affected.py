@@ -38,12 +38,12 @@ from aptui.store.queries.reader import Reader
 # in the same way as `core.state.graph`, and only reads the database.
 #
 # All jobs of a changed source run again. If another source declares the changed source, the jobs of the builder that made the
-# declaration run again, too. Declarations are followed in turn, because a manifest has all transitive dependencies. A dependency
-# that was found while a job ran belongs only to that run and is not followed further. When a job runs again, jobs that depend on
-# its fingerprint or its products are affected; order-only dependencies affect no job.
+# declaration run again, too. Declarations of other sources are followed transitively, because a manifest has all transitive
+# dependencies. A dependency that was found while a job ran belongs only to that run and is not followed further. When a job runs
+# again, jobs that depend on its fingerprint or its products are affected; order-only dependencies affect no job.
 #
 # Before a job runs, it is unknown whether its new products will equal the old products. If the products are equal, jobs that depend
-# only on products do not run. Without `through_products`, such jobs are left out, so that every job in the result certainly runs.
+# only on products do not run. Without `through_products`, these jobs are left out, so that every job in the result certainly runs.
 
 _JOBS_SQL = """SELECT j.JobID, s.SourceID, s.SourceName, j.Platform, j.JobKey, j.BuilderGuid FROM json_each(?) k
 CROSS JOIN Sources s ON s.SourceID = k.value CROSS JOIN Jobs j ON j.SourcePK = s.SourceID
@@ -92,10 +92,11 @@ class Affected(Struct):
 
 
 class Spreading:
-    """Follows changes through one database.
+    """Finds the sources and jobs that changes affect, using the dependencies in one database.
 
     Args:
-        through_products: also follow dependencies on products. Jobs that depend on products do not run if the products stay equal.
+        through_products: also follow dependencies on products, although a job that depends on products does not run if the products
+            stay equal.
     """
 
     def __init__(self, reader: Reader, *, through_products: bool = True) -> None:
@@ -111,7 +112,7 @@ class Spreading:
         """Return the jobs that a change of these files runs again.
 
         Args:
-            changed: {path in lower case: why it counts as changed}; any file, also one that was deleted.
+            changed: {path in lower case: why it counts as changed}. The paths may be of any files, including deleted files.
         """
         todo = dict(changed)
         self._touch_paths(todo)
@@ -131,7 +132,10 @@ class Spreading:
         self.spread(self._follow_intermediates())
 
     def touch_sources(self, sources: Mapping[str, str]) -> None:
-        """Record that jobs of sources ({path in lower case: reason}) would run despite equal bytes, and follow the effects."""
+        """Record that all jobs of sources ({path in lower case: reason}) would run, and follow the effects of these jobs.
+
+        The bytes of these sources may be unchanged.
+        """
         self._touch_paths(sources)
         self._follow_jobs()
         self.spread(self._follow_intermediates())
@@ -144,7 +148,7 @@ class Spreading:
                 self.found.touch(number, None, paths[path])
 
     def _touch_declared(self, changed: Mapping[str, str]) -> None:
-        """Record the sources that declare changed files, and in turn the sources that declare these sources."""
+        """Record the sources that declare changed files, then the sources that declare these sources, and so on."""
         frontier = self._list_names(changed)
         while frontier:
             self._seen.update(frontier)
@@ -158,14 +162,17 @@ class Spreading:
             frontier = {name: names[0] for names in self.edges.names_of(ahead).values() for name in names if name not in self._seen}
 
     def _list_names(self, changed: Mapping[str, str]) -> dict[str, str]:
-        """Return {name: path} of the changed files that were not followed yet; a dependency may use any name of a file."""
+        """Return {name: path} of the changed files that were not followed yet.
+
+        A file may have several names, and a dependency may use any of them.
+        """
         ids = [number for found in self.edges.by_path(changed).values() for number in found]
         names = {name: names[0] for names in self.edges.names_of(ids).values() for name in names}
         names.update((path, path) for path in changed)
         return {name: path for name, path in names.items() if name not in self._seen}
 
     def _dependencies_on(self, frontier: Mapping[str, str]) -> list[tuple[DeclaredEdge, str]]:
-        """Return the declared dependencies on these names ({name: path of the file}), each with the path of the file."""
+        """Return the declared dependencies on files with these names ({name: path of the file}), each with the path of its file."""
         found = [(edge, frontier[edge.target]) for edge in self.edges.read_declared_on(frontier)]
         paths = dict.fromkeys(frontier.values())
         matching: dict[str, str | None] = {}
@@ -197,9 +204,9 @@ class Spreading:
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
     def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
-        """Yield the jobs of the edge's builder that depend on recorded jobs of source `other`.
+        """Yield the jobs of the declaring source and builder (`edge`) that depend on recorded jobs of the source `other`.
 
-        If the plans have no job dependency on this source, yield all jobs of the builder.
+        If no plan names a job of `other`, yield all jobs of the builder; without `through_products`, yield no job.
         """
         is_known = False
         for plan in plans:
@@ -218,7 +225,7 @@ class Spreading:
         return any(row[1:] == (platform, job_key) and self.found.covers(source, *row) for row in rows)
 
     def _follow_intermediates(self) -> dict[str, str]:
-        """Record the intermediate sources that recorded jobs make. Return {path: reason} of those that were not followed yet."""
+        """Record the intermediate sources that recorded jobs make. Return {path: reason} of those that are not followed yet."""
         if not self._through_products:
             return {}
         names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]
@@ -249,7 +256,7 @@ _GIT_LIMIT_S = 120
 
 
 class _GitChanges(Struct):
-    """The answers of Git: changed absolute paths, the queried repositories, and the scan folders outside any repository."""
+    """The answers of Git: changed files (absolute paths), the queried repositories, and the scan folders outside any repository."""
 
     paths: list[str] = field(default_factory=list)
     repositories: list[str] = field(default_factory=list)
@@ -369,7 +376,7 @@ class _GitAnswer(NamedTuple):
 
 
 def _git(folder: str, *words: str) -> _GitAnswer:
-    """Run Git without writing its index, because a running engine would take that for a Git operation in progress."""
+    """Run Git so that it does not write its index. A running engine would mistake a write for a Git operation in progress."""
     try:
         answer = run_git(from_text(folder), "-c", "core.fileMode=false", *words, limit_s=_GIT_LIMIT_S)
     except FileNotFoundError:
@@ -390,7 +397,7 @@ def _git(folder: str, *words: str) -> _GitAnswer:
 
 
 class _Changes(Struct):
-    """Changed files by their effect.
+    """Changed files, grouped by their effect on sources and jobs.
 
     Args:
         keys: {path in lower case: reason} of changed sources, and of sources whose companions changed.
@@ -412,7 +419,7 @@ class _Changes(Struct):
 
 
 def _sort_changes(paths: Iterable[str], project: OpenedProject) -> _Changes:
-    """Sort changed files, given by absolute paths, by their effect."""
+    """Group changed files (absolute paths) by their effect."""
     config, changes = project.config, _Changes()
     folders, is_ignored = _folders(config), ignore_matcher(config.project.ignore_regex)
     real = [(os.path.realpath(from_text(folder.path)), folder) for folder in folders]
@@ -444,7 +451,7 @@ def _is_left_out(rel: str, folder: ScanFolder, is_ignored: Any) -> bool:
 
 
 def _classify(key: str, rel: str, changed_in: set[str], changes: _Changes, project: OpenedProject, wanting: list[str]) -> None:
-    """Classify the change of one path. Ignore a file that a file of another scan folder overrides."""
+    """Add one changed path to its group in `changes`. Ignore a file if another scan folder has an overriding file."""
     if is_settings(RelPath(rel)):
         changes.settings.append(parent(key))
         return
@@ -518,7 +525,7 @@ def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[by
     spreading.spread(changes.keys)
     if builders:
         spreading.touch_builders(builders, "its builder changed")
-    if changes.adjusted and through_products:  # uncertain, because a folder setting may not affect a job
+    if changes.adjusted and through_products:  # these jobs are not certain to run, because a folder setting may not affect them
         spreading.touch_sources(changes.adjusted)
     return spreading
 

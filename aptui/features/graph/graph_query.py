@@ -53,7 +53,7 @@ class Call(Struct, frozen=True):
 
 
 class Combined(Struct, frozen=True):
-    """Operands, each with the operator before it; the operator of the first operand is "+"."""
+    """Operands, each with the operator that precedes it; the first operand has the operator "+"."""
 
     operands: tuple[tuple[str, Expression], ...]
 
@@ -199,7 +199,7 @@ def _nearest(function: str) -> str:
 class QueryAnswer(Struct, frozen=True):
     """The result of a query.
 
-    If the query is a single `somepath`, `nodes` is the path in order, and `way` has the edges of the path.
+    If the whole query is one call of `somepath`, `nodes` are the nodes of the path in order, and `way` has its edges.
     """
 
     nodes: tuple[Node, ...]
@@ -213,7 +213,7 @@ def answer(expression: Expression, graph: AssetGraph, lookup: Callable[[Name], I
     Args:
         expression: the result of `parse`.
         graph: answers questions about dependencies.
-        lookup: returns the nodes that a name stands for; its exceptions are passed on.
+        lookup: returns the nodes with a name; `answer` does not catch its exceptions.
     """
     evaluation = _Evaluation(graph, lookup)
     if isinstance(expression, Call) and expression.function == "somepath":

@@ -18,10 +18,13 @@ from aptui.store.queries.asset_graph import AssetFile, AssetGraph, Edge, Fact, L
 from aptui.store.queries.dependencies import find_named_sources
 
 _BRIEF = 20
-"""Maximum number of lines of each direction if neither `--in` nor `--out` is given."""
+"""Maximum number of printed lines for each direction if neither `--in` nor `--out` is given."""
 _SOURCE_LINKS = (Link.SOURCE, Link.WILDCARD, Link.UUID, Link.JOB, Link.FOUND)
 _LOOSE_KINDS = {EdgeKind.WILDCARD: "wildcard", EdgeKind.UUID: "uuid"}
-"""Kinds of declared dependencies that may match no source, with their names. A dependency by path always names a file."""
+"""{kind of a declared dependency that may match no source: its name}.
+
+A dependency by path is not a key, because it always names a file.
+"""
 
 
 class UnmetNeed(NamedTuple):
@@ -36,7 +39,7 @@ class UnmetNeed(NamedTuple):
 
 
 class _Direction(Struct):
-    """One direction of `deps`, dependencies or dependants: its edges, and `loose`, the unmet dependencies of each node."""
+    """One direction of `deps`: dependencies or dependants. `loose` has the unmet dependencies of each node."""
 
     title: str
     is_out: bool
@@ -44,7 +47,7 @@ class _Direction(Struct):
     loose: dict[Node, list[UnmetNeed]] = field(default_factory=dict)
 
     def others(self) -> dict[Node, list[Edge]]:
-        """Return {node: its edges in this direction}."""
+        """Return {node: the edges that lead away from the node in this direction}."""
         found: dict[Node, list[Edge]] = {}
         for edge in self.edges:
             found.setdefault(edge.needs if self.is_out else edge.needed, []).append(edge)
@@ -123,7 +126,7 @@ def _directions(starts: list[Node], graph: AssetGraph, arguments: Namespace) -> 
 
 
 def _edges(step: Step, starts: Collection[Node], *, is_out: bool, is_deep: bool) -> list[Edge]:
-    """Return the edges of one step from the start nodes, or of all steps if `is_deep`."""
+    """Return the edges from the start nodes; if `is_deep`, also the edges from all further nodes that these edges reach."""
     found: dict[Edge, None] = {}
     seen, frontier = set(starts), sorted(starts)
     while frontier:
@@ -176,7 +179,7 @@ def _deps_json(starts: list[Node], directions: list[_Direction], facts: dict[Nod
 def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node, Fact]) -> dict[str, str]:
     """Return {path: note} for dependencies whose spelling differs from the file's name.
 
-    Such a dependency is found on this machine or on Windows, but not on Linux.
+    A dependency with another spelling is found on this machine or on Windows, but not on Linux.
     """
     names = [facts[node].name for node in starts if is_source(node) and node in facts]
     items = (item for name in names for item in find_named_sources(place.database, name))
@@ -186,7 +189,7 @@ def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node
 def _print_direction(
     way: _Direction, starts: list[Node], facts: dict[Node, Fact], notes: dict[str, str], *, limit: int | None
 ) -> None:
-    """Print one direction as a tree. A node that is already expanded is not expanded again."""
+    """Print one direction as a tree. A node that occurs several times is expanded only once."""
     others, opened = way.others(), set[Node]()
     for start in starts:
         printing.say(f"{printing.line(facts[start].name)} {way.title}:", "bold")

@@ -1,8 +1,8 @@
-"""Sends the alerts of `on:` in the configuration after failures, fixes and the end of all work: programs, web hooks, notifications.
+"""Sends the alerts that `on:` configures after failures, fixes and the end of all work: programs, web hooks, notifications.
 
 An alert sends a digest, a summary that reports many jobs. The engine's listener only records a notice and returns. A separate
-thread waits until more notices have come, and sends the digests. Programs and web hooks have a timeout; an error is reported once.
-A job is reported when it begins to fail, not each time it fails again.
+thread waits for further notices, and then sends the digests. Programs and web hooks have a timeout; an error is reported once. A
+job is reported when it begins to fail, not each time it fails again.
 
 Tests: `tests/features/insight/test_alerter.py`.
 """
@@ -58,7 +58,7 @@ class Alerter:
 
     Args:
         config: returns the current configuration.
-        failing: the jobs that are failed at the start.
+        failing: the jobs that have failed already when the engine starts.
         say: receives errors of sending, from any thread.
         terminal: the terminal whose bell is rung.
         clock: monotonic seconds.
@@ -135,7 +135,7 @@ class Alerter:
                 is_long = self._clock() - self._working_since_s >= self._config().on.quiet_s
                 self._working_since_s, self._is_at_rest = None, True
                 if not is_long:
-                    self._ran = 0  # the user does not need an alert about work that took less than `quiet_s`
+                    self._ran = 0  # work that took less than `quiet_s` needs no alert
                 if self._ran or self._since_s is not None:
                     self._wake_thread()
 
@@ -161,7 +161,7 @@ class Alerter:
                 self._send(digest)
 
     def _wait_s(self) -> float | None:
-        """Return how long the thread has to wait (seconds), None if no alert is pending."""
+        """Return the time (seconds) until the next alert is due, None if no alert is pending."""
         if self._is_over:
             return 0.0
         if self._since_s is None:
@@ -171,7 +171,7 @@ class Alerter:
         return max(since_s, self._sent_s + quiet_s) - self._clock()
 
     def _pop_due(self) -> list[Digest]:
-        """Return the digests to send, and remove their jobs from the collected notices."""
+        """Return the digests of the collected notices, and remove these notices."""
         digests: list[Digest] = [_digest(event, news, self._config()) for event, news in self._news.items() if news]
         if self._is_at_rest and self._ran:
             digests.append(_idle_digest(self._ran, len(self._failing), self._config()))
@@ -197,7 +197,7 @@ class Alerter:
 
     def _ring_bell(self, _alert: Alert, digest: Digest) -> None:
         if printing.is_terminal(self._terminal):
-            text = printing.line(digest["text"]).replace(";", ",")  # because a semicolon may begin another terminal command
+            text = printing.line(digest["text"]).replace(";", ",")  # a text such as `4;1` would be another terminal command
             self._terminal.write(f"\a\x1b]9;{text}\a")
             self._terminal.flush()
 
@@ -272,7 +272,7 @@ def _run_program(alert: Alert, digest: Digest) -> None:
 
 
 def _run_inside(config: Config, alert: Alert, digest: Digest) -> None:
-    """Run the program of a project that requires the sandbox: inside it, with the environment of a builder."""
+    """Run the program inside the sandbox, with the environment of a builder, because the project requires the sandbox."""
     from aptui.engine.pool.sandbox import sandbox_of
     from aptui.engine.pool.spawning import python_environment
 

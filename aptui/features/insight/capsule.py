@@ -72,7 +72,7 @@ _JOBS = ("job", "products")
 _PROJECT_KEYS = ("limits", "metadata_types", "undeclared_reads")
 """Configuration keys that the capsule copies from the project."""
 _BELOW = ".aptui.yaml"
-"""Name of the file with the settings of a folder."""
+"""Name of the file that contains the settings of its folder."""
 _HERE = "/…here…"
 """Placeholder for the folder of the capsule while `run.sh` is written; no path of a project contains this text."""
 
@@ -147,7 +147,7 @@ def _manifest(row: JobRow, database: Reader) -> tuple[tuple[str, str, str], ...]
 
 
 class _Inputs:
-    """The files that a manifest names, with their present paths."""
+    """Finds the present paths of the files that a manifest names."""
 
     def __init__(self, database: Reader, manifest: Iterable[tuple[str, str, str]]) -> None:
         self._database = database
@@ -216,7 +216,7 @@ def _project(row: JobRow, builder: Builder, config: Config) -> bytes:
 
 
 def _script(row: JobRow, builder: Builder, quality: Quality) -> bytes:
-    """Return a script that runs the command of the last run and writes into `out/` beside it."""
+    """Return a script that runs the command of the last run; the products are written into `out/` beside the script."""
     assert builder.command is not None
     params = json.loads(dict(builder.platform_params).get(row.platform) or builder.params or "{}")
     values = values_of(row.source, row.platform, (f"{_HERE}/out", f"{_HERE}/temp"), f"{_HERE}/{SOURCES}/{row.source}", params)
@@ -253,7 +253,7 @@ def _quote(text: str) -> str:
 
 
 def write(capsule: Capsule, file: str) -> int:
-    """Write the capsule atomically, and return its size; the same job gives the same bytes.
+    """Write the capsule atomically, and return its size. Capsules of the same job have the same bytes.
 
     Raises:
         HostError: the capsule cannot be written, or an input cannot be read.
@@ -429,7 +429,7 @@ def _ask_for_consent(file: str, project: ReceivedProject, config: Config, *, is_
 class CapsuleDifference(Struct, frozen=True):
     """A difference between the recorded run and the run on this machine.
 
-    Different tools may explain why products differ, but are not a difference of the result: `is_result` is False.
+    `is_result` is False for a different tool: the tool may explain why products differ, but is not part of the result.
     """
 
     what: str
@@ -460,7 +460,7 @@ def _differences(expected: CapsuleOutcome, came: CapsuleOutcome) -> Iterator[Cap
 
 
 def _tools(facts: CapsuleFacts, config: Config) -> Iterator[CapsuleDifference]:
-    """Yield the tools whose digests differ on this machine from the capsule's digests."""
+    """Yield the tools that have another digest on this machine than in the capsule."""
     here = {tool.name: tool.digest for tool in config.tools}
     for one in facts.tools:
         if here.get(one.name) != one.digest:

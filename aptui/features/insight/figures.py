@@ -1,6 +1,7 @@
 """Metrics for dashboards: done and failed jobs, sizes, durations, the last session.
 
-Metrics from the database do not need a running engine. The caller passes the status of the engine for the other metrics.
+Most metrics come from the database and do not need a running engine. The other metrics come from the engine's status, which the
+caller passes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def document(reader: Reader, name_of: Callable[[bytes], str], status: Mapping[st
     """Return all metrics in the OpenMetrics format.
 
     Args:
-        name_of: a builder's name by its UUID.
+        name_of: returns the name of the builder with a UUID.
         status: the engine's answer to `link.port.ReadStatus` as JSON; None = no engine runs.
     """
     return openmetrics.text([*_of_database(reader, name_of), *of_engine(status)])

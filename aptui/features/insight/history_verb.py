@@ -42,8 +42,9 @@ from aptui.store.queries.session_history import (
 # the ends of the two sessions.
 
 _LEAST_BYTES = 1024
+"""Minimum change of the total size of a job's products that is reported, in bytes."""
 _LEAST_SHARE = 0.01
-"""Minimum growth of a job's products that is reported: a number of bytes, and a share of the earlier size."""
+"""Minimum change of the total size of a job's products that is reported, as a share of the earlier size."""
 
 KINDS = ("began_to_fail", "still_failing", "mended", "slower", "faster", "grew", "shrank", "new_jobs")
 """Kinds of changes of a job, in the order in which they are printed; keys of the JSON output."""
@@ -53,15 +54,18 @@ _RANKS: dict[str, Callable[[JobComparison], float]] = {
     "grew": lambda change: -change.growth,
     "shrank": lambda change: change.growth,
 }
-"""Sort keys of the kinds that are not sorted by name."""
+"""{kind of change: its sort key}. The jobs of all other kinds are sorted by name."""
 _COLOURS = {"began_to_fail": "red", "still_failing": "yellow", "mended": "green", "slower": "yellow"}
 
 Name = tuple[str, str, str, bytes]
-"""(source in lower case, platform, job key, UUID of the builder) of a job. It stays the same if the job is deleted and added."""
+"""(source in lower case, platform, job key, UUID of the builder) of a job.
+
+It stays the same if the job is deleted and added again.
+"""
 
 
 class JobComparison(Struct, frozen=True):
-    """The last runs of a job up to the ends of two sessions; `old` is None if the job's earlier state is unknown."""
+    """A job's last runs before the ends of two sessions: `old` of the earlier session (None = unknown), `new` of the later one."""
 
     old: SessionRun | None
     new: SessionRun
@@ -74,7 +78,7 @@ class JobComparison(Struct, frozen=True):
 
 
 class Comparison(Struct):
-    """Jobs that ran between the ends of two sessions.
+    """The jobs that ran, or were deleted, between the ends of two sessions.
 
     `changes` is {kind (one of `KINDS`): changed jobs}; `gone` has the deleted jobs.
     """
@@ -204,7 +208,7 @@ def _cells(one: WorkSession) -> list[str]:
 
 
 def why(one: WorkSession) -> str:
-    """Return why a session began and, if work was left pending, how the session ended."""
+    """Return why a session began. If work was still pending at its end, also return how the session ended."""
     text = f"{one.kind}: {one.detail}" if one.detail else one.kind
     end = _ENDS.get(SessionEnd(one.outcome), "")
     return f"{text}; {end}" if end else text
@@ -383,9 +387,10 @@ def _change_json(change: JobComparison, project: OpenedProject) -> dict[str, Any
 # `aptui trace` writes the stored runs of a session as a trace for Perfetto and Chrome's tracing page. The trace shows the runs on
 # lanes, the dependencies between the runs, and the critical path.
 #
-# A session stores when a run's result was committed and how long the run took, but not which worker made the run. Runs are
-# therefore laid out on as few lanes as possible without overlap, and a lane does not stand for a particular worker. If results were
-# committed together, one worker made their runs one after another, so these runs are laid out one after another up to the commit.
+# A session stores when a run's result was committed and how long the run took, but not which worker ran it. Runs are
+# therefore laid out on as few lanes as possible without overlap, and a lane does not stand for a particular worker. Results that
+# were committed together come from one worker, which ran the jobs one after another. So these runs are laid out one after another,
+# and the last one ends at the commit.
 
 _EDGES_SQL = f"""SELECT DISTINCT j.JobID, e.target FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value
 JOIN aptui_edges e ON e.source_id = j.SourcePK AND e.builder = j.BuilderGuid WHERE e.kind = {int(EdgeKind.JOB)}"""
@@ -405,7 +410,7 @@ class Span(Struct, frozen=True):
 class Timeline(Struct):
     """The runs of a session over time.
 
-    `needs` is {job: jobs on which it depends and which ran in this session}; `critical` are the jobs of the critical path in order.
+    `needs` is {job: the jobs of this session on which it depends}; `critical` are the jobs of the critical path in order.
     """
 
     spans: list[Span] = field(default_factory=list)
@@ -432,7 +437,7 @@ def timeline(reader: Reader, session: int) -> Timeline:
 def _lay_on_lanes(runs: list[SessionRun]) -> tuple[list[Span], int]:
     """Return the runs on lanes, and the number of lanes.
 
-    Runs that were committed together share a lane if possible; another run gets the free lane with the lowest number.
+    Runs that were committed together share a lane if possible. Any other run gets the free lane with the lowest number.
     """
     spans: list[Span] = []
     free_ms: list[int] = []
@@ -476,8 +481,8 @@ def _critical(found: Timeline) -> list[int]:
     before: dict[int, int] = {}
     for span in sorted(found.spans, key=lambda span: (span.run.ended_after_ms, span.run.job_id)):
         job_id = span.run.job_id
-        # A needed job counts only if its run ended before this run. Such a job is in `total` already, so a dependency cycle cannot
-        # cause an endless loop, and a later run of the needed job is ignored.
+        # A needed job counts only if its run ended before this run. Then the needed job is in `total` already. So a dependency
+        # cycle cannot cause an endless loop, and a later run of the needed job is ignored.
         known = [need for need in found.needs.get(job_id, ()) if need in total]
         longest = max(known, key=total.__getitem__, default=0)
         total[job_id] = durations[job_id] + total.get(longest, 0)

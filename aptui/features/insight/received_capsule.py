@@ -43,13 +43,16 @@ TOP = "capsule"
 DEFAULT_LIMIT_BYTES = 1 << 30
 """Default maximum size of the unpacked files."""
 _MOST_MEMBERS = 20_000
-"""Maximum number of files and folders. No known job has more inputs, and unpacking this number of files takes only seconds."""
+"""Maximum number of files and folders. No known job has that many inputs, and unpacking that many files takes only seconds."""
 _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
 """{file directly in the capsule: maximum size in bytes}; other files are not allowed there."""
 _MOST_CODE_BYTES = 4 << 20
 """Maximum size of a Python file of a builder, in bytes."""
 _HEADER_BYTES = 16 << 10
-"""Maximum header size of a member: the standard library reads a whole header into memory, some in quadratic time."""
+"""Maximum header size of a member.
+
+The standard library reads a whole header into memory, and needs quadratic time for some headers.
+"""
 _PIECE_BYTES = 1 << 20
 """Maximum number of bytes that are read at a time while members are unpacked."""
 _FREE_BYTES = 256 << 20
@@ -67,7 +70,7 @@ _MOST_SHOWN = 20
 _LONGEST_COMMAND = 2000
 """Maximum number of displayed characters of a command."""
 _WRONG_PLACES = (FileExistsError, NotADirectoryError, IsADirectoryError)
-"""Errors of writing a member if the path of a file is the path of another member's folder, or the other way round."""
+"""Errors of writing a member if another member uses the same path: one as a file, the other as a folder."""
 _LONGEST_NAME_BYTES, _LONGEST_PART_BYTES = 2000, 255
 """Maximum lengths of a member's name, and of each part of the name."""
 _HINT = "'aptui capsule JOB' makes a valid capsule"
@@ -186,7 +189,7 @@ def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
         bounded.most_bytes_at_once = _PIECE_BYTES
         for member in members:
             _write_member(tar, member, folder)
-        while bounded.read(_PIECE_BYTES):  # read up to the end of the file, because the checksum is stored there
+        while bounded.read(_PIECE_BYTES):  # to verify the checksum, which is stored at the end
             pass
 
 
@@ -217,7 +220,10 @@ def _open(file: str) -> Iterator[IO[bytes]]:
 
 
 class _BoundedStream(gzip.GzipFile):
-    """The input of `tarfile`. Reads are small and end at a limit, because the sizes in headers are untrusted."""
+    """The input of `tarfile`.
+
+    It limits the size of each read and of all reads together, because the sizes in headers are untrusted.
+    """
 
     def __init__(self, file: IO[bytes], limit_bytes: int) -> None:
         super().__init__(fileobj=file, mode="rb")
@@ -332,7 +338,7 @@ class ReceivedProject(Struct, frozen=True):
     ignored: tuple[str, ...]
 
     def load(self, platform: str | None) -> Config:
-        """Return the configuration. With it, all output is written below `folder`, and no alerts are sent."""
+        """Return a configuration that writes all output below `folder` and sends no alerts."""
         return load.load_apart(self.folder, platforms=None if platform is None else [platform])
 
 

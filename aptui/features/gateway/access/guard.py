@@ -59,7 +59,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 class ClientIdentity(Struct, frozen=True):
     """A client: the name of its token, its scopes and address.
 
-    A device that the gateway connected to has no token (`digest` "").
+    If the client is a device to which the gateway connected, it has no token, and `digest` is "".
     """
 
     name: str
@@ -107,7 +107,7 @@ class Audit:
         })  # fmt: skip
 
     def report_unlogged(self) -> None:
-        """Log how many refused requests were not logged in the minutes that have ended; called regularly."""
+        """Log the number of refused requests that were only counted in past minutes; called regularly."""
         for name, count in self._refused.spans_over(self._clock()):
             self._append({"identity": name, "outcome": f"refused: {more_like_this(count)}", "count": count})
 
@@ -269,7 +269,7 @@ def admit(request: web.Request, identity: ClientIdentity) -> None:
 
 @web.middleware
 async def middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Check Host, Origin and content type before the handler."""
+    """Check Host, Origin and content type, then call the handler."""
     request.config_dict[GUARD].check(request)
     return await handler(request)
 
@@ -309,7 +309,7 @@ HEADER_LIMIT_S = 30.0
 The time starts with the connection, or with the first byte of the connection's next request.
 """
 UNIDENTIFIED_LIMIT = 128
-"""Maximum number of connections without an accepted token; above this number, the oldest of these connections is closed."""
+"""Maximum number of connections without an accepted token. For each further one, the oldest of these connections is closed."""
 OWNERS_RESERVE = 32
 """Number of connections reserved for the user who runs the gateway."""
 _SHARE = 0.5
@@ -317,7 +317,7 @@ _SHARE = 0.5
 UNREAD_LIMIT_S = 120.0
 """Timeout for a client that does not read: the kernel closes the connection (tcp(7), TCP_USER_TIMEOUT)."""
 LINGER_S = 2.0
-"""Delay (seconds) before a refused connection is closed: closing a connection while data arrives would discard the answer."""
+"""Delay (seconds) before a refused connection is closed. If it were closed while data arrives, the answer would be lost."""
 _REFUSED = b"HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\nContent-Length: %d\r\n\r\n"
 """Head of the HTTP answer to a refused client. The client's request is not read."""
 
@@ -369,7 +369,7 @@ class ClientConnection(HttpSocket):
         super().connection_lost(exc)
 
     def admit_request(self, identity: ClientIdentity) -> bool:
-        """Count the connection for its accepted token; return False if the token has too many connections."""
+        """Count the connection as one of its token's connections; return False if the token has too many connections."""
         self.note_request()
         return self._limits.admit(self, identity)
 
@@ -415,7 +415,7 @@ class ConnectionLimits(SocketLimits):
         super().forget(connection)
 
     def admit(self, connection: ClientConnection, identity: ClientIdentity) -> bool:
-        """Count a connection for its accepted token; return False if the token has too many connections.
+        """Count a connection as one of its token's connections; return False if the token has too many connections.
 
         Each token may use a share of all connections. Some connections are reserved for the user who runs the gateway.
         """

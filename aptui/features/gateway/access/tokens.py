@@ -86,7 +86,7 @@ class Tokens:
 
     Args:
         file: the token file of this user; see `path`.
-        local: an additional accepted token, which is not in the file and has every scope; "" = none.
+        local: an additional token, which is accepted with every scope although it is not in the file; "" = none.
     """
 
     def __init__(self, file: Path, local: str = "") -> None:
@@ -96,7 +96,10 @@ class Tokens:
         self._stamp: tuple[int, int, int] | None = None
 
     def owner_of(self, token: str) -> Token | None:
-        """Return the stored token for `token`. The time of the comparison does not depend on how many characters are right."""
+        """Return the stored record of `token`.
+
+        The comparison takes the same time however many characters are right, so that its duration does not help to guess a token.
+        """
         digest, found = digest_of(token), None
         for each in (*self._own, *self.read_current()):
             if hmac.compare_digest(each.digest, digest) and not each.is_over:

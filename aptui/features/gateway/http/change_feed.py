@@ -34,9 +34,9 @@ A quarter of the total is reserved for the user who runs the gateway.
 
 
 class FeedPulse:
-    """Wakes followers (clients with `follow=1`) when the database was written.
+    """Wakes followers (clients with `follow=1`) after each write to the database.
 
-    One thread reads for all followers. Without followers, no checks are made.
+    One thread checks the database for all followers. While there are no followers, it does not check.
     """
 
     def __init__(self, path: Path) -> None:
@@ -53,7 +53,7 @@ class FeedPulse:
         self.is_over = False
 
     def tail(self, since: int | None) -> ChangeTail:
-        """Return a position in the feed; `page` reads from it."""
+        """Return the position in the feed after the change `since`, from which `page` reads."""
         return ChangeTail(self._path, since, self._pages)
 
     async def page(self, tail: ChangeTail) -> list[Record]:
@@ -176,6 +176,6 @@ async def _follow(pulse: FeedPulse, tail: ChangeTail, response: web.StreamRespon
 
 
 async def _send(response: web.StreamResponse, page: list[Record]) -> None:
-    """Send a page of records; wait while the client does not read. No snapshot of the database is open during the wait."""
+    """Send a page of records; wait while the client does not read. The wait does not keep a snapshot of the database open."""
     if page:
         await response.write("".join(json.dumps(record) + "\n" for record in page).encode())

@@ -44,8 +44,9 @@ from aptui.store.queries.serving import Awaited, ProductFile
 # jobs use all changes that were on the disk before the request.
 
 TIMEOUT_S = 30.0
+"""Timeout of a request with `wait=1` that has no `timeout`, in seconds."""
 TIMEOUT_MOST_S = 600.0
-"""Maximum `timeout` of a request with `wait=1`, in seconds; without `timeout` it is `TIMEOUT_S`."""
+"""Maximum `timeout` of a request with `wait=1`, in seconds."""
 _CHECK_S = 0.03
 """Interval of the checks whether the database was written, in seconds."""
 _BARRIER_LIMIT_S = 10.0
@@ -55,7 +56,9 @@ _BARRIER_LIMIT_S = 10.0
 async def _wait_until_processed(
     context: GatewayContext, awaited: Callable[[Reader], list[Awaited]], is_there: Callable[[Reader], bool]
 ) -> None:
-    """Wait until the pending jobs of these sources have ended, and their product exists or will not appear.
+    """Raise the priority of the pending jobs of these sources, and wait for these jobs.
+
+    Return when the product exists or the engine is idle.
 
     Raises:
         web.HTTPConflict: a job failed. KnownError: no engine runs, or it refuses.
@@ -80,7 +83,7 @@ async def _wait_until_processed(
 
 
 async def _is_idle(context: GatewayContext) -> bool:
-    """Whether the engine is idle or stopped, so that a missing product will not appear."""
+    """Whether the engine makes no products now, so that waiting for a missing product is useless."""
     return (await context.engine.ask(port.ReadStatus())).get("state") in ("idle", "paused", "drained", "in trouble")
 
 

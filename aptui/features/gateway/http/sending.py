@@ -26,7 +26,7 @@ from aptui.store.queries import serving
 from aptui.store.queries.change_tail import CurrentDatabase, Moment
 from aptui.store.queries.serving import ProductFile
 
-# Opens products while engines replace products. The opened file always matches the row of the product in the database.
+# Opens products while an engine may be replacing them. The opened file always matches the row of the product in the database.
 #
 # A commit of an engine first writes a note that lists the files to rename, and then renames these files. The transaction that
 # writes the new rows removes the note (`engine.cache`). So a file matches its row if no note names the file, and if the database
@@ -158,7 +158,7 @@ class ProductOpener:
         try:
             descriptor, found = self._root.open_file(from_text(cache_path(product.name)))
         except OSError:
-            return None  # the engine will restore a file that was deleted, or replaced by a folder or link
+            return None  # the file was deleted, or replaced by a folder or link; the engine will restore it
         return OpenedProduct(product, descriptor, int(found.st_mtime), found.st_size)
 
     def _is_unchanged(self, taken: OpenedProduct) -> bool:
@@ -166,7 +166,7 @@ class ProductOpener:
         return taken.size == taken.product.size and self._database.moment() == self._moment
 
     async def _take_read(self, product: ProductFile) -> OpenedProduct:
-        """Open a product whose file another program may have changed; the digest of the file must match the row."""
+        """Open a product and compare the digest of its file with the row: another program may have changed the file."""
         taken = self._open(product)
         try:
             if taken is not None and taken.size == product.size:
@@ -202,7 +202,7 @@ RANGES_MOST = 16
 """Maximum number of ranges in one request; with more, the whole file is sent, as §14.2 allows."""
 _RANGE = re.compile(r"(\d*)-(\d*)", re.ASCII)
 _DIGITS_MOST = 19
-"""Maximum number of digits of a position; with more, the header is ignored."""
+"""Maximum number of digits of a position in the header `Range`; with more digits, the header is ignored."""
 
 Range = tuple[int, int]
 """A range of bytes in a file: (index of the first byte, index of the last byte + 1)."""
@@ -213,7 +213,10 @@ class Unsatisfiable(ValueError):
 
 
 def status_of(request: web.BaseRequest, etag: str, modified_s: int) -> int:
-    """Return the status by the conditions of a GET or HEAD: 412, 304 or 200 (§13.2.2); `etag` is without quotes, "" = none."""
+    """Evaluate the conditions of a GET or HEAD; return the status 412, 304 or 200 (§13.2.2).
+
+    `etag` is without quotes, "" = none.
+    """
     if request.if_match is not None:
         if not _matches(request.if_match, etag, weak=False):
             return 412
@@ -227,7 +230,7 @@ def status_of(request: web.BaseRequest, etag: str, modified_s: int) -> int:
 
 
 def ranges_of(request: web.BaseRequest, size: int, etag: str, modified_s: int) -> list[Range] | None:
-    """Return the requested ranges, None = the whole file. Ranges that overlap or touch are joined.
+    """Return the requested ranges, or None to send the whole file. Ranges that overlap or touch are joined.
 
     Raises:
         Unsatisfiable: no range is inside the file.
@@ -289,7 +292,9 @@ def _matches(tags: tuple[ETag, ...], etag: str, *, weak: bool) -> bool:
 
 
 _AT_ONCE_BYTES = 256 * 1024
-"""Maximum size (bytes) of an answer that is read and sent together with the headers if the file is in the kernel's memory.
+"""Maximum size (bytes) of an answer that is sent together with its headers.
+
+Its bytes are read at once if the kernel has them in memory.
 
 Larger answers use `sendfile`.
 """
@@ -451,7 +456,7 @@ async def _read(descriptor: int, start: int, length: int) -> bytes:
         if os.preadv(descriptor, [buffer], start, os.RWF_NOWAIT) == length:
             return bytes(buffer)
     except OSError:
-        pass  # the kernel would read from the disk, or the file system does not support RWF_NOWAIT
+        pass  # the part is not in the kernel's memory, or the file system does not support RWF_NOWAIT
     return await asyncio.to_thread(os.pread, descriptor, length, start)
 
 

@@ -71,7 +71,7 @@ if TYPE_CHECKING:
 _MOST_REJECTED = 256
 """Maximum number of remembered addresses, so that a client with many addresses does not fill the memory."""
 _NAMES_FRESH_S = 60.0
-"""Age (seconds) of the addresses at which the host names are resolved again."""
+"""Time (seconds) after which the host names are resolved again."""
 _NAMES_AGAIN_S = 5.0
 """Minimum interval (seconds) between resolutions of the host names.
 
@@ -147,7 +147,7 @@ class Admission:
         return f"{address} is in the rejected list" + (f" ('{entry}')" if entry != str(address) else "")
 
     def forget(self, entry: str) -> None:
-        """Forget the recorded refusals of the addresses that match a list entry in canonical form."""
+        """Forget the recorded refusals of addresses that match a list entry; `entry` is in canonical form."""
         for each in list(self.turned_away):
             address = parse_address(each)
             if address is not None and entry_for(address, [entry], self._known) is not None:
@@ -161,7 +161,7 @@ class Admission:
     # ---------------------------------------------------------------------------------------------------------- host names
 
     async def refresh(self) -> None:
-        """Resolve all names; a name that cannot be resolved now keeps its addresses."""
+        """Resolve all host names. If a name cannot be resolved now, its previous addresses stay in use."""
         self._resolved_s = monotonic()
         names = list(dict.fromkeys(host_names((*self.settings.allowed, *self.settings.rejected))))
         found = await asyncio.gather(*(self._addresses(name) for name in names))
@@ -218,10 +218,10 @@ def _lines(file: Path) -> list[str]:
         return []
 
 
-# Outgoing connections. While a connection is enabled, the gateway connects to its device again and again. The connected device is
-# the client of the WebSocket's protocol. The gateway uses TLS unless the device has a loopback address (USB forwarding), because
-# a device may read all products, and because another machine could have the address of the device. The certificate identifies
-# the device (`trust`).
+# Outgoing connections. While a connection is enabled, the gateway connects to its device, and reconnects after each failure. The
+# connected device is the client of the WebSocket's protocol. The gateway uses TLS unless the device has a loopback address (USB
+# forwarding), because a device may read all products, and because another machine could have the address of the device. The
+# certificate identifies the device (`trust`).
 
 RETRY_S = (0.5, 5.0)
 """Delay before the second attempt to connect (as in O3DE), and maximum delay, in seconds."""
@@ -342,7 +342,7 @@ class _Pins(aiohttp.Fingerprint):
 
 
 def trust(serve: GatewaySettings) -> Trust:
-    """Return the accepted certificates: pinned ones, else those of the configured authority, else True.
+    """Return the accepted certificates: the pinned ones; if none are pinned, those of the configured authority; otherwise True.
 
     Raises:
         UserError: a fingerprint or the file of the configuration is invalid.
@@ -411,9 +411,15 @@ _CHECK_S = 1.0
 _GATHER_S = 0.05
 """Delay of a report in seconds; changes within this time are reported together."""
 _LISTED_MOST, _LISTED_PER_S = 256, 128
-"""Maximum number of clients in a report, and of reported clients per second: the gateway waits after a longer report."""
+"""Maximum number of clients in a report, and maximum number of reported clients per second.
+
+After a report with more clients, the gateway waits longer than a second.
+"""
 _BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
-"""Wall-clock time (ms) at which the monotonic clock was 0. It is a constant, so that reports without changes are equal."""
+"""Wall-clock time (ms) at which the monotonic clock was 0.
+
+Times in reports are computed from this constant, so that two reports without a change between them are equal.
+"""
 
 
 class Peers:
@@ -472,7 +478,7 @@ class Peers:
     # ------------------------------------------------------------------------------------------- allowed and rejected lists
 
     def refuses(self, remote: str) -> str:
-        """Return why a client is refused, "" = it is accepted; for `guard.Guard.admissions`."""
+        """Return why a client is refused, "" = it is accepted. The guard calls this for each client (`guard.Guard.admissions`)."""
         why = self.admission.check(remote)
         if why and self.admission.turned_away[remote].count == 1:  # `_check` reports the later refusals once per second
             self._on_change()
@@ -636,12 +642,12 @@ def _with_session(peer: Peer, session: WireSession) -> Peer:
 
 
 def _moment(at_s: float) -> int:
-    """Convert a monotonic time to ms since 1970."""
+    """Convert a time of the monotonic clock to ms since 1970."""
     return _BEGAN_MS + int(at_s * 1000)
 
 
 def add_routes(app: web.Application) -> None:
-    """Apply the lists to clients, and open the connections with the application."""
+    """Apply the lists to the application's clients, and open the connections when the application starts."""
     peers = Peers(app[CONTEXT], app[SESSIONS])
     app[CONTEXT].guard.admissions.append(peers.refuses)
     app.on_startup.append(lambda _app: peers.open())

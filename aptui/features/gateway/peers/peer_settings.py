@@ -71,7 +71,7 @@ class PeerLists(Struct, frozen=True):
     configured: PeerSettings | None = None
 
     def effective_settings(self, configured: PeerSettings) -> PeerSettings:
-        """Return the effective settings: stored values, except for keys whose configuration was changed after they were stored."""
+        """Return the stored settings. If the configuration of a key was changed later, return the configured value of this key."""
         if self.settings is None:
             return configured
         before = self.configured if self.configured is not None else configured
@@ -204,9 +204,9 @@ def _write_key(project_dir: Path, file: Path, key: str, value: Any, before: Any)
 
 
 def _as_written(entries: Iterable[Any], before: Sequence[Any]) -> list[Any]:
-    """Return the entries, with the file's spelling for entries that the file already has.
+    """Return the entries to write. Entries that the file already has keep the file's spelling.
 
-    `10.0.0.1/8` is not changed to `10.0.0.0/8`.
+    For example, `10.0.0.1/8` is not changed to its canonical form `10.0.0.0/8`.
     """
     known = {_identity(entry): entry for entry in before}
     return [_spell(entry, known.get(_identity(entry))) for entry in entries]

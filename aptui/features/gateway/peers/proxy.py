@@ -1,4 +1,4 @@
-"""Services that connected devices reach through the gateway: HTTP, and raw TCP through a WebSocket.
+"""Forwards requests of connected devices to other services: HTTP, and raw TCP through a WebSocket.
 
 `/v1/proxy/{name}/{rest}` is open to clients that have a WebSocket with the same token from the same address. The service receives
 neither the gateway's token nor its cookies, cannot set cookies, and cannot redirect the gateway. The answers of the service are
@@ -97,7 +97,7 @@ _HOP_BY_HOP = frozenset({
     "transfer-encoding",
     "upgrade",
 })  # fmt: skip
-"""Headers that are valid for one connection only and are not forwarded (RFC 9110 §7.6.1)."""
+"""Headers that are not forwarded, because they are valid for one connection only (RFC 9110 §7.6.1)."""
 _NOT_FORWARDED = frozenset({"host", "authorization", "cookie", "origin", "referer", "forwarded", "x-forwarded-for", "expect"})
 """Headers that are not forwarded, because they are for the gateway only, or because the gateway sets them itself."""
 _NOT_RETURNED = frozenset(
@@ -113,7 +113,7 @@ class ProxyLimits(Struct, frozen=True):
     Args:
         connect_s: timeout of the connection to the service; `quiet_s` is the maximum pause between two chunks of a body, and
             the timeout for a side of a WebSocket that does not read.
-        request_bytes, response_bytes: maximum sizes of bodies.
+        request_bytes, response_bytes: maximum sizes of the bodies of requests and answers.
         at_once: maximum number of requests of one client at a time; `in_all` of all clients.
     """
 

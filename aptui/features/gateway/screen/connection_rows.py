@@ -1,4 +1,4 @@
-"""Columns and rows of the tables on the Connections screen, and the screen's lines of facts. Other modules draw the tables.
+"""Columns and rows of the tables on the Connections screen, and the lines that show facts. Other modules draw the tables.
 
 Tests: `tests/features/gateway/screen/test_inquiry.py`, `tests/features/gateway/screen/test_screen.py`.
 """
@@ -39,7 +39,9 @@ _BETWEEN = "   "
 
 
 class Fact(Line):
-    """A widget for facts, each (key, value, role), side by side on one or more lines. Facts that do not fit are left out.
+    """A widget that shows facts side by side on one or more lines; each fact is (key, value, role).
+
+    Facts that do not fit are left out.
 
     Args:
         most_lines: maximum number of lines.
@@ -84,7 +86,7 @@ class Fact(Line):
         return lines
 
     def parts(self, width: int) -> Parts:
-        """Return the first line."""
+        """Return the text of the first line, with the roles of its parts."""
         return self.lines(width)[0]
 
     def render_line(self, y: int) -> Strip:
@@ -110,7 +112,7 @@ _PREFIX = "connections-"
 class ConnectionTables(Container):
     """A page of the Connections screen. Its tables can be sorted and zoomed, have a menu, and copy rows.
 
-    The table of a list is the widget `connections-<name>`, with the bar of `title_bar` above it.
+    The table of a list is the widget `connections-<name>`. Above the table is a bar with its title (`title_bar`).
 
     Args:
         page: name of the page.
@@ -144,7 +146,7 @@ class ConnectionTables(Container):
         return (Part(f"{count:,}", "muted"),) if count else ()
 
     def show_rows(self, rows: Mapping[str, Sequence[ListedRow]], columns: Mapping[str, tuple[Column, ...]]) -> None:
-        """Show the rows of all tables, and set the columns of the tables whose columns depend on their rows."""
+        """Show the rows of all tables. `columns` are the new columns of tables that leave out empty columns."""
         for name, fitted in columns.items():
             if self.table(name).columns != fitted:
                 self.table(name).set_columns(fitted)
@@ -155,7 +157,7 @@ class ConnectionTables(Container):
             bar.refresh_if_changed()
 
     def offer_keys(self, possible: object) -> None:
-        """Update the keys in the footer if `possible`, the value that determines these keys, has changed."""
+        """Update the keys in the footer if `possible`, on which the shown keys depend, differs from the previous call."""
         if possible != self._offered:
             self._offered = possible
             self.refresh_bindings()
@@ -178,7 +180,10 @@ class ConnectionTables(Container):
         self._shell.question(sanitize(text), [Choice("y", yes, do), Choice("n", no)])
 
     def open_menu(self, items: Sequence[tuple[str, str, str, Callable[[], object]]], place: tuple[int, int] | None) -> None:
-        """Open the menu of actions, each (action, label, key, function), and of `copy`. Actions that do not apply are disabled."""
+        """Open a menu of these actions and `copy`; each action is (action, label, key, function).
+
+        Actions that do not apply are disabled.
+        """
         choices: list[MenuChoice] = [
             (MenuItem(action, label, key, self.check_action(action, ()) is True), do) for action, label, key, do in items
         ]
@@ -236,7 +241,7 @@ ROOTS = (
     Column("detail", "Detail", 0, 10, weight=3),
 )
 _MUCH_BYTES = 64 << 10
-"""Number of unsent bytes above which a client is shown as not reading.
+"""Number of bytes waiting to be sent to a client above which the client is shown as not reading.
 
 Fewer unsent bytes are normal while an answer is being sent.
 """
@@ -308,7 +313,7 @@ def worker_row(each: WorkerInfo) -> ListedRow:
 
 
 def root_rows(health: Health | None, project: Project | None = None, cache_dir: str = "") -> list[ListedRow]:
-    """Return a row for each scan folder, the winning one first, then for each other watched folder.
+    """Return a row for each scan folder in the order of the configuration, then a row for each other watched folder.
 
     Args:
         project: the project with the scan folders; a folder inside another scan folder is watched together with it.
@@ -357,7 +362,7 @@ def _root(at: int, each: WatchedRoot, order: str, name: Cell, detail: str) -> Li
 
 
 def troubles(health: Health | None) -> list[tuple[str, str]]:
-    """Return all problems of the engine as pairs (what does not work, reason)."""
+    """Return all problems of the engine as pairs (the component that does not work, reason)."""
     if health is None:
         return []
     found = [
@@ -391,7 +396,7 @@ _PEER_ROLES = {PeerState.CONNECTED: "completed", PeerState.CONNECTING: "pending"
 
 
 class RowKeys(dict[str, int]):
-    """{name in a table: number that identifies its row}; a new name gets the next number."""
+    """{name in a table: number that identifies the row}; reading a new name gives it the next number."""
 
     def __missing__(self, name: str) -> int:
         self[name] = len(self) + 1

@@ -74,12 +74,12 @@ class Orders:
 
     @property
     def overridden(self) -> tuple[str, ...]:
-        """Configuration keys that are overridden, because a change could not be written into the configuration."""
+        """Configuration keys that stored settings override, because a change could not be written into the configuration."""
         report = self.report
         return report.overridden if report is not None else self._overridden
 
     def follow(self) -> None:
-        """Use the settings that the gateway reports. When the gateway has ended, read the stored settings."""
+        """Use the settings that the gateway reports. If the gateway has just ended, read the stored settings."""
         report = self.report
         had_gateway, self._had_gateway = self._had_gateway, report is not None
         if report is not None:
@@ -228,7 +228,7 @@ class GatewayPage(ConnectionTables):
         self.orders.close()
 
     def bar_end(self, name: str) -> Sequence[Part]:
-        """Return the right end of the bar above a table: the number of rows, or whether the allowed list is in effect."""
+        """Return the text at the right end of the bar above a table: the number of rows, or that the allowed list is off."""
         if name != "allowed":
             return super().bar_end(name)
         is_on = self.orders.settings.has_allow_list

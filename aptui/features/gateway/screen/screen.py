@@ -65,7 +65,7 @@ class EngineInquiry:
         self._answers_pending = 0
 
     def show(self, *, is_visible: bool) -> None:
-        """Query the engine if the screen is visible now; else stop querying."""
+        """Handle that the screen is shown or hidden: query the engine while the screen is visible, otherwise stop querying."""
         self._is_visible = is_visible
         self._shall_ask = self._shall_ask or is_visible
 
@@ -75,7 +75,7 @@ class EngineInquiry:
         self._shell.wake()
 
     def force(self) -> None:
-        """Query the engine in the next frame, without the minimum interval."""
+        """Query the engine in the next frame, even if the minimum interval has not passed."""
         self._shall_ask, self._asked_s = True, -ASK_S
 
     def note(self, batch: Batch) -> None:
@@ -89,7 +89,7 @@ class EngineInquiry:
 
     @property
     def is_working(self) -> bool:
-        """Whether jobs run, so that ages and memory change without notices."""
+        """Whether jobs run. While jobs run, their ages and the workers' memory change without notices."""
         counts = self._progress
         runs = counts is not None and counts.is_scanning + counts.analyses_running + counts.jobs_running > 0
         return runs or any(worker.state in _BUSY_STATES for worker in self.workers)
@@ -302,7 +302,7 @@ class EnginePage(ConnectionTables):
             do(row)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer the keys of the focused table if an engine is connected."""
+        """Whether a key applies: the keys of the focused table apply if an engine is connected."""
         if action in {"disconnect", "restart"}:
             name = "clients" if action == "disconnect" else "workers"
             return self._shell.can_ask and self.is_mounted and self.focused == name and self.lists[name].row_count() > 0
@@ -454,7 +454,7 @@ class ConnectionsPane(Pane):
         self.show_page(1 - self._page)
 
     def _first_page(self) -> int:
-        """Return the page that was shown last; by default the gateway's page if a gateway runs or is enabled."""
+        """Return the page to show first: the page that was shown last, else the gateway's page if a gateway runs or is enabled."""
         config = self.shell.config
         has_gateway = self.gateway.orders.report is not None or (config is not None and config.serve.is_enabled)
         page = self.shell.memory.get("connections.page", _GATEWAY if has_gateway else _ENGINE)

@@ -179,7 +179,7 @@ class TerminalPage:
         serve, token = GatewaySettings(port=self._port), tokens.fresh()
         listening = bind(serve.address, serve.port, "--port")
         try:
-            # This token file never exists, so the only accepted token is `token`.
+            # This token file cannot exist, so `token` is the only accepted token.
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
             app = Web(Server(shlex.join(bridge)), rules).application()
             self._server = LimitedServer(app, ConnectionLimits(2 * SCREENS_LIMIT + UNIDENTIFIED_LIMIT), handler_cancellation=True)

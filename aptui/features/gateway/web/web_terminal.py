@@ -1,8 +1,8 @@
 """A pseudo-terminal between the screen and textual-serve. It exchanges packets of textual-serve's protocol.
 
 `python -m aptui.features.gateway.web.web_terminal COMMAND…`. A packet is a letter (D = data, M = a message as JSON), the length in
-four bytes, most significant first, and the payload. The bridge never waits for the browser alone or for the screen alone, so that a
-reader that hangs cannot block "quit".
+four bytes, most significant first, and the payload. The bridge waits for the browser and the screen at the same time, so that it
+handles "quit" even if one of them hangs.
 
 Tests: `tests/features/gateway/web/test_web_screen.py`.
 """
@@ -27,7 +27,7 @@ _IN, _OUT = 0, 1
 _PIECE_BYTES = 1 << 16
 """Maximum number of bytes that are read at a time."""
 _TYPED_LIMIT_BYTES = 1 << 20
-"""Maximum number of typed bytes that the screen has not read; further bytes are dropped."""
+"""Maximum number of typed bytes that wait until the screen reads them; further bytes are dropped."""
 _PACKET_LIMIT_BYTES = 8 << 20
 """Maximum number of received bytes without a complete packet; if there are more, the bridge ends."""
 _SIZES = ((1, 500), (1, 300))
@@ -43,7 +43,7 @@ def main(command: Sequence[str]) -> int:
     size = _size(os.environ.get("COLUMNS"), os.environ.get("ROWS"))
     environ = environment(os.environ)
     master, screens = os.openpty()
-    # The size is set before the screen starts, because a screen that draws only once would draw for a terminal of size 0.
+    # The size of the terminal is set before the screen starts. Otherwise a screen that draws only once would draw for size 0.
     set_size(master, *size)
     child = os.fork()
     if child == 0:
@@ -67,7 +67,7 @@ def _exec(command: Sequence[str], environ: Mapping[str, str], terminal: int) -> 
 
 
 def environment(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the screen: it draws for xterm.js and must not detect textual-serve."""
+    """Return the environment of the screen: it describes xterm.js and has no variable that reveals textual-serve."""
     inherited = {name: value for name, value in given.items() if not name.startswith(_FOREIGN)}
     return {**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor", "APTUI_GLYPHS": "utf8"}
 
@@ -121,7 +121,7 @@ class Bridge:
         readers = [_IN] + ([self._terminal] if not self._drawn else [])
         writers = ([self._terminal] if self._typed else []) + ([_OUT] if self._drawn else [])
         if self._is_over:
-            readers, writers = [_IN], [_OUT]  # the screen has ended: send its last output unless the browser quits
+            readers, writers = [_IN], [_OUT]  # the screen has ended: send the rest of its output, unless the browser quits
         readable, writable, _ = select.select(readers, writers, [])
         if _OUT in writable:
             del self._drawn[: os.write(_OUT, self._drawn)]

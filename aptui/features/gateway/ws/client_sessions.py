@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from aptui.store.queries.serving import Database
 
 
-# WebSocket frames (RFC 6455, RFC 7692) that are built once for all receivers. If a thousand clients have the same subscription, a
+# WebSocket frames (RFC 6455, RFC 7692), each built once for all its receivers. If a thousand clients have the same subscription, a
 # message is encoded and compressed once, and each client costs one system call. A message is compressed independently of other
 # messages, for clients that offered `permessage-deflate`.
 #
@@ -138,7 +138,7 @@ class Wire:
 
 
 def asset_of(row: Served) -> Asset:
-    """Return a product as a record."""
+    """Return the record of a product from its database row."""
     platform, _, path = row.name.partition("/")
     needs = tuple((wire_asset_id(uuid, sub_id), flags) for uuid, sub_id, flags in row.needs)
     former = tuple(wire_asset_id(row.uuid, sub_id) for sub_id in row.legacy)
@@ -210,7 +210,7 @@ REVOKED = "the token was revoked or has expired"
 
 
 class RequestAnswer(NamedTuple):
-    """An answer, the bytes to send after the answer, and a function to call when sending has succeeded or failed."""
+    """An answer, the bytes to send after it, and a function that is called after sending, even if sending failed."""
 
     record: object
     stream: AsyncIterator[bytes] | None = None
@@ -251,7 +251,7 @@ class WireSession:
         self._lost = ""
         self._catalog_due = False
         self._is_writing = False
-        """Whether another message is being sent; notifications wait until that message is sent."""
+        """Whether `_write` is sending queued notifications; new notifications are then queued, too."""
         self._wake = asyncio.Event()
         self._slots = asyncio.Semaphore(_REQUESTS_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
@@ -270,7 +270,7 @@ class WireSession:
     # ------------------------------------------------------------------------------------------------------------- sending
 
     def queue(self, frame: Frame) -> None:
-        """Send notifications now if the client has read the earlier notifications; otherwise queue them.
+        """Send these notifications at once if the client has read all earlier ones; otherwise queue them.
 
         If the queue is too long, drop it.
         """
@@ -489,9 +489,9 @@ class WireSessions:
         self.limit, self.answer = limit, answer
         self.all: dict[int, WireSession] = {}
         self.hello_callbacks: list[Callable[[WireSession], object]] = []
-        """Called with each client after its hello; the client gets every notification from then on."""
+        """Functions that are called with each client after its hello. From then on, the client gets every notification."""
         self.end_callbacks: list[Callable[[WireSession], object]] = []
-        """Called with each client that has disconnected."""
+        """Functions that are called with each client that has disconnected."""
         self._count = self._opening = 0
 
     def __iter__(self) -> Iterator[WireSession]:
@@ -505,7 +505,7 @@ class WireSessions:
     def publish(self, epoch: int, seq: int, notices: Sequence[Notice]) -> list[WireSession]:
         """Send notifications to all subscribed clients.
 
-        Return the clients whose queue was empty before the call and is not empty now.
+        Return the clients that had an empty queue before the call and have queued notifications now.
         """
         frames: dict[Subscription, Frame | None] = {}
         late = []
@@ -558,7 +558,7 @@ class WireSessions:
     def take_in(
         self, context: GatewayContext, socket: Socket, identity: ClientIdentity, wire: Wire | None = None
     ) -> Iterator[WireSession]:
-        """Register a client during the `with` block; the caller closes the WebSocket."""
+        """Keep a client registered during the `with` block; the caller closes the WebSocket."""
         self._count += 1
         session = self.all[self._count] = WireSession(context, self, socket, identity, self._count, wire)
         try:

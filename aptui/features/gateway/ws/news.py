@@ -1,4 +1,4 @@
-"""Converts the engine's notices to notifications: completes them from the database, and sends them in batches to all sessions.
+"""Converts the engine's notices to notifications, adds facts from the database, and sends them in batches to all sessions.
 
 Tests: `tests/features/gateway/ws/test_frames.py`.
 """
@@ -35,14 +35,17 @@ _READINESS_S = 0.25
 _REMEMBERED = 10_000
 """Maximum number of remembered changes of sources."""
 _REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
-"""Pause after publishing: multiple of the publishing time, plus multiple of the sending time, and maximum in seconds.
+"""Pause after publishing: factor of the publishing time, factor of the sending time (added), and maximum pause in seconds.
 
-With many connected clients the frames are few and large; with few clients each notification is sent almost at once.
+So many connected clients get few large frames, and few clients get each notification almost at once.
 """
 _SLICE = wire_codec.QUEUE_LIMIT // 2
-"""Maximum number of notifications in a frame; a frame in a queue must not exceed the client's limit."""
+"""Maximum number of notifications in a frame. It is half of a queue's limit, so that one queued frame cannot exceed the limit."""
 _TAKING_S = 0.05
-"""Maximum wait (seconds) after each frame until the clients have read it. Clients with older queued frames do not delay others."""
+"""Maximum wait (seconds) after each frame until the clients have read it.
+
+Only clients that had read all earlier frames are waited for.
+"""
 
 
 class NewsPublisher:
@@ -65,7 +68,7 @@ class NewsPublisher:
         self._ids: dict[str, tuple[bytes, int]] | None = None
         self._started: dict[int, wire_records.JobInfo] = {}
         self._changed: dict[str, str] = {}
-        """{source: reason of its last reported change}.
+        """{source: reason of the last change that was reported to clients}.
 
         A source is reported once, even if several of its jobs report the same change.
         """
@@ -74,7 +77,10 @@ class NewsPublisher:
         """Whether the set of critical jobs may have changed since the last query."""
         self._sending_s = 0.0
         self._gaps = 0
-        """Number of times that a `resync` was sent to all clients; notices from before the last `resync` are not published."""
+        """Number of `resync` notifications that were sent to all clients.
+
+        Notices that are older than the last `resync` are not published.
+        """
         self._tasks: list[asyncio.Task[None]] = []
         sessions.hello_callbacks.append(self._send_readiness)
         sessions.end_callbacks.append(lambda _session: self._forget_ids())
@@ -104,7 +110,7 @@ class NewsPublisher:
         self._wake.set()
 
     def on_engine_change(self, is_here: bool) -> None:
-        """Handle an engine that has connected or disconnected; some of the engine's notices may be missing."""
+        """Handle that an engine has connected or disconnected; some of its notices may be missing."""
         self._gaps += 1
         self._pending.clear()
         self._started.clear()
@@ -194,7 +200,7 @@ class NewsPublisher:
         return ()
 
     def _product(self, name: str, digests: dict[str, str], rows: dict[str, Served]) -> Notice | None:
-        digest = digests.pop(name, None)  # the digest is removed, so that each product is reported once
+        digest = digests.pop(name, None)  # `pop`, so that each product is reported once
         platform, _, path = name.partition("/")
         if digest is None or platform not in self._platforms:
             return None
@@ -240,7 +246,10 @@ class NewsPublisher:
     # ----------------------------------------------------------------------------------------------------------- readiness
 
     async def _watch_readiness(self) -> None:
-        """Report platforms without pending critical jobs; queries the engine only after events and while clients are subscribed."""
+        """Report platforms without pending critical jobs.
+
+        Query the engine only after events, and only while clients are subscribed.
+        """
         while True:
             await self.pulse.wait(3600.0)
             while self._is_unsure and self._sessions.has_clients and self.engine.is_here:
@@ -284,7 +293,7 @@ def _job_of(notice: JobChanged) -> wire_records.JobInfo:
 
 
 def _read_from_database(pending: Sequence[NoticeLine]) -> tuple[dict[str, str], set[str]]:
-    """Return the names for which the database must be read: ({product: its last digest, "" = removed}, sources)."""
+    """Return the products and sources to read from the database: ({name of a product: its last digest, "" = removed}, sources)."""
     digests: dict[str, str] = {}
     paths: set[str] = set()
     for _epoch, _seq, notice in pending:

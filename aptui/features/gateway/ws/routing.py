@@ -64,8 +64,9 @@ T = TypeVar("T")
 _WAIT_LIMIT_S = 3600.0
 """Maximum timeout of `wait_ready`, in seconds."""
 _CHECK_S = 2.0
+"""Maximum interval (seconds) between two checks of `wait_ready`; notices of the engine cause earlier checks."""
 _LEAST_PAUSE_S = 0.02
-"""Maximum and minimum interval (seconds) between two checks of `wait_ready`; notices of the engine cause earlier checks."""
+"""Minimum interval (seconds) between two checks of `wait_ready`."""
 _BUSY = 4
 """Code of a refusal: busy, try again."""
 _PIECE_BYTES = 256 << 10
@@ -117,7 +118,7 @@ def _job_of(row: JobRow, builder: str) -> JobInfo:
 
 
 async def _raise_priority(session: WireSession, found: FoundAsset, lookup: AssetLookup, urgency: int) -> int:
-    """Raise the priority of pending jobs, or of future jobs for a term without a match, if the client has the scope.
+    """If the client has the scope, raise the priority of the pending jobs. If the term matches nothing, raise it for future jobs.
 
     Return the number of jobs.
     """
@@ -366,8 +367,9 @@ _LINES_MOST = 5_000
 _CLEARED_MOST = 1_000
 """Maximum number of sources of one request `clear_fingerprint`."""
 _CATALOG_LIMIT_S = 300.0
+"""Timeout for writing the catalogs, in seconds."""
 _RELOCATION_LIMIT_S = 120.0
-"""Timeouts for writing the catalogs and for checking a move or deletion, in seconds."""
+"""Timeout for checking a move or deletion, in seconds."""
 
 
 async def processor_status(session: WireSession, request: wire_records.ProcessorStatus) -> wire_records.ProcessorState:
@@ -456,7 +458,7 @@ async def save_catalog(session: WireSession, _request: wire_records.SaveCatalog)
 
 
 async def clear_fingerprint(session: WireSession, request: wire_records.ClearFingerprint) -> Counted:
-    """Run the jobs of the sources that match a term again, whatever their inputs."""
+    """Run the jobs of the sources that match a term again, even if their inputs did not change."""
     term = normalize(request.term).lower()
     if not term:
         raise RequestMistake("'term' is missing")
@@ -518,7 +520,7 @@ async def interest(session: WireSession, request: wire_records.Interest) -> Coun
 
 
 def _keys(reader: Reader, uuids: Sequence[bytes], paths: Sequence[str], platforms: Sequence[str]) -> tuple[str, ...]:
-    """Return the keys of sources. Unknown paths have keys, too, because they may become sources later."""
+    """Return the keys of sources. Unknown paths get keys, too, because files may appear at these paths later."""
     sql = "SELECT path_key FROM aptui_sources WHERE source_id = ?"
     found = [key for uuid in uuids for number in source_ids(reader, uuid) for (key,) in reader.ask(sql, (number,))]
     for path in paths:
@@ -534,7 +536,7 @@ _BARRIER_LIMIT_S = 5.0
 """Timeout for processing earlier changes before a request with `fence` is answered, in seconds."""
 _AUDITED = frozenset({Scope.CONTROL, Scope.SHUTDOWN})
 _NOT_ALLOWED = 1
-"""Code of a refusal: not allowed."""
+"""Code of a refusal: the client is not allowed to send the request."""
 
 
 async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer:
@@ -565,7 +567,7 @@ async def answer(session: WireSession, name: str, request: Any) -> RequestAnswer
 
 
 def scope_of(name: str, request: Any) -> Scope:
-    """Return the scope of a request; the path of a log needs the scope `control`."""
+    """Return the scope that a request requires. A request for the path of a log requires the scope `control`."""
     if isinstance(request, wire_records.JobLog) and request.wants_path:
         return Scope.CONTROL
     if isinstance(request, wire_records.JobsInfo) and request.escalates:
