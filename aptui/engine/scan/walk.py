@@ -562,8 +562,7 @@ class Walk:
         return False
 
     def _doubt(self, part: FolderPart, error: OSError) -> None:
-        """Mark the content of a folder as unknown, because the folder cannot be read. A folder that was just deleted is not marked.
-        """
+        """Mark the content of a folder that cannot be read as unknown. A folder that was just deleted is not marked."""
         if error.errno in _GONE or (not part.rel and part.scan_folder.is_intermediate):
             return
         sentence = f"folder '{part.path}' cannot be read: {error.strerror}; aptui keeps the last known state of its files"

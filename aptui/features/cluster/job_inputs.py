@@ -199,7 +199,7 @@ class InputTransfer:
             raise HostError(f"product '{product.name}' is missing in the store", where=self.store.address)
         if product.is_executable:
             mode = os.stat(path).st_mode
-            os.chmod(path, mode | (mode & 0o444) >> 2)  # every user who may read the product may also execute it
+            os.chmod(path, mode | (mode & 0o444) >> 2)  # give execute permission to every user with read permission
         return replace(product, staged=as_text(path))
 
     def close(self) -> None:

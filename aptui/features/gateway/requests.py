@@ -49,7 +49,7 @@ _NO_RESTART: dict[str, Any] = {
 }
 """{setting of `serve` that needs no restart of the gateway: a fixed value}.
 
-With these values, a change of such a setting is not detected.
+The fixed values hide changes of these settings.
 
 The gateway applies these settings itself (`peers.peer_connections`) or does not use them.
 """

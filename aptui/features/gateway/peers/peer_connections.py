@@ -480,7 +480,7 @@ class Peers:
     def refuses(self, remote: str) -> str:
         """Return why a client is refused, "" = it is accepted. The guard calls this for each client (`guard.Guard.admissions`)."""
         why = self.admission.check(remote)
-        if why and self.admission.turned_away[remote].count == 1:  # `_check` reports the later refusals once per second
+        if why and self.admission.turned_away[remote].count == 1:  # `_check` reports further refusals once per second
             self._on_change()
         return why
 

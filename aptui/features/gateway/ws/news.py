@@ -37,7 +37,7 @@ _REMEMBERED = 10_000
 _REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
 """Pause after publishing: factor of the publishing time, factor of the sending time (added), and maximum pause in seconds.
 
-So many connected clients get few large frames, and few clients get each notification almost at once.
+If many clients are connected, the frames are few and large; if few clients are connected, each notification is sent almost at once.
 """
 _SLICE = wire_codec.QUEUE_LIMIT // 2
 """Maximum number of notifications in a frame. It is half of a queue's limit, so that one queued frame cannot exceed the limit."""
