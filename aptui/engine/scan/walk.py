@@ -141,7 +141,7 @@ def accept(own: str, folder: ScanFolder) -> None:
             tree.write(_ACCEPTED_FILE, json.dumps(noted).encode())
     except OSError as error:
         raise HostError(
-            f"'{error.filename}' cannot be written, which records that the scan folder is accepted: {error.strerror}",
+            f"the accepted scan folder cannot be recorded, because '{error.filename}' cannot be written: {error.strerror}",
             hint="check its permissions",
         ) from error
 

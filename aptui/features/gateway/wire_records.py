@@ -37,7 +37,7 @@ class Status(StrEnum):
 
 
 class Reach(StrEnum):
-    """Which dependencies are listed: direct ones, or all."""
+    """The dependencies to list: only direct ones, or all."""
 
     DIRECT = "direct"
     ALL = "all"
@@ -380,7 +380,7 @@ class ScanFolders(Struct, frozen=True):
 
 
 class ScanFolderList(Struct, frozen=True):
-    """The scan folders, the winning one first."""
+    """The scan folders in order of precedence; if a file is in several of them, the first one counts."""
 
     folders: tuple[ScanFolderInfo, ...]
 

@@ -1,10 +1,10 @@
-"""`deps`, `query`, `affected`: questions to the dependency graph."""
+"""`deps`, `query`, `affected`: queries of the dependency graph."""
 
 from aptui.feature import Feature, VerbInfo
 
 FEATURE = Feature(
     name="graph",
-    summary="`deps`, `query`, `affected`: questions to the dependency graph",
+    summary="`deps`, `query`, `affected`: queries of the dependency graph",
     verbs={
         "deps": VerbInfo(
             "aptui.features.graph.verbs",
