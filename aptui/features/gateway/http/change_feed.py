@@ -53,7 +53,7 @@ class FeedPulse:
         self.is_over = False
 
     def tail(self, since: int | None) -> ChangeTail:
-        """Return the position in the feed after the change `since`, from which `page` reads."""
+        """Return the position after the change `since` (None = the start of a full list), from which `page` reads."""
         return ChangeTail(self._path, since, self._pages)
 
     async def page(self, tail: ChangeTail) -> list[Record]:

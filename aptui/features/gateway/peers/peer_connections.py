@@ -413,7 +413,7 @@ _GATHER_S = 0.05
 _LISTED_MOST, _LISTED_PER_S = 256, 128
 """Maximum number of clients in a report, and maximum number of reported clients per second.
 
-After a report with more clients, the gateway waits longer than a second.
+After a report with more clients than the second number, the gateway waits longer than a second.
 """
 _BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
 """Wall-clock time (ms) at which the monotonic clock was 0.

@@ -313,7 +313,7 @@ def worker_row(each: WorkerInfo) -> ListedRow:
 
 
 def root_rows(health: Health | None, project: Project | None = None, cache_dir: str = "") -> list[ListedRow]:
-    """Return a row for each scan folder in the order of the configuration, then a row for each other watched folder.
+    """Return a row for each scan folder in order of precedence, then a row for each other watched folder.
 
     Args:
         project: the project with the scan folders; a folder inside another scan folder is watched together with it.
