@@ -1,1 +1,1 @@
-"""Code that runs in worker processes: builders, commands, hashing. It never imports the engine."""
+"""Code that runs in worker processes: builders, commands, hashing. This package never imports the engine."""

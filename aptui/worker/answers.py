@@ -1,4 +1,4 @@
-"""Answers of a builder's `create_jobs`, checked and turned into the core's records.
+"""Checks the answers of a builder's `create_jobs`, and converts them to the core's records.
 
 Tests: `tests/worker/outputs/test_workspace.py`.
 """
@@ -19,11 +19,17 @@ from aptui.sdk import CreateJobsResponse, JobDescriptor, SourceDependency, Sourc
 _SHOWN = 100
 """Maximum characters of a path or job key in a message."""
 _LONGEST_KEY = 4096
-"""Maximum characters of a job key; paths have the same limit. Every row, log line and screen line of a job contains its key."""
+"""Maximum characters of a job key; paths have the same limit.
+
+The limit keeps rows, log lines and screen lines small, because all of them contain the key.
+"""
 
 
 class AnswerRefused(Exception):
-    """The call of a builder failed. The text is the reason in one line; `kind` is the kind of failure (`core.retry`)."""
+    """The answer of a builder is not valid, or reports a failure.
+
+    The text is the reason in one line; `kind` is the kind of failure (`core.retry`).
+    """
 
     def __init__(self, text: str, kind: str = FailureKind.ERROR) -> None:
         super().__init__(text)
@@ -33,7 +39,7 @@ class AnswerRefused(Exception):
 def plans_and_edges(
     response: CreateJobsResponse, order: AnalyseOrder, builder: Builder
 ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...]]:
-    """Return the jobs and the source dependencies that a builder named.
+    """Return the jobs and the source dependencies of a builder's answer.
 
     If two jobs have the same key and platform, the later job is used. The engine drops jobs for platforms that it does not make.
 

@@ -1,6 +1,6 @@
 """Imports a builder's class by its `origin`, and computes digests of the code and tools that a run really used.
 
-Only worker processes import builders, because code of builders may do anything.
+Only worker processes import builders, because a builder's code is not trusted.
 
 Origins: `entry:NAME` (an entry point of the group `aptui.builders`, looked up in the metadata of installed packages),
 `entry:NAME:MODULE:CLASS` (already resolved, which saves the worker the search) and `file:PATH:CLASS` (a file in a
@@ -32,7 +32,7 @@ from aptui.sdk import JobError
 from aptui.worker.file_access import FileChanged, StatKey, digest_file, stat_key
 
 _CHANGED = "changed"
-"""Replaces the digest of a file that was written while it was loaded; this text differs from every real digest."""
+"""Stands for the digest of a file that was written while it was loaded; it differs from every real digest."""
 _loaded: dict[str, str] = {}
 """{path: SHA-256 in hex} of the code that this process has loaded."""
 _folders: set[str] = set()
@@ -87,7 +87,7 @@ def loading(builder: Builder) -> Iterator[None]:
 
 
 def code_of(builder: Builder) -> Callable[[], bytes]:
-    """Return a function that returns, after the run, the digest of the builder's code and tools; b"" without code files."""
+    """Return a function to call after the run. It returns the digest of the builder's code and tools, b"" without code files."""
     if not builder.code_files:
         return bytes
     is_python = builder.kind is BuilderKind.PYTHON
@@ -96,7 +96,7 @@ def code_of(builder: Builder) -> Callable[[], bytes]:
 
 
 def _code_of_run(builder: Builder, tools: dict[str, StatKey | None]) -> bytes:
-    """Return the digest of a builder's code and of its tools, {path: stamp before the run}."""
+    """Return one digest of a builder's code and of its tools; `tools` is {path: stamp before the run}."""
     own = [path for path, _planned in builder.code_files if path not in tools]
     if own and not any(path in _loaded for path in own):
         return b""  # the run ended before the worker loaded the builder's code
@@ -140,7 +140,7 @@ _FILE_PREFIX = "aptui_project_builders_"
 
 
 class NoSuchBuilder(Exception):
-    """The origin does not exist; `known` lists the existing names."""
+    """The builder's origin does not exist; `known` lists the existing names."""
 
     def __init__(self, what: str, known: tuple[str, ...] = ()) -> None:
         super().__init__(what)

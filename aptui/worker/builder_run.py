@@ -2,8 +2,8 @@
 
 The calls run in a worker process, or in the process of `aptui rerun`, but never in the engine.
 
-Every failure (an exception, a product that does not exist, a process left behind) becomes a result, unless the builder kills the
-process.
+Every failure becomes a result: an exception, a missing product, a process left running. Only a builder that kills this process
+leaves no result.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from aptui.worker.processes import end_children
 if TYPE_CHECKING:
     import traceback
 
-# One step of a run. The result of a step is a `RunEnding`, even after an exception, `sys.exit`, or a process left behind.
+# The steps of a run. Each step ends with a `RunEnding`, even after an exception, `sys.exit`, or if a process was left running.
 
 
 class Stale(Exception):
@@ -83,13 +83,13 @@ class RunEnding(Struct):
 
 
 def guard(log: RunLog, step: Callable[[], None]) -> RunEnding:
-    """Run a step and return how it ended; child processes that still run are killed."""
+    """Run a step and return how it ended; kill child processes that still run."""
     pid = os.getpid()
     try:
         ending = _attempt(log, step)
     finally:
         if os.getpid() != pid:
-            os._exit(1)  # this process is a child that the builder forked: it must not answer for its parent
+            os._exit(1)  # the builder forked this process: only the parent may answer
     left = end_children()
     if left:
         names = ", ".join(left[:5]) + (f" and {len(left) - 5} more" if len(left) > 5 else "")
@@ -119,13 +119,16 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
 
 
 def failure(log: RunLog, text: str, trace: Iterable[str] = (), *, kind: str = "") -> RunEnding:
-    """Log why a run failed, unless the first logged error is the same; return the ending. `trace` has the lines of a traceback."""
+    """Log the reason of a failure, unless the first logged error is the same, and return the ending.
+
+    `trace` has the lines of a traceback.
+    """
     text = one_line(valid_text(text))
     is_silent = kind.startswith(EXIT) and not log.records()
     if not (log.first_error and text == log.first_error):
         log.write(LogLevel.ERROR, text)
     if kind != FailureKind.MEMORY:
-        # check for sandbox errors before the traceback is logged, because paths in the traceback would look like such errors
+        # check before the traceback is logged: its paths would look like errors of the sandbox
         log.note_sandbox(is_silent=is_silent)
     for line in trace:
         log.write(LogLevel.INFO, line)
@@ -188,7 +191,7 @@ def start_together(orders: Iterable[ProcessOrder], builder: Builder, sharing: Ba
     params, platform_params = merge_params(builder, first.settings)
     all_params = {**params, **platform_params.get(first.platform, {}), **_json(first.params)}
     values = values_of(first.rel, first.platform, ("", ""), first.rel, all_params)
-    with suppress(OSError):  # without a shared result, each order starts the command itself and reports its error
+    with suppress(OSError):  # on an error, each order starts the command itself and reports its own error
         sharing.starts.start(group, builder, values | {"quality": first.quality}, sharing.environment(builder.name))
 
 
@@ -228,7 +231,7 @@ def analyse(
     if request.unknown_patterns and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         declared = edges_of(request.source_dependencies)
         return AnalyseResult(order.run_key, Outcome.SUCCEEDED, edges=declared, log=log.records(), is_unfinished=True)
-    if is_pointer and seen.is_source_read:  # refuse a Git LFS pointer: otherwise the builder would analyse the bytes of the pointer
+    if is_pointer and seen.is_source_read:  # refuse a Git LFS pointer, because the builder analysed the pointer instead of the file
         ending = failure(log, lfs.NOT_HERE)
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
@@ -245,7 +248,7 @@ def analyse(
     is_done = ending.outcome is Outcome.SUCCEEDED
     found = _find_reads(seen, builder) if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) else ()
     found = (*found, *_find_ignored(edges, root, found)) if is_done else found
-    found = tuple(read for read in found if is_done or read.is_hidden)  # a failed analysis may not have declared all its reads
+    found = tuple(read for read in found if is_done or read.is_hidden)  # a failed analysis may have declared only some reads
     used = Used(code(), began_ns, seen.list_used(), changed=seen.find_changed())
     if used.changed and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         return AnalyseResult(order.run_key, Outcome.STALE, "a file changed while it was analysed", used=used)
@@ -258,7 +261,7 @@ def analyse(
 
 
 def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read]) -> Iterator[Read]:
-    """Yield the declared files that the project ignores, as reads of the run: ignored files are not sources."""
+    """Yield the declared dependencies that the project ignores, as reads of the run, because ignored files are not sources."""
     known = {read.path for read in found}
     for edge in edges:
         if edge.kind is not EdgeKind.UUID and not WILDCARDS.intersection(edge.target):
@@ -271,7 +274,7 @@ def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read])
 
 
 def _find_asked(order: AnalyseOrder, builder: Builder) -> tuple[str, ...]:
-    """Return the platforms of a builder's request: only `common` if the configuration makes its products intermediates."""
+    """Return the platforms of a builder's request: only `common` if the configuration declares its products as intermediate."""
     return (COMMON_PLATFORM,) if builder.makes_intermediates and order.platforms else order.platforms
 
 
@@ -388,7 +391,7 @@ class _BuilderRun:
 
     @property
     def keeps_all(self) -> bool:
-        """Whether the run keeps its temporary files for users."""
+        """Whether the run keeps its temporary files, so that the user can inspect them."""
         return self.keeps_temp or self.order.debug_output
 
     def enter(self) -> None:
@@ -422,7 +425,7 @@ class _BuilderRun:
     def note_reads(self, outcome: Outcome) -> None:
         """Report the files that the run read.
 
-        A failed run may not have declared all its reads, so only reads that need no declaration are reported.
+        A failed run may have stopped before it declared all its reads, so only reads that need no declaration are reported.
         """
         if outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
             adds = self.builder.undeclared_reads is UndeclaredReads.ADD
@@ -529,7 +532,7 @@ class _BuilderRun:
             found = os.stat(self.source)
             is_changed = file_access.stat_key(found) != tuple(self.order.expected)
             is_blind = clocks.is_coarse(found.st_ctime_ns) and not clocks.is_settled(file_access.stat_key(found), time.time_ns())
-            if self.order.source_digest and is_blind:  # the clock of the file times is too coarse to show every change
+            if self.order.source_digest and is_blind:  # file times are too coarse to show every change, so the digest is compared
                 is_changed = is_changed or file_access.hash_file(self.source, sees_through=True)[0][0] != self.order.source_digest
         except (OSError, file_access.FileChanged) as error:
             raise Stale(f"the source cannot be read: {getattr(error, 'strerror', error)}") from error
@@ -580,7 +583,8 @@ class _Peak:
             pass
 
     def read_peak_bytes(self) -> int:
-        # `ru_maxrss` is not used, because its value survives exec: a worker would report the memory of the engine that started it.
+        # `ru_maxrss` is not used, because its value survives exec: a worker would report the peak memory of the engine that started
+        # it.
         with open("/proc/self/status", "rb", buffering=0) as file:
             _, _, rest = file.read().partition(b"VmHWM:")
         own_kib = int(rest.split(None, 1)[0]) if rest else 0
@@ -596,7 +600,7 @@ def _find_reads(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
     try:
         return seen.find_read(_dependency_digest, adds=builder.undeclared_reads is UndeclaredReads.ADD)
     except Stale:
-        return ()  # a dependency is changing now, and the engine checks the dependency again in any case
+        return ()  # a dependency is changing now; the engine will check it again anyway
 
 
 def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[MatchedFile] | None:

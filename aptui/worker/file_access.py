@@ -1,7 +1,7 @@
 """Files in a worker: read, hash, copy, sync; no builder is involved here.
 
-A file is read once for both hashes. `fstat` of the open file before and after must agree; otherwise the bytes may mix two
-versions, then the outcome is STALE, and the scanner checks the file again.
+A file is read once for both hashes. `fstat` of the open file must return the same before and after the read. If it does not, the
+bytes may mix two versions of the file: the outcome is STALE, and the scanner checks the file again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SYNC_EACH_BELOW = 32
 """Minimum number of files that share one `syncfs`; fewer files are synced one by one (an fsync takes at most 1 ms)."""
 
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-"""O_NONBLOCK: opening a FIFO must not hang; it has no effect on regular files."""
+"""Flags for reading. O_NONBLOCK prevents a hang when a FIFO is opened; it has no effect on regular files."""
 _START_WRITING = 2
 """SYNC_FILE_RANGE_WRITE of sync_file_range(2).
 
@@ -92,7 +92,7 @@ def read_small(descriptor: int, size: int) -> bytes:
 
     The call requests one byte more than `size`, the size before the read, to notice that the file grew.
 
-    A larger buffer would take several times as long as the read, because all its memory is mapped and unmapped.
+    A larger buffer would be several times slower than the read itself, because all its memory is mapped and unmapped.
     """
     return os.read(descriptor, size + 1)
 
@@ -116,8 +116,8 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
             found = pointed or hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
         else:
             found = _hash_large(descriptor, before, copy)
-        # Check for writing processes before comparing the times: the times then show the change by a process that stopped writing
-        # in between.
+        # Check for writing processes before the times are compared: if a process stops writing between both checks, the times show
+        # its change.
         if copy is not None and copy.is_being_written(descriptor):
             raise FileChanged("another process is writing the file")
         if found[2] != before.st_size or stat_key(os.fstat(descriptor)) != stat_key(before):
@@ -134,7 +134,7 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
 
 
 def _hash_large(descriptor: int, before: os.stat_result, copy: _Copy | None) -> FileHash:
-    if copy is None or copy.is_known:  # a known file is often unchanged, and an unchanged file needs no copy
+    if copy is None or copy.is_known:  # a known file is often unchanged, and then needs no copy
         return hash_open(descriptor)
     copy.begin(before.st_mode)
     found = hash_open(descriptor, copy=copy)
@@ -275,7 +275,7 @@ class _Copy:
         self.took_ms = 0
 
     def is_being_written(self, descriptor: int) -> bool:
-        """Whether another process is known to hold the file open for writing."""
+        """Whether another process holds the file open for writing; False if unknown."""
         is_written = replacing.is_being_written(descriptor) if self._asks_writers else None
         self.is_asked = is_written is False
         return is_written is True
@@ -345,7 +345,7 @@ class _Copies:
         return self._wanted[index]
 
     def list_unasked(self, staged: Sequence[tuple[int, int]]) -> tuple[int, ...]:
-        """Return the indexes of the staged files whose sources were not checked for other writing processes during the read."""
+        """Return the indexes of staged files whose sources were read without a check whether another process was writing them."""
         return tuple(index for index, _took_ms in staged if not self._wanted[index].is_asked) if self._order.asks_writers else ()
 
     def durable(self) -> tuple[tuple[int, int], ...]:

@@ -1,4 +1,4 @@
-"""The log of one run inside a worker: records in order, bounded, with counts of warnings and errors.
+"""The log of one run inside a worker: a bounded list of records in order, with counts of warnings and errors.
 
 Tests: `tests/worker/outputs/test_workspace.py`.
 """
@@ -24,7 +24,7 @@ from aptui.worker import wire
 from aptui.worker.output import BoundedText
 
 MOST_RECORDS = 2000
-"""Records kept of each end of a log, so that a builder that logs in a loop does not fill the engine's memory."""
+"""Number of records kept at each end of a log. The limit keeps a builder that logs in a loop from filling the engine's memory."""
 MOST_ANSWER_RECORDS, MOST_ANSWER_CHARS = 2 * MOST_RECORDS, 256 << 10
 """Maximum number of records, and of their characters, in one answer about a running job; clients ask about once a second."""
 TEXT_CHARS = 16_000
@@ -39,7 +39,7 @@ _HIDDEN = re.compile(
     r"|\bgpu\b|/dev/|/home/|/root/|~/|\$home|\bhome (folder|directory)\b|: not found|command not found|cannot open shared object",
     re.IGNORECASE,
 )
-"""Messages that programs print if they need files or services that a sandbox hides."""
+"""Matches messages of programs that need files or services that a sandbox hides."""
 _MISSING_FILE = re.compile(r"no such file or directory:? ?'?(/[^'\n]*)?", re.IGNORECASE)
 
 
@@ -90,7 +90,7 @@ class RunLog:
         self.add(LogRecord(level, self._window, _valid(text), time.time_ns() // 1_000_000, pairs))
 
     def add(self, record: LogRecord) -> None:
-        """Add one record made elsewhere."""
+        """Add a finished record."""
         self._counts[record.level] += 1
         if record.level == LogLevel.ERROR and not self.first_error:
             self.first_error = one_line(record.text)
@@ -115,14 +115,14 @@ class RunLog:
             self.write(LogLevel.INFO, _SANDBOX)
 
     def extend(self, records: Iterable[LogRecord]) -> None:
-        """Add records made elsewhere."""
+        """Add finished records."""
         for record in records:
             self.add(record)
 
     def follow_output(self, output: BoundedText, records: Callable[[BoundedText], Iterable[LogRecord]]) -> None:
-        """Include the output of a running command in `so_far`, until `settle` adds the records of the command.
+        """Let `so_far` include the output of a running command, until `settle` adds the final records of the command.
 
-        `records` returns the records of a copy of the output.
+        `records` converts a copy of the output to records.
         """
         self._output, self._records_of = output, records
 
@@ -134,7 +134,7 @@ class RunLog:
             self.extend(records)
 
     def note_progress(self, fraction: float) -> None:
-        """Report how far the run is, 0 … 1; until the run has ended, this progress is the last line of its log."""
+        """Report the progress of the run, 0 … 1. Until the run has ended, the progress is the last line of its log."""
         percent = int(100 * min(1.0, max(0.0, fraction)))
         if percent != self.percent:
             self.percent, self._progress_count = percent, self._progress_count + 1
@@ -147,7 +147,8 @@ class RunLog:
         """
         with self._settling:
             output = self._output
-            # The stamp is made before the records are read: a record added in between is reported twice, but none is left out.
+            # The stamp is computed before the records are read. So a record that is added in between is reported twice, but never
+            # left out.
             stamp = len(self._head) + len(self._tail) + self._dropped + self._settled_bytes + output.byte_count
             stamp += self._progress_count
             if stamp == seen:
@@ -229,20 +230,23 @@ def _valid(text: object) -> str:
     return valid_text(text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]} [… {len(text) - TEXT_CHARS} characters …]")
 
 
-# Answers requests for the log of a run in progress, and reports its progress, independent of the run's own thread.
+# This part answers requests for the log of the current run and reports its progress, in a thread of its own.
 #
-# Requests arrive on a separate socket pair, and one thread reads them. So no other code consumes a request, no request waits
-# behind orders, and the run is never interrupted: without requests a run only sets a variable. Each request names a run
-# and gets an answer, even if that run is not in progress here. Native code that holds the GIL only delays the answer.
-# Progress goes over the same socket, from the same thread: a builder that reports it in a loop, in threads or in forked
-# processes cannot delay the run's result or mix two frames.
+# Requests arrive on a separate socket pair, and one thread reads them. So requests do not mix with orders or wait behind them, and
+# the run is never interrupted: without requests, a run only sets a variable. Each request names a run and gets an answer, even if
+# this worker does not execute that run. Native code that holds the GIL only delays the answer. The same thread sends progress over
+# the same socket. So a builder that reports progress in a loop, in threads or in forked processes can neither delay the run's
+# result nor mix two frames.
 
 ADDRESS_BYTES = 72 << 20
-"""Address space (bytes) that malloc(3) reserves for one thread; a memory limit counts reserved addresses."""
+"""Address space (bytes) that malloc(3) reserves for one thread.
+
+It is added to the memory limit, because the limit counts reserved addresses.
+"""
 _STACK_BYTES = 512 << 10
 _RECEIVE_BYTES = 1 << 12
 _PROGRESS_S = 0.1
-"""Minimum interval between two reports of progress; a run that is shorter reports none."""
+"""Minimum interval between two reports of progress (seconds); a shorter run reports no progress."""
 
 
 class LogAnswerer:
@@ -257,7 +261,7 @@ class LogAnswerer:
         self._due_s = 0.0
 
     def begin(self, run_key: int, log: RunLog) -> None:
-        """Set the run whose log is requested and whose progress is reported."""
+        """Set the current run, about which requests are answered and progress is reported."""
         log.on_progress = self._note_progress
         self._due_s = time.monotonic() + _PROGRESS_S
         self._run = run_key, log
@@ -281,7 +285,7 @@ class LogAnswerer:
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         reader = wire.FrameReader()
         poll = select.poll()
-        # Read once: `fileno()` of a closed socket is -1, and the loop would not notice that the socket was closed.
+        # `fileno()` is read once: later, it returns -1 if the socket was closed, and the loop would not notice the closing.
         questions = self._questions.fileno()
         for descriptor in (questions, self._signal):
             poll.register(descriptor, select.POLLIN)
@@ -291,7 +295,7 @@ class LogAnswerer:
                 left_ms = max(0.0, 1000 * (self._due_s - time.monotonic())) if is_progress_due else None
                 ready = dict(poll.poll(left_ms))
                 if self._signal in ready:
-                    poll.unregister(self._signal)  # no more signals until the progress is sent
+                    poll.unregister(self._signal)  # ignore further signals until the progress is sent
                     is_progress_due = True
                 if is_progress_due and time.monotonic() >= self._due_s:
                     is_progress_due = False

@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from aptui.worker.commands.command_job import BatchSharing
 
 _DESCRIPTOR_FLOOR = 128
-"""Limit of the lowest free descriptor number.
+"""Maximum of the lowest free descriptor number.
 
-Above it, builders leak open files, and the worker asks to be replaced before descriptors run out.
+A higher number means that builders leak open files. The worker then asks to be replaced, before descriptors run out.
 """
 _RECEIVE_BYTES = 1 << 18
 HELD_S = 0.02
 """Maximum delay (seconds) of an answer that is held to be sent with later answers.
 
-The engine waits for the same time before it commits.
+The engine also waits this long before it commits, so that results share a commit.
 """
 _LEAST_SHARE_BYTES, _LARGEST_SHARE_BYTES = 2 << 30, 8 << 30
 """Minimum and maximum (bytes) of a worker's default memory limit.
@@ -147,7 +147,7 @@ class Worker:
         self._variables.apply(builder.name)
         limit_bytes = memory_limit_of(builder, order.memory_limit_bytes)
         if limit_bytes or not is_command:
-            self._flush()  # send the held results first: the run may exhaust the memory, fork, or print
+            self._flush()  # send the held results before the run, which may exhaust memory, fork or print
         log = RunLog(builder.name)
         self._log_answerer.begin(order.run_key, log)
         with _make_safe(limit_bytes if is_command else _with_answerer(limit_bytes)):
@@ -160,7 +160,7 @@ class Worker:
             self._retire_if_due()
 
     def _start_together(self, orders: Sequence[ProcessOrder]) -> None:
-        """Start the command of the first order once for all orders that differ from it only in their sources.
+        """Start the command of the first order once for this order and all orders that differ from it only in their sources.
 
         Do nothing if the command was already started for this order.
         """
@@ -169,7 +169,7 @@ class Worker:
         first, builder, sharing = orders[0], self._builders.get(orders[0].builder), self._share()
         if builder is None or sharing.starts.knows(first.run_key):
             return
-        self._flush()  # send the held results, because the engine takes the first run without an answer for the current run
+        self._flush()  # otherwise the engine would treat a finished run as the current one
         self._log_answerer.begin(first.run_key, RunLog(builder.name))
         with _make_safe(memory_limit_of(builder, first.memory_limit_bytes)):
             builder_run.start_together(orders, builder, sharing)
@@ -183,7 +183,7 @@ class Worker:
     def _flush_overdue(self, *, takes_long: bool = False) -> None:
         """Send held results if they have waited long enough, or if a command `takes_long`.
 
-        The engine takes the first run without an answer for the current run, so earlier results must be sent.
+        The engine treats the first run without an answer as the current run. So the results of earlier runs must be sent in time.
         """
         if takes_long or time.monotonic() - self._held_since_s >= HELD_S:
             self._flush()
@@ -281,7 +281,7 @@ def _with_answerer(limit_bytes: int) -> int:
 
 @contextlib.contextmanager
 def _make_safe(memory_limit_bytes: int) -> Iterator[None]:
-    """Undo possible changes of the process by an earlier builder, and set the memory limit of the next builder."""
+    """Undo changes that an earlier builder may have made to the process, and set the memory limit of the next builder."""
     signal.signal(signal.SIGTERM, functools.partial(_terminate, os.getpid()))
     if memory_limit_bytes:
         _limit_memory(memory_limit_bytes)
@@ -326,7 +326,7 @@ def _leave(status: int) -> NoReturn:
 
 
 def _prepare(parent: int, *descriptors: int) -> list[socket.socket]:
-    """Set the kernel settings and the streams of this process; return the sockets of the inherited `descriptors`."""
+    """Prepare the kernel settings and the streams of this process."""
     processes.die_with_parent(parent)
     processes.adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -1,7 +1,8 @@
-"""Converts output from bytes to log lines: limits the text, divides the stream into runs by markers, finds severities.
+"""Converts the output of runs to log lines: limits its size, divides a worker's stream into runs by markers, finds severities.
 
-The engine reads what workers write (native code may hold the GIL while it writes, so no thread of the worker could). A flood of
-output takes time but no memory: only the first and the last 128 KiB of each run are kept, and the log reports the size of the rest.
+The engine reads the output of workers. A thread of the worker could not, because native code may hold the GIL while it writes. A
+flood of output takes time but no memory: only the first and the last 128 KiB of each run are kept, and the log reports the size of
+the rest.
 
 Tests: `tests/worker/commands/test_command.py`.
 """
@@ -16,11 +17,11 @@ from collections.abc import Iterable
 from aptui.core.notices import LogLevel, LogRecord
 
 MOST_BYTES = 128 << 10
-"""Bytes kept of the beginning and of the end of a run's output, because a builder may print gigabytes."""
+"""Number of bytes kept at each end of a run's output, because a builder may print gigabytes."""
 MOST_LINES = 1000
-"""Log lines kept of the beginning and of the end: 256 KiB of empty lines would be a quarter of a million records."""
+"""Number of log lines kept at each end of a run's output: without this limit, 256 KiB of empty lines would become 262,144 records."""
 _ONE_TIME_MS, _MOST_ARRIVALS = 10, 4096
-"""Interval (milliseconds) in which arriving output gets one time, and the maximum number of recorded times of one stream."""
+"""Output that arrives within this interval (milliseconds) shares one time; maximum number of recorded times of one stream."""
 LINE_CHARS = 16_000
 """Maximum characters of a log line. A longer line is cut, because users read the log."""
 
@@ -49,7 +50,7 @@ class BoundedText:
         self._arrivals: list[tuple[int, int]] = []
 
     def add(self, data: bytes | bytearray, time_ms: int = 0) -> None:
-        """Append `data`, which arrived at `time_ms`; drop bytes from the middle above the limit."""
+        """Append `data`, which arrived at `time_ms`. If the stream exceeds the limit, drop bytes from its middle."""
         if time_ms and data:
             self._note_arrival(len(self.head) + len(self._tail) + self.dropped_count + len(data), time_ms)
         free_bytes = self._limit_bytes - len(self.head)
@@ -67,7 +68,7 @@ class BoundedText:
         return len(self.head) + len(self._tail) + self.dropped_count
 
     def copy_text(self) -> BoundedText:
-        """Return a copy of the current text, at most `MOST_BYTES` of each end if the stream keeps more; any thread may call it."""
+        """Return a copy of the current text, with at most `MOST_BYTES` of each end. Any thread may call this method."""
         copy = BoundedText()
         arrivals, tail, head, dropped_count = self._arrivals.copy(), self._tail.copy(), self.head.copy(), self.dropped_count
         copy.add(head)
@@ -79,7 +80,7 @@ class BoundedText:
     def _note_arrival(self, end: int, time_ms: int) -> None:
         """Record that all bytes before `end` had arrived at `time_ms`.
 
-        Output that arrives at nearly the same time shares one record.
+        Output that arrives at nearly the same time shares one entry.
         """
         arrivals = self._arrivals
         if arrivals and (time_ms - arrivals[-1][1] < _ONE_TIME_MS or len(arrivals) >= _MOST_ARRIVALS):
@@ -116,7 +117,7 @@ class BoundedText:
 
 
 def _time_lines(data: bytes, start: int, arrivals: list[tuple[int, int]]) -> list[str]:
-    """Return the lines of `data`, which begins at `start` of the stream, each with the time at which its end arrived, if known."""
+    """Return the lines of `data`, which begins at `start` of the stream, each with the arrival time of its end, if known."""
     if not arrivals:
         return _decode(data)
     ends, times = [end for end, _ in arrivals], [time_ms for _, time_ms in arrivals]
@@ -160,7 +161,7 @@ def record_of(line: str, window: str, time_ms: int) -> LogRecord:
 
 
 def records_of(text: BoundedText, window: str, time_ms: int) -> list[LogRecord]:
-    """Return the log records of a run's output; `window` is the builder's name, `time_ms` the default for unknown times."""
+    """Return the log records of a run's output; `window` is the builder's name; `time_ms` is used for lines without a known time."""
     return [
         record_of(str(line), window, line.time_ms if isinstance(line, TimedLine) else time_ms) for line in bound_lines(text.lines())
     ]
@@ -178,7 +179,7 @@ def marker(nonce: str, run_key: int) -> bytes:
 
 
 class MarkedStream:
-    """Divides a worker's output into runs, by the marker that the worker writes after each run."""
+    """Divides a worker's output into runs. The worker writes a marker after each run."""
 
     def __init__(self, nonce: str) -> None:
         self._prefix = f"\x00\x01{nonce}".encode("ascii")

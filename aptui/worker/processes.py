@@ -12,16 +12,16 @@ import time
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 KILLED = "command killed by SIGKILL: likely out of memory"
-"""Beginning of the error text of a run that the pool retries."""
+"""The pool retries a run whose error text begins with this text."""
 _SETTLE_S = 0.05
-"""Time (seconds) that children, such as the last program of a shell's pipeline, have to end.
+"""Time (seconds) in which children, such as the last program of a shell's pipeline, have to end after a run.
 
-Then they are reported as left behind.
+Children that still run after this time are reported as left running.
 """
 _lasting: dict[int, int | None] = {}
 """{pid: wait status, None while the child runs}.
 
-These are the lasting children, which outlive a run on purpose (`worker.commands.persistent`).
+The children that outlive a run on purpose (`worker.commands.persistent`).
 """
 _TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 """Helpers of Python itself that outlive a call by design and end with their parent."""
@@ -62,7 +62,7 @@ def signal_name(number: int) -> str:
 def end_children() -> list[str]:
     """End every child of this process that still runs; return their names for messages: `sleep (pid 4711)`.
 
-    Processes that have ended are reaped and not named, because an ended process for which the builder did not wait is harmless.
+    Children that have already ended are only reaped: it is harmless if a builder did not wait for them.
     """
     deadline = time.monotonic() + _SETTLE_S
     pause_s = 0.0005
@@ -83,8 +83,8 @@ def end_children() -> list[str]:
 def await_child(name: str, timeout_s: float) -> None:
     """Wait for children called `name`, which end when their work is done; kill them after `timeout_s`.
 
-    While other children run, the named children may get more work from them and never end. Then the limit is `_SETTLE_S`, the same
-    as for the other children (`end_children`).
+    While other children run, the named children may get work from them and never end. Then the timeout is `_SETTLE_S`, the same as
+    for the other children (`end_children`).
     """
     started = time.monotonic()
     pause_s = 0.0005
@@ -190,7 +190,7 @@ def family(session: int, mark: str) -> set[int]:
 
 
 def kill_family(session: int, mark: str, keep: int = 0) -> set[int]:
-    """Kill every process of a worker except `keep`, also those that start in the meantime; return the pids."""
+    """Kill every process of a worker except `keep`, including processes that start during the call; return the pids."""
     killed: set[int] = set()
     for _ in range(20):
         pids = {pid for pid in family(session, mark) - {keep} if _is_alive(pid)}

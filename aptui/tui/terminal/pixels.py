@@ -1,8 +1,8 @@
-"""Pictures as pixels: the question to the terminal whether it shows them, and the sequences of its protocol.
+"""Pictures as pixels: asks the terminal whether it can show them, and makes the sequences of its protocol.
 
-Two protocols are used: sixel, and the kitty graphics protocol with Unicode placeholders. The terminal's answers decide; the name in
-TERM does not. A placeholder is a cell of text that shows a part of a picture, so that menus, scrolling and tmux move and cover
-the picture as they move and cover text. tmux passes the picture itself on if its option `allow-passthrough` is set.
+Two protocols are used: sixel, and the kitty graphics protocol with Unicode placeholders. The terminal's answers select the
+protocol, not the name in TERM. A placeholder is a text cell that shows a part of a picture. Therefore menus, scrolling and tmux
+move and cover a picture in the same way as text. tmux passes the picture itself on if its option `allow-passthrough` is set.
 
 Tests: `tests/tui/terminal/test_pixels.py`.
 """
@@ -58,7 +58,7 @@ class PixelScreen(Struct, frozen=True):
 # ----------------------------------------------------------------------------------- queries about pixels and their answers
 
 _PROBE = 31
-"""Number of the picture in the question; the terminal does not store it."""
+"""Number of the picture in the question whether the terminal supports kitty graphics. The terminal does not store this picture."""
 _KITTY_QUESTION = f"\x1b_Gi={_PROBE},s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[>q"
 _CELL_QUESTION, _COLOUR_QUESTION, _LAST_QUESTION = "\x1b[16t", "\x1b[?1;1;0S", "\x1b[c"
 """Questions for the size of a cell, the number of colours, and the kind of terminal. Every terminal answers the last one."""
@@ -66,19 +66,25 @@ _ANSWERS = re.compile(
     r"\x1b?(?:_G(?P<kitty>[^\x1b]*)\x1b\\|P>\|(?P<name>[^\x1b]*)\x1b\\|\[6;(?P<high>\d{1,4});(?P<wide>\d{1,4})t"
     r"|\[\?1;0;(?P<colours>\d{1,9})S|\[\?1;[1-9][\d;]*S|\[\?(?P<kind>[\d;]*)c)"
 )
-"""Matches an answer. Its first byte, Esc, may be missing, because it was handled as a key if the rest came late."""
+"""Matches an answer.
+
+Its first byte, Esc, may be missing: if the rest of the answer arrives late, Esc has already been handled as a key.
+"""
 _BEGUN = re.compile(r"\x1b[_P][^\x1b]*\x1b?\Z")
 """Matches the first piece of an answer that is not a control sequence."""
 _SIXEL = "4"
-"""Parameter in the answer about the kind of terminal; a terminal with this parameter supports sixel."""
+"""A terminal supports sixel if its answer about the kind of terminal contains this parameter."""
 _PLACEHOLDERS_SINCE = ("kitty", (0, 28)), ("ghostty", (1, 0))
-"""(name, version) of the terminals with Unicode placeholders. Other terminals answer the question, but show boxes."""
+"""(name, version) of the terminals with Unicode placeholders.
+
+Other terminals also report kitty graphics, but show the placeholders as boxes.
+"""
 _TMUX_LIMIT_S = 2.0
 _MOST_CELL = 128
 
 
 class PixelQuestion:
-    """The question to one terminal, and its answers so far.
+    """The questions to one terminal about pixels, and its answers so far.
 
     Args:
         environ: the environment, which names a multiplexer.
@@ -100,7 +106,7 @@ class PixelQuestion:
 
     @property
     def text(self) -> str:
-        """The question. tmux gets only the part that it answers, because it would take the other part for a title."""
+        """The question. tmux gets only the part that it can answer, because it would treat the other part as a title."""
         return ("" if self._multiplexer else _KITTY_QUESTION) + _CELL_QUESTION + _COLOUR_QUESTION + _LAST_QUESTION
 
     def take_answers(self, text: str) -> tuple[str, str]:
@@ -119,7 +125,8 @@ class PixelQuestion:
         """Return the abilities of the terminal, None = it does not show pixels. Asks tmux; call this method in a thread.
 
         Args:
-            window: size of a cell by the size of the window, for terminals that do not answer the question for it; 0 = unknown.
+            window: size of a cell computed from the size of the window, for terminals that do not report the size of a cell; 0 =
+                unknown.
         """
         found = self._found
         wide, high = int(found.get("wide", window[0])), int(found.get("high", window[1]))
@@ -152,7 +159,7 @@ class PixelQuestion:
 
 
 def read_cell(terminal: int) -> tuple[int, int]:
-    """Return width and height of a cell (pixels) by the window size that the kernel has for a terminal, (0, 0) = unknown."""
+    """Return (width, height) of a cell in pixels, computed from the kernel's window size of a terminal; (0, 0) = unknown."""
     try:
         rows, columns, width, height = struct.unpack("HHHH", fcntl.ioctl(terminal, termios.TIOCGWINSZ, bytes(8)))
     except OSError:
@@ -180,7 +187,7 @@ _MARKS = (
     "2DE0-2DFF A66F A67C-A67D A6F0-A6F1 A8E0-A8F1 AAB0 AAB2-AAB3 AAB7-AAB8 AABE-AABF AAC1 FE20-FE26 10A0F 10A38 "
     "1D185-1D189 1D1AA-1D1AD 1D242-1D244"
 )
-"""Ranges of the combining characters that stand for the numbers of rows and columns, from the specification of the protocol."""
+"""Ranges of the combining characters that encode row and column numbers, from the specification of the protocol."""
 NUMBERS = "".join(
     chr(code) for each in _MARKS.split() for code in range(int(each.split("-")[0], 16), int(each.split("-")[-1], 16) + 1)
 )
@@ -207,12 +214,15 @@ class PixelPicture(Struct, frozen=True):
 
 
 def placeholder(row: int, column: int) -> str:
-    """Return the text of a cell that shows a part of a picture; cells of sixel pictures have it too, but are sent as blanks."""
+    """Return the text of a cell that shows a part of a picture.
+
+    Cells of sixel pictures contain this text too, but are sent as blanks.
+    """
     return PLACEHOLDER + NUMBERS[row] + NUMBERS[column]
 
 
 def encode(image: Image, number: int, screen: PixelScreen) -> PixelPicture:
-    """Return a picture for a terminal. Takes up to a second; the size of the image is a whole number of cells."""
+    """Return a picture for a terminal. Takes up to a second. The image must fill a whole number of cells."""
     height, width = image.shape[:2]
     columns, rows = width // screen.cell[0], height // screen.cell[1]
     if screen.protocol is Protocol.SIXEL:

@@ -1,9 +1,9 @@
-"""Makes foreign text safe: the wall (the last check before the terminal), the facts about the terminal, and the glyphs.
+"""Makes text from outside aptui safe for the terminal: the wall (the last check before output), facts about the terminal, glyphs.
 
-Text is made safe twice. First, every widget calls `make_safe` for the text that it receives. Second, the wall, a hook in
-`Strip.render`, where segments become output, makes remaining control characters visible and keeps the width of the strip. `install`
-verifies that the hook sees all text that Textual writes. If it does not, which may happen with a new Textual, foreign text is
-hidden.
+Text is made safe twice. First, every widget calls `make_safe` for the text that it receives. Second, the wall makes remaining
+control characters visible and keeps the width of the strip. The wall is a hook in `Strip.render`, the function that turns segments
+into output. `install` verifies that the hook sees all text that Textual writes. If the hook misses text, as may happen with a new
+version of Textual, foreign text is hidden.
 
 Tests: `tests/tui/terminal/test_safety.py`.
 """
@@ -63,7 +63,7 @@ GLYPHS: dict[str, tuple[str, str]] = {
     "critical": ("⇡", "^"),
     "wrapped": ("↪", "\\"),
 }
-"""{name: (glyph for UTF-8, glyph for ASCII)}; both glyphs are one cell wide, so that no text moves."""
+"""{name: (glyph for UTF-8, glyph for ASCII)}; both glyphs are one cell wide, so that the layout does not depend on the choice."""
 
 
 class TerminalFacts(Struct, frozen=True):
@@ -72,7 +72,7 @@ class TerminalFacts(Struct, frozen=True):
     Args:
         colours: 0 (attributes only), 16, 256 or 16,777,216.
         is_utf8: whether it shows more than ASCII.
-        multiplexer: the innermost one: "tmux", "screen" or "".
+        multiplexer: the innermost terminal multiplexer: "tmux", "screen" or "".
         is_dumb: whether it cannot place a cursor, so that a full screen is not possible.
     """
 
@@ -119,7 +119,7 @@ _wall = _Wall()
 
 
 def glyph(name: str) -> str:
-    """Return a glyph in the form that the terminal can show."""
+    """Return a glyph as UTF-8 or ASCII, whichever the terminal can show."""
     return GLYPHS[name][0 if _wall.facts.is_utf8 else 1]
 
 
@@ -139,7 +139,7 @@ def install(terminal: TerminalFacts) -> None:
     """Install the wall before the app runs; can be called again.
 
     Raises:
-        InternalError: the wall does not see all that Textual writes. `make_safe` withholds text from then on.
+        InternalError: the wall does not see all text that Textual writes. From then on, `make_safe` hides all foreign text.
     """
     from textual.strip import Strip  # imported here to start faster
 
@@ -189,9 +189,12 @@ def _render(strip: Strip, console: Console) -> str:
 
 
 PICTURE = "picture"
-"""Key of the metadata of styles of cells that show a picture as pixels: (number of the picture, row in it)."""
+"""Metadata key in the style of cells that show a picture as pixels; the value is (number of the picture, row of the picture)."""
 FIRST_COLUMN = 0x100000
-"""Code point of a cell in the first column of a picture; the next columns have the next code points, never foreign text."""
+"""Code point of a cell in the first column of a picture; the following columns have the following code points.
+
+Foreign text never has them.
+"""
 
 
 def picture_row(text: str, style: Style | None) -> tuple[int, int] | None:

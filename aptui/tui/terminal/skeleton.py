@@ -29,7 +29,7 @@ def show(project_name: str) -> bool:
 
 
 def name_of_cache(path: str) -> str:
-    """Return the project name of a cache without configuration: the name of its folder, or, if that is "cache", of the parent.
+    """Return the name of a project that has only a cache: the cache folder's name, or if that is "cache", the name of its parent.
 
     Args:
         path: absolute path of the cache or its database.

@@ -31,7 +31,7 @@ class Cell(NamedTuple):
 
 
 def add_prefix(prefix: str, cell: Cell) -> Cell:
-    """Return a cell with a text before its own; the ranges of matches move to the right."""
+    """Return a copy of `cell` with `prefix` before its text; the ranges of matches move to the right."""
     shift = len(prefix)
     return Cell(prefix + cell.text, cell.role, tuple((start + shift, end + shift) for start, end in cell.spans))
 
@@ -82,7 +82,7 @@ def fit(
     Args:
         is_prose: the end is cut even if the text holds "/".
         is_name: the middle is cut even if the text holds no "/", because names often differ in a number at their end.
-        offset: cells scrolled away at the left; scrolled text loses both ends instead of its middle.
+        offset: number of cells scrolled out at the left; scrolled text is cut at both ends instead of in the middle.
     """
     text, spans = safe(text, spans)
     if width <= 0:
@@ -99,7 +99,7 @@ def fit(
     lead = _count_lead(text)
     if offset or not 0 < lead <= width // 2:
         return _shorten(text, width, spans, keeps_end=(is_name or "/" in text) and not offset and not is_prose)
-    # The indent of a name in a tree shows the depth of the node, and the sign opens its row, so neither is ever cut.
+    # In a tree, the indent of a name shows the depth of its node, and a click on the sign opens the node. So neither is ever cut.
     name, spans = text[lead:], tuple((start - lead, end - lead) for start, end in spans if start >= lead)
     cut = _shorten(name, width - lead, spans, keeps_end=(is_name or "/" in name) and not is_prose)
     return Fitted(text[:lead] + cut.text, tuple((start + lead, end + lead) for start, end in cut.spans))
@@ -129,7 +129,7 @@ def _shorten(text: str, width: int, spans: Spans, *, keeps_end: bool) -> Fitted:
     end = len(text) - _count_in(text[::-1], tail)
     cut = text[:start] + glyph("ellipsis") + text[end:]
     moved = _move_place(spans, start, end)
-    if (wide := width_of(cut)) < width:  # a wide letter does not fit into the last cell, so a blank takes its place
+    if (wide := width_of(cut)) < width:  # a wide letter did not fit into the last cell: fill the cell with a blank
         cut += " " * (width - wide)
     return Fitted(cut, moved)
 
@@ -161,7 +161,8 @@ def _count_in(text: str, cells: int) -> int:
 def wrap(text: str, width: int) -> list[tuple[int, int]]:
     """Return (start, end) of each row of at most `width` cells of a safe text.
 
-    Rows break at blanks. If a word is longer than a row, or would leave a row half empty, the row breaks after a slash in the word.
+    Rows break at blanks. If a word is longer than a row, or if a break before the word would leave the row half empty, the row
+    breaks after a slash in the word.
     """
     rows, start, width = [], 0, max(1, width)
     while width_of(text[start : start + width + 1]) > width:
@@ -184,7 +185,7 @@ def _break(text: str, start: int, count: int, width: int) -> int:
         word = text[max(blank, start) : start + 2 * width + 1].lstrip(" ").partition(" ")[0]
         if blank < 0 or width_of(word) > width:
             slash = text.rfind("/", half, start + count)
-            if slash < 0:  # the row breaks after a slash in its first half if the rest of the word fits into the next row
+            if slash < 0:  # break after a slash in the first half of the row only if the rest of the word fits into the next row
                 slash = text.rfind("/", start + 1, half)
                 slash = slash if width_of(text[slash + 1 : slash + 2 + width].partition(" ")[0]) <= width else -1
             return slash + 1 if slash > 0 else start + count
@@ -217,7 +218,7 @@ class Painter:
             style = self.ground + own + bar
             if bar.bgcolor and not bar.reverse:
                 style += Style(color=legible(own.color or style.color or bar.bgcolor, bar.bgcolor, facts().colours))
-            # Dim letters on a reversed bar are illegible, as are white letters on a yellow bar. So the bar uses only the colours of
+            # Dim letters are illegible on a reversed bar, and white letters on a yellow bar. So the bar uses only the colours of
             # the ground.
             if bar.reverse:
                 style += Style(dim=False, color=self.ground.color or _DEFAULT, bgcolor=self.ground.bgcolor or _DEFAULT)
@@ -271,7 +272,7 @@ def ground_of(widget: Widget) -> Style:
 def merge(segments: list[Segment]) -> list[Segment]:
     """Join segments that look the same; each segment costs the terminal about 40 bytes.
 
-    Blanks take the style before them if the style shows nothing on a blank.
+    Blanks are joined with the text before or after them if both styles look the same on a blank.
     """
     joined: list[Segment] = []
     for segment in segments:

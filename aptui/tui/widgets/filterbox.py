@@ -1,4 +1,4 @@
-"""The filter line: `FilterBox`, with history, the position of a mistake, and the number of hits.
+"""The filter line `FilterBox`: it has a history, and shows the number of hits or the position of a mistake.
 
 The screen defines what a filter means.
 
@@ -69,7 +69,7 @@ class History(Suggester):
 
 
 def fitting(hint: str, cells: int) -> str:
-    """Return the longest prefix of a list of parts that fits into `cells` without cutting a part."""
+    """Return as many leading parts of `hint` as fit into `cells` without cutting a part."""
     ends = [found.start() for found in _BETWEEN_PARTS.finditer(hint)] + [len(hint)]
     return next((hint[:end].rstrip(",;") for end in reversed(ends) if width_of(hint[:end].rstrip(",;")) <= cells), "")
 
@@ -116,7 +116,7 @@ class _FilterRow(Widget):
 
 
 class FilterBox(Widget):
-    """The filter line; the head of this module describes it. It is one line high, and higher while it shows a mistake."""
+    """The filter line; the module docstring describes it. It is one line high, or more while it shows a mistake."""
 
     DEFAULT_CSS = """
     FilterBox { height: auto; width: 1fr; }
@@ -196,7 +196,7 @@ class FilterBox(Widget):
         return self
 
     def begin(self) -> None:
-        """Give the focus to the line at once and select its text, so that typing replaces it."""
+        """Focus the line at once and select its text, so that typing replaces the text."""
         self._before = self.text
         give_focus(self._line)
         self._line.selection = Selection(0, len(self.text))
@@ -218,7 +218,7 @@ class FilterBox(Widget):
     def show_mistake(self, column: int, text: str, hint: str = "", *, count: str | None = None) -> None:
         """Show a mistake below the line, with a "^" at its position.
 
-        `count` is the text with the number of rows, which stays visible.
+        `count` is the text with the number of hits; it stays visible beside the mistake.
         """
         message = make_safe(f"{text}; {hint}" if hint else text)
         if count is not None:
@@ -235,7 +235,7 @@ class FilterBox(Widget):
         self.show_mistake(getattr(error, "column", 1) - 1, error.what, error.hint)
 
     def walk_history(self, step: int) -> None:
-        """Show an older (1) or newer (-1) filter of the history; after the newest filter comes the typed text."""
+        """Show an older (1) or newer (-1) filter of the history; a step beyond the newest filter restores the typed text."""
         if self._walked < 0:
             self._typed = self.text
         self._walked = max(-1, min(self._walked + step, len(self.history.texts) - 1))

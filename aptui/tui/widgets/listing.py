@@ -1,4 +1,4 @@
-"""A short list of records as the model of a table, sorted by any column. Tables of jobs and assets have models of their own.
+"""A short list of records as the model of a table, sorted by any column. The tables of jobs and assets use other models.
 
 Tests: `tests/features/sharing/screen/test_screen.py`.
 """
@@ -43,7 +43,7 @@ class Listing(Generic[T]):
         self.sort_by(self.sort)
 
     def sort_by(self, sort: tuple[str, bool] | None) -> None:
-        """Sort by a column, (column id, is descending); equal records, and all records if `sort` is None, keep their order."""
+        """Sort by `sort`: (column id, is descending), None = keep the order. Equal records keep their order."""
         self.sort, self._rows = sort, self._shown
         if sort is not None and self._order is not None:
             column, is_descending = sort

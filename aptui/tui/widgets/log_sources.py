@@ -22,7 +22,7 @@ _LINE_BYTES = 64 * 1024
 """Maximum length of a line that is read."""
 _NEWLINE = 10
 _STEP_LINES = 200_000
-"""Maximum number of lines that are searched for the next line of a level."""
+"""Maximum number of lines that one step to the next line of a level searches."""
 
 LEVELS = "EWID"
 """Letters of the levels: error, warning, info, debug."""
@@ -38,7 +38,7 @@ def level_letter(number: int) -> str:
 class LogPaneLine(NamedTuple):
     """A line of a log as the screen shows it. `level` is one letter of `LEVELS`, or "" if the source does not know the level.
 
-    `context` has the details of the line as (key, value), if the source knows them already.
+    `context` has the details of the line as (key, value) pairs, if the source already has them.
     """
 
     time: str
@@ -73,11 +73,11 @@ class LineSource(Protocol):
         """Return the indices of the lines with these levels, ascending; None if the source would have to read the whole file."""
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line with one of these levels after (`step` 1) or before (-1) a line, None if none is nearby."""
+        """Return the nearest line of these levels after (`step` 1) or before (-1) a line, None if the searched lines have none."""
 
 
 class MemoryLines:
-    """Lines in memory; `keep` can limit the lines that are shown. The key of a line is its position among all lines."""
+    """Lines in memory; `keep` limits the shown lines. The key of a line is its position among all lines, shown or not."""
 
     def __init__(self, lines: Iterable[LogPaneLine] = ()) -> None:
         self._lines = list(lines)
@@ -139,7 +139,7 @@ def plain_line(data: bytes) -> LogPaneLine:
 class FileLines:
     """Lines of a file that may be large, and may grow or shrink while it is shown.
 
-    The last lines are available at once; the other lines are known after `index` has run in a thread. The key of a line is its
+    The last lines are available at once, the other lines after `index` has run in a thread. The key of a line is its
     offset in the file, so that cursor and marks stay valid. The file is read with `pread` and is never mapped into memory, because
     a process that reads a mapped file after it shrank is killed.
 
@@ -170,7 +170,7 @@ class FileLines:
                 self._fd = -1
 
     def index(self, stop: threading.Event | None = None) -> bool:
-        """Count the lines. Call it in a thread, and again after `has_changed`. Return False if the count was stopped.
+        """Count the lines. Call this in a thread, and again if `has_changed` returns True. Return False if `stop` ended the count.
 
         Memory: one number per 256 KB.
         """

@@ -1,4 +1,4 @@
-"""A log: `LogPane` shows a `LineSource` with levels, follow, pause, wrap, hits and marks.
+"""The log view `LogPane`: shows a `LineSource`, hides levels, follows new lines, pauses, wraps, and shows search hits and marks.
 
 Sources of lines are in `log_sources`.
 
@@ -9,12 +9,12 @@ Sources of lines are in `log_sources`.
     pane.modes()                        # "without debug lines  following  wrapped  paused, 37 new" for the title line
     pane.current()                      # the line under the cursor; on_rows_highlighted reports a new one
 
-The window of a line names its origin. It is shown in a column of `window_cells`; if `window_cells` is 0, it is a word before the
-text of the lines that the engine itself did not write. With `wraps`, long lines are wrapped at first, else cut.
+The `window` of a line names its origin. It is shown in a column of `window_cells` cells. If `window_cells` is 0, the origin is a
+word before the text, except in lines that the engine itself wrote. `wraps` selects whether long lines are wrapped at first or cut.
 
-To the keys of `Rows` the pane adds: f follows, ctrl+s pauses, ctrl+w wraps, left and right scroll long lines. The keys e E go to
-the next and previous error, w W to the next and previous warning, n N to the next and previous hit. The keys I and H show and hide
-infos and debug lines. Wrapped lines scroll by whole lines of the log.
+The pane adds these keys to the keys of `Rows`: f follows, ctrl+s pauses, ctrl+w wraps, left and right scroll long lines. The keys e
+E go to the next and previous error, w W to the next and previous warning, n N to the next and previous hit. The keys I and H show
+and hide infos and debug lines. Wrapped lines scroll by whole lines of the log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from aptui.tui.widgets.row_list import RowLines, RowPainting, Rows
 
 
 class WrappedLines(RowLines):
-    """The lines of a list whose rows may take several screen lines; the last entry of a row's state is the part to paint.
+    """The lines of a list whose rows may take several screen lines.
+
+    The last entry of a row's state is the number of the row's line to paint.
 
     Args:
         height_of: returns the number of screen lines of a row.
@@ -46,7 +48,7 @@ class WrappedLines(RowLines):
         super().__init__(view, painting)
         self._height_of = height_of
         self._laid: list[tuple[int, int]] = []
-        """(row, part of the row) for each screen line; empty = the lines must be laid out again."""
+        """(row, line of the row) for each screen line; empty = the lines must be laid out again."""
 
     def draw(self, y: int) -> Strip | None:
         """Return the picture of a screen line, None if no row is at that line."""
@@ -60,7 +62,7 @@ class WrappedLines(RowLines):
         return Strip(merge(pad(self.view.draw_row(state), width, self.painting.painter.ground)), width)
 
     def lay_out(self) -> list[tuple[int, int]]:
-        """Return (row, part of the row) for each screen line."""
+        """Return (row, line of the row) for each screen line."""
         rows: list[tuple[int, int]] = []
         index, height = self.view.top, self.view.scrollable_content_region.height
         while len(rows) < height and index < self.view.count_rows():
@@ -79,7 +81,7 @@ class WrappedLines(RowLines):
 
     def refresh_row(self, index: int) -> None:
         """Draw a row again."""
-        if not self._laid:  # no lines are laid out yet, so the place of the row is unknown
+        if not self._laid:  # no lines are laid out yet, so the screen lines of the row are unknown
             self.view.refresh()
             return
         lines = [y for y, (row, _) in enumerate(self._laid) if row == index]
@@ -117,11 +119,11 @@ _LEAST_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
 _BEFORE_CONTEXT, _LEAST_VALUE, _BETWEEN_PAIRS = 14, 12, "   "
 """Cells before the details below a line (so that they begin below its level), minimum width of a value, text between values."""
 _ENGINES_OWN = frozenset({"", "aptui", "none"})
-"""Origins of lines that are shown only in a window column, not as a word: most lines of the engine's log have one of them."""
+"""Origins that are never shown as a word before the text, because most lines of the engine's log have one of them."""
 
 
 class LogPane(Rows):
-    """A pane that shows a log; the head of this module describes it."""
+    """A pane that shows a log; the module docstring describes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("f", "follow", "follow", id="log.follow", show=False),
@@ -141,7 +143,7 @@ class LogPane(Rows):
 
     @dataclass
     class ModesChanged(Rows.MarksChanged):
-        """Posted when follow, pause, wrap or the levels changed: the screen then draws `modes()` again."""
+        """Posted when follow, pause, wrap or the levels changed, so that the screen draws `modes()` again."""
 
     def __init__(self, source: LineSource | None = None, *, window_cells: int = 14, wraps: bool = False, **named: Any) -> None:
         super().__init__(**named)
@@ -164,7 +166,7 @@ class LogPane(Rows):
     # -------------------------------------------------------------------------------------------------------------- the lines
 
     def set_source(self, source: LineSource) -> None:
-        """Show another log from its first line; levels, wrap and follow stay."""
+        """Show another log from its first line; the settings of levels, wrap and follow do not change."""
         self.source = source
         self.marks.clear()
         self._seen_version = self._paused_count = None
@@ -175,7 +177,7 @@ class LogPane(Rows):
     def renew_source(self, source: LineSource) -> None:
         """Show a newer state of the same log.
 
-        The cursor stays on its line, or goes to the last line; marks stay.
+        The cursor stays on its line, or goes to the last line if its line no longer exists. Marks are kept.
         """
         is_at_end = self._paused_count is None and self.shown_count and self.cursor == self.shown_count - 1
         self.source, self._seen_version = source, None
@@ -218,7 +220,7 @@ class LogPane(Rows):
         return self.source.line(self._place(self.cursor)) if self.shown_count else None
 
     def go_to_first_error(self) -> bool:
-        """Put the cursor on the first error, else the first warning, else the last line.
+        """Put the cursor on the first error; without errors on the first warning; without warnings on the last line.
 
         Return whether the log has an error.
         """
@@ -230,7 +232,7 @@ class LogPane(Rows):
         return False
 
     def set_search(self, spans_of: Callable[[str], Spans] | None, hits: Sequence[int] = ()) -> None:
-        """Highlight the spans of `spans_of` in texts; n and N move along `hits`, the keys of lines, ascending."""
+        """Highlight in each text the ranges that `spans_of` returns; n and N move along `hits`, the ascending keys of lines."""
         self._spans_of, self._hits = spans_of, hits
         self._search_number += 1
         self.refresh()
@@ -287,7 +289,7 @@ class LogPane(Rows):
         return (line, is_cursor, is_lit, self.marks.has(index, self.key_of(index)), self._offset, self._search_number, 0)
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
-        """Paint a line; the last entry of the state is the part of a wrapped line."""
+        """Paint a line; the last entry of the state is the screen line of a wrapped line."""
         line, is_cursor, is_lit, is_mark, offset, _, part = cast(tuple[LogPaneLine, bool, bool, bool, int, int, int], state)
         painter, width = self.painting.painter, self.painting.width
         head, text_role = self._head(line, is_lit=is_lit)
@@ -315,7 +317,7 @@ class LogPane(Rows):
         return [edge, *head, *painter.pieces(row, text_role, is_cursor=is_lit)]
 
     def _head(self, line: LogPaneLine, *, is_lit: bool) -> tuple[list[Segment], str]:
-        """Paint time, level and window if they fit; also return the role of the text."""
+        """Return the painted time, level and window as far as they fit, and the role of the text."""
         painter, width = self.painting.painter, self.painting.width
         role = LEVEL_WORDS.get(line.level, "")
         text_role = role if role == "debug" else ""
@@ -397,7 +399,7 @@ class LogPane(Rows):
 
     @property
     def max_scroll_y(self) -> int:
-        """Largest scroll position (rows): each wrapped line can be the top row, because lines may take several screen lines."""
+        """Largest scroll position (rows). If lines are wrapped, even the last line can be scrolled to the top."""
         return max(0, self.shown_count - 1) if self.is_wrapped else super().max_scroll_y
 
     # --------------------------------------------------------------------------------------------------------------- actions

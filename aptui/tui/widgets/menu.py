@@ -7,8 +7,8 @@
     Form.ask(app, "New tab", [Field("name", "Name"), Field("text", "Text", "no colour", "a filter")], filled_in, check)
 
 A pop-up calls its function once: a menu with the id of the item, a confirmation with True or False, a prompt with the text, a form
-with {field id: text}; after Esc with None (a confirmation: False). Then the focus returns to the widget that had it before. Arrows
-and j k move, Enter chooses, the key of an item chooses this item at once. A click outside closes the pop-up.
+with {field id: text}; after Esc with None (a confirmation: False). Then the focus returns to the widget that had it before. Arrows,
+j and k move the cursor, Enter chooses, and the key of an item chooses that item at once. A click outside closes the pop-up.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from aptui.tui.terminal.safety import glyph, make_safe, terminal_facts
 from aptui.tui.widgets.cells import Painter, fit, pad, painter_of, width_of
 
 _WORK_IN_MENUS = frozenset({"app.help", "app.palette", "app.redraw", "app.copy_or_quit"})
-"""Actions whose keys keep their meaning while a menu is open."""
+"""Actions whose keys work as usual while a menu is open."""
 
 
 def close_pop_ups(screen: Screen[Any]) -> None:
@@ -46,7 +46,7 @@ def close_pop_ups(screen: Screen[Any]) -> None:
 
 
 class MenuItem(Struct, frozen=True):
-    """An item of a menu; `key` has its keys as Textual names them, separated by commas, and the first of them is shown."""
+    """An item of a menu. `key` lists its keys by Textual's names, separated by commas; the menu shows the first key."""
 
     id: str
     label: str
@@ -64,7 +64,7 @@ def _first_key(item: MenuItem) -> str:
 
 
 class _PopUp(Widget):
-    """Base of the pop-ups: the position above the screen, the focus, and a single answer."""
+    """Base class of the pop-ups: positions the pop-up over the screen, takes and returns the focus, and answers only once."""
 
     DEFAULT_CSS = """
     _PopUp { position: absolute; overlay: screen; constrain: inside inside;
@@ -87,7 +87,7 @@ class _PopUp(Widget):
         # The pop-up is placed before it is mounted; otherwise the first frame would show the pop-up in the corner.
         self._put(self.expect_size(screen.size), screen.size)
         screen.mount(self)
-        if self.can_focus:  # focuses at once, because the user may have typed more keys already
+        if self.can_focus:  # focus at once, because the user may already have typed keys for the pop-up
             screen.set_focus(self)
         return self
 
@@ -120,7 +120,7 @@ class _PopUp(Widget):
         self.focus()
 
     def answer(self, what: Any) -> None:
-        """Give the answer once, and close the pop-up."""
+        """Close the pop-up and give the answer; later calls do nothing."""
         answer, self._answer = self._answer, None
         if answer is None:
             return
@@ -142,7 +142,7 @@ class _PopUp(Widget):
 
 
 class Menu(_PopUp, can_focus=True):
-    """A menu; the head of this module describes it."""
+    """A menu; the module docstring describes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("j,down,tab", "step(1)", "next", id="menu.down", show=False),
@@ -281,7 +281,7 @@ class Menu(_PopUp, can_focus=True):
 class Question(Menu):
     """A question with a letter for each answer.
 
-    The cursor starts on the last answer. This answer, like Esc, changes nothing.
+    The cursor starts on the last answer, the safe one: like Esc, it changes nothing.
     """
 
     @classmethod
@@ -313,7 +313,7 @@ class Confirm(Question):
     """A question to answer with yes or no; no, `n` and Esc are the safe answer."""
 
     @classmethod
-    def ask(  # type: ignore[override]  # another question, other words
+    def ask(  # type: ignore[override]  # the parameters differ from those of `Menu.ask`
         cls,
         app: App[Any],
         question: str,
@@ -329,9 +329,11 @@ class Confirm(Question):
 
 
 class Checks(Menu):
-    """A menu of items that are on or off: Space toggles the current item, a letter its item; Enter and Esc close the menu.
+    """A menu of items that are on or off.
 
-    With `enter_chooses`, Enter switches on only the current item if nothing was toggled.
+    Space toggles the current item, and a letter toggles its item. Enter and Esc close the menu.
+
+    With `enter_chooses`, Enter switches on the current item and switches off all others, unless an item was toggled before.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -380,7 +382,10 @@ class Checks(Menu):
         self.action_check()
 
     def action_finish(self) -> None:
-        """If no item was toggled, switch on only the current item; then close."""
+        """Close the menu.
+
+        With `enter_chooses`, if no item was toggled, first switch on the current item and switch off all others.
+        """
         item = self._plain[self._chosen]
         if self._enter_chooses and item.is_enabled:
             self._changed({item.id})
@@ -542,6 +547,6 @@ class Prompt(Form):
 
 
 def ways_out(taking: str) -> str:
-    """Return the text for the frame of an input line: the keys that end the input."""
+    """Return the text for the frame of an input line; it shows the keys that end the input."""
     between = "·" if terminal_facts().is_utf8 else "-"
     return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"

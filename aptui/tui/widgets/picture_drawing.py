@@ -1,14 +1,14 @@
-"""Chooses how a picture reaches the terminal: as pixels, as half blocks in colours or in a palette, or as shades.
+"""Chooses how a picture is drawn on the terminal: as pixels, as half blocks in all colours or in a palette, or as shades of grey.
 
 Pixels are used if the user asked for them, the terminal has answered that it shows pixels, and the connection is fast. Otherwise
 the picture is drawn with cells, for the available size, the available colours, and the speed of the connection. While the speed is
-unknown, the picture is drawn with the fewest bytes; the time that these bytes take shows whether the connection is fast enough for
-more.
+unknown, the picture is drawn with the fewest bytes. The time that these bytes take shows whether the connection is fast enough for
+a better picture.
 
 A cell shows two pixels as an upper half block in two colours, or a shade if colours are few. Drawings (lines on transparent ground)
 become dots of braille in their colours: 2 × 4 dots for each cell. Transparent pixels show a faint checker, so that the shape of a
-picture is visible. Two means save bytes: colours are rounded a little, so that more neighbours have the same colour, and a cell
-whose two pixels are equal is a blank.
+picture is visible. Two methods save bytes. Colours are rounded a little, so that more neighbours have the same colour. A cell whose
+two pixels are equal is sent as a blank.
 
 Tests: `tests/tui/widgets/test_blocks.py`, `tests/tui/widgets/test_picture_drawing.py`, `tests/tui/widgets/test_textview.py`.
 """
@@ -52,11 +52,14 @@ The slowest connections get shades of grey, which need at most as many bytes as 
 _RETRIES, _RETRY_S = 4, 0.5
 """Number of retries with more bytes while the speed of the connection is unknown, and their interval (seconds)."""
 _PIXELS_A_BYTE = 2
-"""Typical number of pixels that one byte of a protocol carries; it decides whether a picture is encoded at all."""
+"""Estimated number of pixels per byte of a protocol.
+
+A picture is not encoded if by this estimate the connection is too slow for it.
+"""
 
 
 class Picture:
-    """A picture that is drawn again whenever the size or the theme changed; `close` removes it from the terminal."""
+    """A picture, which is drawn again when the size or the theme changes; `close` removes it from the terminal."""
 
     def __init__(self, pixels: Pixels) -> None:
         self._pixels = pixels
@@ -119,7 +122,7 @@ class Picture:
     # --------------------------------------------------------------------------------------------------------------- pixels
 
     def _encode(self, widget: Widget, output: OutputLayer, ground: Ground) -> None:
-        """Encode the picture in a thread; its place is empty until then."""
+        """Encode the picture in a thread; its cells stay empty until it is encoded."""
         drawn_for = self._drawn_for
         assert drawn_for is not None
         columns, rows, _, screen = drawn_for
@@ -153,7 +156,7 @@ def pixel_cell(widget: Widget) -> tuple[int, int] | None:
 
 
 def _pixel_output(widget: Widget, painter: Painter) -> OutputLayer | None:
-    """Return the output if it takes pixels; a theme without colours has only shades."""
+    """Return the output if it shows pixels, else None; a theme without colours never uses pixels, but shades of grey."""
     output = output_of(widget.app)
     return output if output is not None and output.pixels is not None and _has_colours(painter) else None
 
@@ -177,7 +180,7 @@ def _ground(widget: Widget, painter: Painter) -> Ground:
 
 
 def _carries(widget: Widget, size: int) -> bool:
-    """Return whether the connection is known to carry `size` bytes in time."""
+    """Return whether the connection is known to be fast enough for `size` bytes (`_MOST_S`)."""
     if not isinstance(widget.app, DiffRenderingApp):
         return True
     takes_s = widget.app.line_takes_s(size)
@@ -204,17 +207,17 @@ _SHADES, _ASCII_SHADES = " ░▒▓█", " .:+#"
 _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 """Bits of the dots of a braille character (from U+2800 on), by row and column."""
 _INKED_FROM = 0.2
-"""Minimum share of a dot that the lines of a drawing cover; less is not drawn."""
+"""A dot is drawn if the lines of a drawing cover at least this share of it."""
 _CHECKER_PIXELS = 4
 _CHECKER = (0.06, 0.14)
 """The checker's two colours, each as a share of the way from the background to middle grey."""
 _ROUNDED = 3
-"""Number of values of a channel that are rounded to one value: the difference is invisible, and areas get one colour."""
+"""Each channel is rounded to multiples of this number: the difference is invisible, and areas of similar colours get one colour."""
 _EYE = (0.299, 0.587, 0.114)
 _STRETCHED_FROM = 0.12
-"""Minimum difference of greys that is stretched to full contrast: a smaller difference is one grey with noise."""
+"""Minimum contrast of greys that is stretched to full contrast; a picture with less contrast is a single grey with noise."""
 _VIVID = 1.5
-"""Factor of saturation before the nearest of 240 colours is taken: otherwise most dark and pale colours become grey."""
+"""Factor of saturation before the nearest of 240 colours is chosen. Without it, most dark and pale colours would become grey."""
 
 
 class Manner(StrEnum):
@@ -236,7 +239,7 @@ class Ground(NamedTuple):
 def draw_picture(
     pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Ground, *, is_utf8: bool = True
 ) -> list[list[Segment]]:
-    """Return the lines of a picture, as large as fits into `columns` × `rows` cells; without colours as greys."""
+    """Return the lines of a picture, as large as fits into `columns` × `rows` cells; a manner without colours draws greys."""
     if pixels.is_drawing and is_utf8:
         return _in_dots(pixels, columns, rows, manner, ground)
     width, height = fit_size(pixels.width, pixels.height, columns, rows * 2)
@@ -280,7 +283,10 @@ def bytes_of(lines: list[list[Segment]]) -> int:
 
 
 def _scale(pixels: Pixels, width: int, height: int) -> Grid:
-    """Return a picture of this size with colours multiplied by alpha: averaged if it is smaller, repeated if larger."""
+    """Return the picture scaled to this size, with colours multiplied by alpha.
+
+    Pixels are averaged to shrink it, and repeated to enlarge it.
+    """
     data = np.frombuffer(pixels.data, np.uint8).reshape(pixels.height, pixels.width, CHANNELS).astype(np.float32)
     data[..., :3] *= data[..., 3:] / 255
     if width >= pixels.width and height >= pixels.height:
@@ -291,7 +297,7 @@ def _scale(pixels: Pixels, width: int, height: int) -> Grid:
 
 
 def _shares(before: int, after: int) -> Grid:
-    """Return the share that each of `before` pixels has in each of `after` pixels, as an array (after, before)."""
+    """Return the weight of each of `before` old pixels in each of `after` new pixels, as an array (after, before)."""
     edges = np.arange(after + 1) * (before / after)
     places = np.arange(before)
     covered = np.minimum(edges[1:, None], places + 1) - np.maximum(edges[:-1, None], places)
@@ -398,7 +404,7 @@ def _in_dots(pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Gr
 
 
 def _in_shades(picture: Grid, ground: Ground, *, is_utf8: bool) -> list[list[Segment]]:
-    """Return greys as the inked share of a cell; ink is light on a dark ground and dark on a light one."""
+    """Return, for each cell, the share of the cell to fill with ink. Ink is light on a dark ground, and dark on a light ground."""
     cells = (picture[0::2] + picture[1::2]) / 2
     alpha = cells[..., 3] / 255
     light = cells[..., :3] @ np.array(_EYE, np.float32) / 255

@@ -1,6 +1,6 @@
 """The base class of every list: rows with keys, a cursor that stays on its key, marks, paging and mouse.
 
-A subclass supplies the number of rows, their keys and their pictures. Work is done for visible rows only.
+A subclass supplies the number of rows, their keys, and the painted rows. Only visible rows are computed.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from textual.widget import Widget
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Painter, merge, pad, painter_of, wrap
 
-# Textual draws borders, outlines, padding, tints and hatches around each line. Even for a widget without these, Textual's code
-# takes three times as long as drawing the line itself. Textual also makes a new strip each time, which loses the parts and the
-# terminal codes that the old strip had cached. `_PlainCache` overrides `StylesCache.render_line` to avoid both. This method is
-# private to Textual, so the project pins the version of Textual.
+# Textual draws borders, outlines, padding, tints and hatches around each line. Even for a widget without these, that code takes
+# three times as long as drawing the line itself. It also makes a new strip each time, so that the segments and terminal codes
+# cached in the old strip are lost. `_PlainCache` overrides `StylesCache.render_line` to avoid both. `StylesCache` is private to
+# Textual, so the project pins the version of Textual.
 
 _AROUND = ("outline_top", "outline_right", "outline_bottom", "outline_left", "tint", "hatch", "text_opacity")
 
 
 class PlainLines(Widget):
-    """A widget that draws each line only by `render_line`. If its style has borders or tints, Textual draws the lines."""
+    """A widget whose lines are drawn only by its `render_line`.
+
+    If its style has borders or tints, Textual's own code draws them.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -41,7 +44,7 @@ class PlainLines(Widget):
 
 
 class _PlainCache(StylesCache):
-    """Textual's cache of lines without the work for borders that do not exist."""
+    """Textual's cache of lines, without the cost of borders when the widget has none."""
 
     def render_line(self, *given: Any, **named: Any) -> Strip:
         """Draw a line for Textual."""
@@ -62,7 +65,7 @@ def blank_line(width: int, style: Style) -> Strip:
 
 
 def _thumb(bar: ScrollBar, position: float) -> int:
-    """Return the start of the thumb, in eighths of a line, as `ScrollBarRender.render_bar` computes it."""
+    """Return the start of the scroll bar's thumb, in eighths of a line, as `ScrollBarRender.render_bar` computes it."""
     size, window, rows = bar.size.height, bar.window_size, bar.window_virtual_size
     if not size or window >= rows:
         return 0
@@ -74,7 +77,7 @@ _MOST_STRIPS = 1024
 
 
 class RowPainting:
-    """Paints rows, and stores the strip of a row by the state of the row."""
+    """Paints rows, and caches the strip of each row by the state of the row."""
 
     def __init__(self, view: Rows) -> None:
         self._view = view
@@ -104,7 +107,7 @@ class RowPainting:
         self._fixed_width = self.width
 
     def end(self) -> None:
-        """End `begin`: read theme and width again for each line."""
+        """End the effect of `begin`: from now on, each line reads theme and width itself."""
         self._fixed_width = None
 
     def forget(self) -> None:
@@ -112,7 +115,7 @@ class RowPainting:
         self._strips.clear()
 
     def strip_of(self, state: tuple[object, ...], width: int) -> Strip:
-        """Return the picture of a row in this state."""
+        """Return the strip of a row in this state."""
         strip = self._strips.get(state)
         if strip is None or strip.cell_length != width:
             if len(self._strips) >= _MOST_STRIPS:
@@ -131,7 +134,7 @@ class RowLines:
         """{y: state that the line was painted from} of the lines on the screen."""
 
     def draw(self, y: int) -> Strip | None:
-        """Return the picture of a line, None if no row is at this line."""
+        """Return the strip of a line, None if no row is at this line."""
         view, width, painter = self.view, self.painting.width, self.painting.painter
         if y < view.HEADER_LINES:
             return Strip(pad(view.draw_header(), width, painter.ground), width)
@@ -208,7 +211,7 @@ class RowMarks:
         self._anchor: int | None = None
 
     def __len__(self) -> int:
-        """Return the number of marked rows, without the rows of an open range."""
+        """Return the number of marked rows; rows of a range that the user has not ended do not count."""
         return len(self.keys)
 
     @property
@@ -262,7 +265,7 @@ class RowMarks:
 _WHEEL_ROWS = 3
 
 
-class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is the first base, because Textual finds style rules by it.
+class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Textual finds style rules by the first base
     """A scrolling list of rows, each with a stable key.
 
     Keys: j, k and the arrows move by a row, ctrl+d and ctrl+u by half a page, the page keys by a page, g, G, home and end to the
@@ -293,7 +296,7 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is the first
 
     @dataclass
     class RowMessage(Message):
-        """Base of messages about a row, with the widget and the row's key."""
+        """Base class of messages about a row; they have the widget and the key of the row."""
 
         rows: Rows
         key: int
@@ -342,7 +345,10 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is the first
 
     HEADER_LINES: ClassVar[int] = 0
     leads: ClassVar[bool] = True
-    """Whether another widget shows details of the cursor's row. If not, the cursor is only visible while the list has the focus."""
+    """Whether another widget shows details of the cursor's row.
+
+    If False, the cursor is visible only while the list has the focus.
+    """
 
     def count_rows(self) -> int:
         """Return the number of rows."""
@@ -357,15 +363,15 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is the first
         raise NotImplementedError
 
     def keys_below(self, key: int) -> list[int]:
-        """Return the keys that a row stands for in marks and actions: its own key, or the keys of the rows that it groups."""
+        """Return the keys to which marks and actions on a row apply: its own key, or the keys of the rows that it groups."""
         return [key]
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the state of a row: every value on which its picture depends, except the theme. Equal states look the same."""
+        """Return the state of a row: all values that determine how the row looks, except the theme. Equal states look the same."""
         raise NotImplementedError
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
-        """Paint a row with its gutter; the picture depends only on the state of the row."""
+        """Paint a row with its gutter; the result depends only on the state of the row and on the theme."""
         raise NotImplementedError
 
     def draw_header(self) -> list[Segment]:
@@ -373,7 +379,7 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is the first
         raise NotImplementedError
 
     def click_header(self, x: int) -> None:
-        """React to a click on the header at a column of cells."""
+        """Handle a click on the header; `x` is the column in cells."""
 
     # --------------------------------------------------------------------------------------------- members for other widgets
 
@@ -406,7 +412,7 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is the first
                 self.refresh()
 
     def refresh_rows(self) -> None:
-        """Read the view again.
+        """Read the rows again.
 
         The cursor stays on its key and at its place on the screen; only changes are painted. If the cursor's row no longer exists,
         the row at the same place gets the cursor.
@@ -437,7 +443,7 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is the first
     def _fit_scroll_bar(self) -> None:
         """Update the length of the view.
 
-        Lay out only if the scroll bar appears or disappears, or if the height follows the rows.
+        Request a new layout only if the scroll bar appears or disappears, or if the widget's height depends on the number of rows.
         """
         is_as_high_as_rows = self.styles.auto_dimensions
         if not is_as_high_as_rows:
@@ -511,7 +517,7 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is the first
         return self.below(y, self.painting.width, self.painting.painter) if strip is None else strip
 
     def below(self, y: int, width: int, painter: Painter) -> Strip:
-        """Draw a line that has no row: a blank line, or in an empty list a line of `empty_text`."""
+        """Draw a line below the last row: a blank line, or in an empty list a line of `empty_text`."""
         at = y - self.HEADER_LINES
         if self.empty_text and not self.shown_count and at >= 0:
             lines = self.empty_text.split("\n")

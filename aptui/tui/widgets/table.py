@@ -39,11 +39,11 @@ class Column(Struct, frozen=True):
     Args:
         id: name of the column in `TableModel.cell`.
         title: text in the header.
-        width: in cells; 0 = a flexible column, which gets a share of the cells that other columns leave.
-        min_width: minimum width in cells of a flexible column; if no column can be dropped, a column may become narrower.
+        width: in cells; 0 = a flexible column, which gets a share of the cells that the columns of fixed width leave free.
+        min_width: minimum width in cells of a flexible column. A column becomes narrower only if no more columns can be dropped.
         align: "right" for numbers.
         drop_rank: order in which columns are dropped on narrow screens, highest first; 0 = never dropped.
-        weight: share of a flexible column in the cells that other columns leave.
+        weight: relative share of a flexible column in the free cells.
         is_prose: long texts lose their end even if they contain "/".
         is_name: long texts lose their middle even if they contain no "/".
         needs: width of the texts of a flexible column; 0 = unknown. A column never gets more cells than its texts need.
@@ -66,7 +66,8 @@ class Column(Struct, frozen=True):
 def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
     """Return the columns that fit into `width` cells, with their widths, in their order.
 
-    When a wide column is dropped, narrow columns that were dropped earlier are shown again, unless a text would be cut then.
+    If a dropped wide column leaves enough room, narrow columns that were dropped before it are shown again, unless they would cut a
+    text.
     """
     remaining = list(columns)
     while (
@@ -94,21 +95,21 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
 
 
 def _free_width_beside(columns: Sequence[Column], width: int) -> int:
-    """Return the number of cells that are left when each column is as wide as its texts; 0 if a width is unknown."""
+    """Return the number of free cells if each column is as wide as its texts; 0 if the width of a column's texts is unknown."""
     if not all(column.width or column.needs for column in columns):
         return 0
     return width - width_of_all(columns)
 
 
 def width_of_all(columns: Sequence[Column]) -> int:
-    """Return the total width of columns that cut no text; a column of unknown width counts with its minimum."""
+    """Return the total width that `columns` need to cut no text. A column with unknown text width counts with its minimum width."""
     return sum(column.width or max(column.min_width, column.needs) for column in columns) + _gaps(columns)
 
 
 def _share(columns: Sequence[Column], widths: list[int], flexible: Sequence[int], spare: int) -> None:
     """Widen the columns `flexible` (positions) by `spare` cells in all, by weight; no column gets more than its texts need.
 
-    The last column gets the cells that no column needs.
+    The last of these columns gets the cells that no column needs.
     """
     growing = list(flexible)
     while growing:
@@ -133,7 +134,7 @@ def _gaps(columns: Sequence[Column]) -> int:
 
 
 def fit_to_texts(columns: Sequence[Column], needs: Mapping[str, int], width: int) -> list[Column]:
-    """Return columns that are as wide as their texts. If that is too wide, a column takes at most the width of its texts.
+    """Return columns that are as wide as their texts. If they do not fit into `width`, their texts only limit their widths.
 
     Args:
         needs: {column id: width of its longest text}.
@@ -168,13 +169,13 @@ class TableModel(Protocol):
 
     @property
     def version(self) -> int:
-        """Rises whenever a visible fact may have changed."""
+        """Rises whenever a value that the table shows may have changed."""
 
     def row_count(self) -> int:
         """Return the number of rows."""
 
     def cell(self, index: int, column_id: str) -> Cell:
-        """Return a cell. The table asks for visible rows only, and again only after `version` rose."""
+        """Return a cell. The table calls this for visible rows only, and again only after `version` rose."""
 
     def key(self, index: int) -> int:
         """Return the stable id of a row."""
@@ -184,7 +185,7 @@ class TableModel(Protocol):
 
 
 class Table(Rows):
-    """The table; the head of this module describes it. To the keys of `Rows` it adds left and right, which scroll texts."""
+    """The table; the module docstring describes it. Besides the keys of `Rows`, left and right scroll long texts."""
 
     HEADER_LINES: ClassVar[int] = 1
     fits_texts: ClassVar[bool] = True
@@ -205,7 +206,7 @@ class Table(Rows):
     def __init__(self, columns: Sequence[Column] = (), model: TableModel | None = None, **named: Any) -> None:
         super().__init__(**named)
         self.columns = tuple(columns)
-        """The columns that the screen chose, in order."""
+        """The columns that the screen selected, in order; not all of them need to fit."""
         self.model: TableModel = model or ListedRows()
         self._sort: tuple[str, bool] | None = None
         self.offset_cells = 0
@@ -239,7 +240,10 @@ class Table(Rows):
 
     @property
     def sort(self) -> tuple[str, bool] | None:
-        """The column by which the model is sorted, and whether it is descending; the table only draws the arrow."""
+        """The column by which the model is sorted, and whether the order is descending.
+
+        The table only draws the arrow; the model sorts.
+        """
         return self._sort
 
     @sort.setter
@@ -355,7 +359,7 @@ class Table(Rows):
         return self._layout
 
     def _measure_columns(self, width: int) -> list[Column]:
-        """Return the columns; if the table has few rows, the columns are as wide as their texts."""
+        """Return the columns with their widths; if the table has few rows, the columns are as wide as their texts."""
         columns = [self._with_arrow(column) for column in self.columns]
         self._fitted_version = self.model.version
         count = self.model.row_count() if self.fits_texts else 0
@@ -376,7 +380,7 @@ class Table(Rows):
         self.refresh()
 
     def _longest_overhang(self) -> int:
-        """Return how many cells of the longest visible text of the flexible columns are cut off."""
+        """Return the maximum number of cells that are cut off a visible text in a flexible column."""
         most, last = 0, min(self.shown_count, self.top + self.page_rows)
         for index in range(self.top, last):
             cells = self._cells_of(index, self.model.key(index))
@@ -396,7 +400,7 @@ class Table(Rows):
 
 
 class SideTable(Table):
-    """A table whose cursor does not select a row for other widgets."""
+    """A table whose cursor's row no other widget shows."""
 
     leads: ClassVar[bool] = False
 
@@ -411,7 +415,7 @@ _AROUND_VALUE = 3
 class KeyValue(Table):
     """A table of keys and values. A value with several lines, or wider than the table, takes several rows.
 
-    The keys and messages of `Table` apply; a row's key in a message is its number.
+    Keys and messages are those of `Table`. The key of a row in a message is the row's number.
     """
 
     leads: ClassVar[bool] = False
@@ -462,7 +466,7 @@ def _pair_cell(row: tuple[int, str, str], column_id: str) -> Cell:
 
 
 def _rows_of(value: str, width: int) -> list[str]:
-    """Return the lines of a value, with long lines split; in a very narrow view, return the lines unchanged."""
+    """Return the lines of a value. Lines wider than `width` are split, except in a very narrow view."""
     lines = value.splitlines() or [""]
     if width < _LEAST_VALUE:
         return lines

@@ -60,7 +60,7 @@ _ROLES = (
 
 
 class TextPreview(Struct, frozen=True):
-    """Lines ready to be drawn, and their kind. With `pixels`, a picture fills the view below the lines."""
+    """A preview that is ready to be drawn: lines, and the kind of file. With `pixels`, a picture fills the view below the lines."""
 
     kind: str
     lines: tuple[tuple[Piece, ...], ...]
@@ -103,7 +103,7 @@ def make_preview(data: bytes, name: str, *, is_cut: bool = False) -> TextPreview
 
 
 def decode_text(data: bytes, *, is_cut: bool) -> str | None:
-    """Return the text of the first bytes of a file, None if they are binary; with `is_cut`, the last letter may be incomplete."""
+    """Return the first bytes of a file as text, None if they are binary. With `is_cut`, the last character may be incomplete."""
     for mark, encoding in ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16")):
         if data.startswith(mark):
             return data.decode(encoding, "replace")
@@ -151,7 +151,7 @@ def _role_of(token: str) -> str:
 
 
 def hex_lines(data: bytes) -> Iterator[tuple[Piece, ...]]:
-    """Yield the bytes in hexadecimal: the offset, 16 bytes, and the letters among these bytes."""
+    """Yield the lines of a hex dump: the offset, 16 bytes in hexadecimal, and the same bytes as text."""
     for at in range(0, len(data), 16):
         row = data[at : at + 16]
         left, right = row[:8].hex(" "), row[8:].hex(" ")
@@ -160,7 +160,7 @@ def hex_lines(data: bytes) -> Iterator[tuple[Piece, ...]]:
 
 
 class TextView(Rows):
-    """The preview; the head of this module describes it."""
+    """The preview; the module docstring describes it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right", "shift(1)", "see more of long lines", id="text.right", show=False),
@@ -250,7 +250,7 @@ class TextView(Rows):
         return [*segments, *pad(line, max(0, free_width), painter.style("", is_cursor=is_lit))]
 
     def below(self, y: int, width: int, painter: Painter) -> Strip:
-        """Draw a line of the picture if there is a picture; the terminal's cursor is on the picture's first line."""
+        """Draw a line of the picture, if the preview has one; the terminal's cursor is on the picture's first line."""
         if self._picture is None:
             return super().below(y, width, painter)
         lines = self._picture.lines(self, width - 1, max(0, self.page_rows - self.shown_count), painter)

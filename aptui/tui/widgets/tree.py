@@ -5,10 +5,10 @@
     tree.filter(ids)      # shows only these nodes and their ancestors, all open.
     tree.filter(None)     # shows everything, open as it was without the filter.
     tree.reveal(node)     # opens the ancestors and puts the cursor there.
-    tree.node             # is the cursor's node, None in an empty tree.
+    tree.node             # the cursor's node, None in an empty tree.
 
-The first column shows the labels, indented by depth, with a sign for open or closed nodes. To the keys of `Rows` the tree
-adds: right opens a node or goes to its first child, left closes a node or goes to its parent, enter opens or closes a parent and
+The first column shows the labels, indented by depth, with a sign for open or closed nodes. The tree adds these keys to the keys of
+`Rows`: right opens a node or goes to its first child, left closes a node or goes to its parent, enter opens or closes a parent and
 posts `Opened` for a node without children, `*` opens all nodes, `-` closes all. The messages are those of `Rows`; their keys are
 the keys of the model, never node numbers.
 """
@@ -71,7 +71,7 @@ class TreeModel(Protocol):
 
 
 class _OpenNodes:
-    """The visible nodes and their order, as the `TableModel` of the table that shows the tree."""
+    """The visible nodes in their order. This class is the `TableModel` of the table that draws the tree."""
 
     def __init__(self, model: TreeModel, columns: Callable[[], Sequence[Column]]) -> None:
         self.model = model
@@ -80,8 +80,8 @@ class _OpenNodes:
         self._structure: int | None = None
         self._mask: Flags | None = None
         self._are_open: Flags = np.zeros(0, np.bool_)
-        # Open nodes are stored by key, so that they stay open when nodes are renumbered. `_exceptions` are the closed nodes if most
-        # nodes are open, else the open nodes.
+        # Open nodes are stored by key, so that they stay open when nodes are renumbered. To stay small, `_exceptions` has the
+        # closed nodes if most nodes are open, else the open nodes.
         self._is_usually_open = False
         self._exceptions: set[int] = set()
         self._before_filter: tuple[bool, set[int]] | None = None
@@ -131,7 +131,7 @@ class _OpenNodes:
             return
         model = self.model
         self._structure = model.structure_version
-        self._mask = None  # the mask has the previous node numbers; the screen computes a new mask
+        self._mask = None  # the mask refers to the previous node numbers; the screen computes a new mask
         arrived = {key for key in self._awaited if (node := model.node_of(key)) is not None and not model.is_unread(node)}
         self._awaited -= arrived
         self._exceptions ^= arrived if not self._is_usually_open else set()
@@ -177,7 +177,10 @@ class _OpenNodes:
         self._rebuild()
 
     def show_only(self, nodes: Ids | Sequence[int] | None, *, is_new: bool) -> None:
-        """Show only these nodes and their ancestors, all open at first. None shows all nodes, open as they were before."""
+        """Show only these nodes and their ancestors, all open at first.
+
+        None shows all nodes, open or closed as before the filter.
+        """
         self.renew()
         if nodes is None:
             if self._before_filter is not None:
@@ -233,7 +236,7 @@ class _OpenNodes:
 
 
 class VTree(Table):
-    """The tree; the head of this module describes it."""
+    """The tree; the module docstring describes it."""
 
     fits_texts: ClassVar[bool] = False
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -266,15 +269,15 @@ class VTree(Table):
         return int(view[self.cursor]) if self.cursor < len(view) else None
 
     def filter(self, nodes: Ids | Sequence[int] | None, *, is_new: bool = True) -> None:
-        """Show only these nodes and their ancestors: all open, or, unless `is_new`, open as in the previous filter.
+        """Show only these nodes and their ancestors: all open if `is_new`, otherwise open or closed as in the previous filter.
 
-        None shows everything, open as it was without the filter.
+        None shows all nodes, open or closed as before the filter.
         """
         self._open_nodes.show_only(nodes, is_new=is_new)
         self.refresh_model()
 
     def reveal(self, node: int) -> bool:
-        """Open the ancestors of a node, and put the cursor on the node; its parent is visible too if both fit the view.
+        """Open the ancestors of a node, and put the cursor on the node; its parent is visible too if both fit into the view.
 
         Returns False if the filter hides the node.
         """
@@ -292,7 +295,10 @@ class VTree(Table):
         return is_found
 
     def _title(self, column: Column) -> str:
-        """Return the title of a column; over the labels, the path of the first visible row if its parents are above the view."""
+        """Return the title of a column.
+
+        The label column shows the path of the first visible row instead if the row's parents are above the view.
+        """
         nodes, labels, path = self._open_nodes, self.columns[0].id, ""
         is_path = column.id == labels and self.sort is None and self.top < len(nodes.view)
         node = int(nodes.model.parent[nodes.view[self.top]]) if is_path else -1
@@ -332,7 +338,7 @@ class VTree(Table):
         self.refresh_model()
 
     def action_fold_all(self) -> None:
-        """Close all nodes; the cursor goes to the top node above it."""
+        """Close all nodes; the cursor goes to the top-level ancestor of its node."""
         nodes, node = self._open_nodes, self.node
         while node is not None and (parent := int(nodes.model.parent[node])) >= 0:
             node = parent
@@ -374,7 +380,7 @@ class Branch(Struct):
 
 
 class LazyTree:
-    """A `TreeModel` that requests the children of a node when the user opens it, because dependencies may be cyclic.
+    """A `TreeModel` that requests children only when the user opens a node, because a tree of cyclic dependencies is infinite.
 
     Args:
         children: called with a branch when it is first opened. Return its children, or None to give them later with `grow`.

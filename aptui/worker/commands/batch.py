@@ -2,11 +2,11 @@
 
 Then each run gets the products of its file.
 
-The products of a file match the globs `products`, in which placeholders have the file's values; by default all products with the
-stem of the file match. A program may also write a manifest with one line of JSON for each file. The results of a start are used
-only if it succeeded and each product belongs to one file. Otherwise the program is started again for each half of the files. If
-only one file is left, the command runs as without `batch`, with the same products, errors and log. So one bad file does not make
-other files fail.
+The products of a file are those that match the globs `products`, filled in with the file's values; by default, all products with
+the stem of the file. Alternatively, the program writes a manifest with one line of JSON for each file. The results of a start are
+used only if the program succeeded and each product belongs to exactly one file. Otherwise the program is started again for each
+half of the files. A single file is processed as without `batch`, with the same products, errors and log. So one bad file does not
+make other files fail.
 
 Tests: `tests/worker/commands/test_batch.py`.
 """
@@ -38,13 +38,13 @@ _BY_STEM = ("**/{stem}", "**/{stem}.*")
 
 
 class _ManifestLine(FileAnswer, frozen=True, kw_only=True):
-    """Line of a manifest: the answer about `source`."""
+    """Line of a manifest: the result of the file `source`."""
 
     source: str
 
 
 class FileResult(Struct):
-    """Result of one file when the program was started for several files.
+    """Result of one file of a program start for several files.
 
     `names` has the file's products below `folder`, `output` its output lines, `share_ms` its share of the duration.
     """
@@ -65,7 +65,7 @@ class FileResult(Struct):
 
 
 class SharedStarts:
-    """Program starts for several files in one worker, and the results that runs have not used yet."""
+    """The program starts for several files in one worker, and those of their results that runs have not used yet."""
 
     def __init__(self) -> None:
         self._results: dict[int, FileResult] = {}
@@ -150,7 +150,7 @@ class SharedStarts:
         found = {}
         for path, order in sources.items():
             answer = answers.get(path, FileAnswer())
-            # a file without products gets no result here, so its own run starts the program again and reports the reason
+            # a file without products gets no result here; its own run starts the program again and reports the reason
             if names[path] or not answer.ok:
                 peak_bytes = ended.peak_rss_bytes
                 found[order.run_key] = FileResult(folders.products, names[path], answer, lines[path], peak_bytes, share_ms)
@@ -192,7 +192,7 @@ def read_manifest(path: str) -> Mapping[str, FileAnswer]:
 def _find_names(
     rule: CommandRule, folder: str, source: str, values: Mapping[str, str], answers: Mapping[str, FileAnswer]
 ) -> list[str]:
-    """Return the products of a source, [] if no product is known."""
+    """Return the names of the products of a source, [] if it has no product."""
     answer = answers.get(source)
     if answer is not None and (answer.products or not answer.ok):
         return [os.path.normpath(name) for name in answer.products if answer.ok]

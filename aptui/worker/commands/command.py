@@ -1,9 +1,9 @@
 """Command builders: fills the template, and runs the command.
 
-This module also finds products (by glob), and dependencies, errors and warnings in the output.
+This module also finds the products by globs, and reads the dependency files that commands write.
 
-A command without shell syntax is started directly, because starting a shell costs as much time as many tools need. A shell
-gets values in variables, never in its text (`core.command_template`).
+A command without shell syntax is started directly, because starting a shell takes as long as many tools run. If a shell is needed,
+values are passed to it in variables, never in its text (`core.command_template`).
 """
 
 from __future__ import annotations
@@ -35,21 +35,21 @@ _PLAIN_VALUE = re.compile(r"[A-Za-z0-9@%+=:,./_-]+")
 _NAMES_OF_FILES = ("name", "stem", "ext", "rel")
 _READ_BYTES = 1 << 16
 DEPENDENCY_OUTPUT_BYTES = 16 << 20
-"""Bytes kept of the beginning and of the end of output that contains dependencies.
+"""Limit of the bytes that are kept at each end of output that contains dependencies.
 
-Longer output fails the run, because dependencies would be missing.
+If output has to be dropped, the run fails, because dependencies could be missing.
 """
 
 
 LONG_MS = 5
-"""Duration (ms) above which a command is long (`CommandWatch`).
+"""Duration (ms) above which `CommandWatch` treats a command as long.
 
 Most asset tools take longer, and quick tools run thousands of times.
 """
 
 
 class CommandWatch(Protocol):
-    """Work that the worker does while a command runs."""
+    """A function with work that the worker does while a command runs."""
 
     def __call__(self, *, takes_long: bool = False) -> None:
         """Do the work: called when the command has started, and again with `takes_long` when the command takes long."""
@@ -61,7 +61,7 @@ class CommandError(Exception):
 
 
 class Invocation(Struct, frozen=True):
-    """A command that is ready to run: program, arguments, displayed line, and the environment variables that the line refers to."""
+    """A command that is ready to run: program, arguments, displayed line, and the environment variables that the line uses."""
 
     program: str
     arguments: tuple[str, ...]
@@ -82,10 +82,10 @@ class Execution(Struct, frozen=True):
 
 
 def invocation(template: str, values: Mapping[str, str], sources: tuple[str, ...] = ()) -> Invocation:
-    """Fill in a template; `sources` stand for {sources}: the words of a program, and the arguments of a shell.
+    """Fill in a template. `sources` replaces {sources}: as words of a program's command line, or as arguments of a shell.
 
     Raises:
-        CommandError: a missing parameter, a placeholder in an unsafe place, or a name that would be an option.
+        CommandError: a parameter is missing, a placeholder is in an unsafe place, or a program would read a file name as an option.
     """
     try:
         found = examine_template(template)
@@ -114,14 +114,14 @@ def _direct_words(template: str) -> tuple[str, ...]:
     try:
         return tuple(shlex.split(template))
     except ValueError:
-        return ()  # the quotes of the template are wrong: run a shell, whose message explains the mistake better
+        return ()  # the template has unbalanced quotes: let a shell report the mistake
 
 
 @lru_cache(maxsize=256)
 def find_program(word: str) -> str:
-    """Return the path of a program; "" if no program has the name.
-
-    The name is then a built-in command of the shell, or a mistake that the shell reports.
+    """Return the path of a program, "" if no program has the name.
+    
+    In that case, the name is a built-in command of the shell, or a mistake, which the shell reports.
     """
     return shutil.which(word) or ""
 
@@ -136,7 +136,7 @@ def _value(values: Mapping[str, str], name: str) -> str:
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Replace placeholders in `text` by plain values; callers escape the values of product globs.
+    """Replace placeholders in `text` by values without escaping; for globs, the caller escapes the values first.
 
     Raises:
         CommandError: a placeholder has no value.
@@ -193,7 +193,8 @@ def execute(
     Its output is added to `output` as it arrives. `watch` is called after the start, and again when the command takes long.
 
     Args:
-        limit_s: seconds after which the command's process group is killed; 0 = no limit here (the engine also ends slow workers).
+        limit_s: seconds after which the command's process group is killed; 0 = this function sets no limit (the engine ends slow
+            workers itself).
 
     Raises:
         CommandError: the command cannot be started.
@@ -236,7 +237,7 @@ def _spawn(command: Invocation, environment: Mapping[str, str], writer: int) -> 
         {**environment, **dict(command.environment)} if command.environment else environment,
         file_actions=actions,
         setpgroup=0,
-        # Python ignores these two signals. The command would inherit that, so their default actions are restored here.
+        # Python ignores these two signals, and the command would inherit this. So their default actions are restored here.
         setsigdef=(signal.SIGPIPE, signal.SIGXFSZ),
     )
 
@@ -274,7 +275,7 @@ def _wait(pid: int, reader: int, output: BoundedText, watch: CommandWatch | None
 
 
 def _pipe_reads(reader: int) -> int:
-    # The pipe contains the rest of the command's output; only a process that the command left behind can write more output.
+    # The pipe has the rest of the command's own output. Later output could only come from a process that the command left running.
     return fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ) // _READ_BYTES + 1
 
 
@@ -383,7 +384,7 @@ def _rules(text: str) -> Iterator[tuple[str, list[str] | None]]:
 
 
 def _prerequisites(words: list[str]) -> list[str] | None:
-    """Return the words after the first colon that ends a word; without such a colon, after the first colon inside a word.
+    """Return the words after the first colon at the end of a word; if no word ends with a colon, after the first colon in a word.
 
     The colon of a drive letter (`C:`) is skipped.
     """

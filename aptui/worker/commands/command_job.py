@@ -48,7 +48,7 @@ class CommandJob(Struct):
     error: str = ""
     kind: str = ""
     share_ms: int = 0
-    """Share of this file in the duration (ms) of a program start for several files; 0 for a start for one file."""
+    """This file's share (ms) of the duration of a program start for several files; 0 if the program ran for this file alone."""
     products: list[JobProduct] = field(default_factory=list)
     dependencies: list[str] = field(default_factory=list)
 
@@ -81,7 +81,7 @@ def run_command(
 ) -> CommandJob:
     """Run the command of `builder` for one source, in the current folder; `reads` records the files that the command opens.
 
-    Without `sharing`, the command gets the variables of this process, and a persistent program ends after the job.
+    If `sharing` is None, the command gets the variables of this process, and a persistent program ends after the job.
 
     Raises:
         AnswerRefused: the command cannot be started, or made no product.
@@ -149,7 +149,7 @@ def _ask_persistent(
     log: RunLog,
     sharing: BatchSharing | None,
 ) -> tuple[commands.Execution, FileAnswer]:
-    """Have the program of a persistent command do a job; without `sharing`, end the program afterwards."""
+    """Have the program of a persistent command do a job; if `sharing` is None, end the program afterwards."""
     programs, watch = (sharing.programs, sharing.watch) if sharing else (PersistentPrograms(), None)
     try:
         return programs.ask(builder, command, request, inherited, output, watch, log.note_progress)
@@ -159,7 +159,7 @@ def _ask_persistent(
 
 
 def _read_own_result(path: str, source: str, ended: commands.Execution) -> tuple[commands.Execution, FileAnswer]:
-    """Return the result of one file from a program start for several files, as the manifest reports it."""
+    """Return the result of one file as the manifest of the program reports it."""
     answer = read_manifest(path).get(source)
     if answer is None:
         raise commands.CommandError("the manifest has no result for the source")
@@ -173,8 +173,8 @@ def _place_path(path: str, places: tuple[str, ...]) -> tuple[str, ...]:
 
     The folders are searched in this order: the command's current folder, the source's folder, the scan folder.
 
-    If none exists, the path beside the source is returned. For a file of the scan folder, the missing path beside the source
-    is returned too, because a file that appears there would be used instead.
+    If none exists, the path beside the source is returned. If the file is found in the scan folder, the missing path beside the
+    source is returned too, because a file that appears there would take precedence.
     """
     started, beside, far = (os.path.normpath(os.path.join(place, path)) for place in places)
     if os.path.lexists(started):
@@ -191,7 +191,7 @@ def _warn_of_missing(paths: list[str], log: RunLog) -> None:
 
 
 def _missing_program(kind: str, lines: list[str]) -> str:
-    """Return the name of the program that a command's shell did not find, to add to its error; "" for other kinds of failure."""
+    """Return text for the error of a command: which program its shell did not find; "" for other kinds of failure."""
     if kind != f"{EXIT}127":
         return ""
     found = next((match for text in lines if (match := _NOT_FOUND.search(text))), None)
@@ -275,7 +275,7 @@ def _record(line: str, window: str, time_ms: int, regexes: list[tuple[LogLevel, 
 
 
 def _split_dependencies(rule: CommandRule, lines: list[str], output: BoundedText) -> tuple[list[str], list[str]]:
-    """Return (lines for the log, dependencies that the remaining lines name)."""
+    """Divide the lines of the output: return (lines for the log, dependencies that the other lines name)."""
     if output.dropped_count:
         raise AnswerRefused("the output of the command is too long to find all dependencies in it")
     regex = _compile_regex(rule.dependency_regex)

@@ -1,11 +1,11 @@
 """Programs of persistent commands: programs that keep running between jobs.
 
-A worker starts each program once, sends one line of JSON per job, and reads one line as the answer.
+A worker starts each program once, sends it one line of JSON per job, and reads one line as the answer.
 
 If a program dies, gives an invalid answer, or is stopped in the middle of a job, only that job fails; the next job starts the
 program again. A change of its command line, environment variables, memory limit or files also restarts it. The program may write to
-stderr at any time, but to stdout only answers. It has to end when its stdin is closed. `BUILDERS.md` describes the protocol for
-authors.
+stderr at any time. To stdout it may write only answers. It has to end when its stdin is closed. `BUILDERS.md` describes the
+protocol for authors.
 
 Tests: `tests/worker/commands/test_persistent.py`.
 """
@@ -68,7 +68,7 @@ class FileAnswer(Struct, frozen=True, kw_only=True):
 
 
 class _JobAnswer(FileAnswer, frozen=True, kw_only=True):
-    """Answer of a persistent program to the job `id`, which must say whether the job succeeded."""
+    """Answer of a persistent program to the job `id`. The answer must say whether the job succeeded."""
 
     id: int
     ok: bool
@@ -131,7 +131,7 @@ class PersistentPrograms:
             if not is_done:
                 self._running.pop(builder.name).end(is_patient=False)
         if error and answer.id and answer.id == program.last_job:
-            # The line was a second answer to the previous job: the program is ended above, and a new one gets the present job.
+            # The line was a second answer to the previous job. The program was ended above, and a new process gets the current job.
             return self.ask(builder, command, request, environment, output, watch, note_progress)
         program.last_job = request["id"]
         if is_done and not answer.ok:
@@ -289,7 +289,7 @@ def _place_word(word: str, tools: list[str]) -> str:
 
 
 def _identify(builder: Builder, command: Invocation, environment: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return all data that a program depends on at its start. If the result changes, the program is restarted."""
+    """Return all data on which a program depends when it starts. If the result changes, the program is restarted."""
     files = (command.program, *(path for path, _digest in builder.code_files))
     return command, environment, resource.getrlimit(resource.RLIMIT_AS)[0], [_stamp(path) for path in files]
 
@@ -310,7 +310,7 @@ def _read_progress(line: bytearray) -> _ProgressLine | None:
 
 
 def _read_answer(data: bytes, job: int) -> tuple[_JobAnswer, str]:
-    """Return an answer and its error, "" if it is valid."""
+    """Return the parsed answer, and the reason if it is not valid ("" = valid)."""
     line, _, rest = data.partition(b"\n")
     try:
         answer: _JobAnswer = json_decoder(_JobAnswer).decode(line)

@@ -1,8 +1,8 @@
 r"""Starts a command under `strace`, and reads in strace's record which files the command opened.
 
-With `-D` strace is a grandchild and the command stays a child of the worker, so exit status, memory, time limits and process group
-are the same as without strace. With `-ff` strace writes one file per process, so that lines of different processes do not mix. An
-example of a line is `openat(AT_FDCWD</tmp>, "a\303\244.h", O_RDONLY) = 3</tmp/aä.h>`.
+With the option `-D`, strace is a grandchild and the command stays a child of the worker. So exit status, memory, time limits and
+process group are the same as without strace. With `-ff`, strace writes one file per process, so that lines of processes do not mix.
+An example of a line is `openat(AT_FDCWD</tmp>, "a\303\244.h", O_RDONLY) = 3</tmp/aä.h>`.
 
 Tests: `tests/worker/test_reads.py`.
 """
@@ -105,7 +105,7 @@ def _note(lines: Iterator[str], program: str, reads: Reads) -> None:
 
 
 def _path(folder: str | None, name: str, reached: str | None) -> str:
-    """Return an absolute path; "" if it is unknown, as after a failed call of the old `open`, which names no folder."""
+    """Return the absolute path of a recorded call, "" if it is unknown: a failed `open` is recorded without its folder."""
     path = _unescape(name)
     if path.startswith("/"):
         return path

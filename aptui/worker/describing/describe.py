@@ -106,7 +106,7 @@ def _classes(module: ModuleType) -> list[type[Any]]:
 
 
 def _list_members(builder: type[Any]) -> set[str]:
-    """Return the names of those members of a builder that the class has in the required form."""
+    """Return the names of the builder members that a class has in the required form."""
     found = {name for name in _METHODS if callable(getattr(builder, name, None))}
     if getattr(builder, "build", None) is SimpleBuilder.build:
         found.discard("process_job")
@@ -139,7 +139,7 @@ def _find_incomplete(module: ModuleType, question: ClassQuestion) -> list[Incomp
 def _line_of(builder: type[Any]) -> int:
     try:
         return inspect.getsourcelines(builder)[1]
-    except (OSError, TypeError):  # code such as a decorator created the class, so it has no source lines
+    except (OSError, TypeError):  # other code, for example a decorator, created the class, so it has no source lines
         return 0
 
 
@@ -203,8 +203,8 @@ def _fact(path: str) -> tuple[str, int, int, str]:
         found = os.fstat(file.fileno())
     digest = hashlib.sha256(data).hexdigest()
     loaded = builder_import.find_loaded(path) or digest
-    # The description belongs to the code that was loaded. The next check compares bytes if the file has other code now, or if the
-    # file may still change without a new time.
+    # The description belongs to the code that was loaded. If the file has other code by now, or may still change without a new file
+    # time, the time 0 is returned, so that the next check compares bytes.
     is_known_by_time = loaded == digest and clocks.is_settled((found.st_size, found.st_mtime_ns, found.st_ctime_ns), read_ns)
     return path, found.st_size, found.st_mtime_ns if is_known_by_time else 0, loaded
 

@@ -19,7 +19,7 @@ class ClassQuestion(Struct):
     """A request to describe builder classes.
 
     It has one of three fields: `entry`, the name of an entry point; `path`, the absolute path of a file whose builder classes are
-    all described; or `stand_in`, a builder whose adapter finds other builders.
+    all described; or `stand_in`, a builder whose adapter finds the actual builders.
     """
 
     entry: str = ""
@@ -58,9 +58,9 @@ class IncompleteClass(Struct):
 
 
 class ScriptProblem(Struct):
-    """The reason why a script that an adapter ran found incomplete results.
+    """The reason why the results of a script that an adapter ran are incomplete.
 
-    An `is_lasting` problem stays until the code changes.
+    If `is_lasting`, the problem remains until the code changes.
     """
 
     script: str

@@ -1,1 +1,1 @@
-"""Products of a run: stages and checks products and their dependencies."""
+"""Products of a run: checks and stages them, and checks their dependencies."""

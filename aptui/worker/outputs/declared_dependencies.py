@@ -1,8 +1,9 @@
-"""Product dependencies that a Python builder or the configuration declares, checked and in the form that the worker sends.
+"""Checks the product dependencies that a Python builder or the configuration declares, and converts them to the form that the worker sends.
 
 A builder is not trusted: a value of a wrong type or an impossible path fails the job; a declaration without effect is left out and
-reported in the job's log. The dependencies of a configuration are found in text by the rules `references`, or listed in a file that
-a command writes; they are added to the products like the declarations of a Python builder, and checked in the same way.
+reported in the job's log. The configuration declares dependencies by rules (`references`), which find them in text, or by the name
+of a file to which the command writes them. These dependencies are added to the products and checked like the declarations of a
+Python builder.
 """
 
 from __future__ import annotations
@@ -116,7 +117,7 @@ def _path_links(product: JobProduct, order: ProcessOrder) -> Iterator[ProductLin
 
 
 def _is_itself(link: ProductLink, staged: StagedProduct, order: ProcessOrder, log: RunLog) -> bool:
-    """Whether a declared dependency of a product names the product itself, and is left out.
+    """Whether a declared dependency of a product is left out, because it names the product itself.
 
     A dependency on the product's source stays, with a warning.
     """
@@ -148,7 +149,7 @@ def _as_refused(product: JobProduct, text: str) -> AnswerRefused:
 
 
 LARGEST_TEXT_BYTES = 64 << 20
-"""Maximum size of a file that is searched for references: hand-written text is smaller."""
+"""Maximum size of a file that is searched for references (bytes); hand-written text is smaller."""
 MOST_WARNINGS = 20
 LOADS = {"pre": LoadBehavior.PRE_LOAD, "queue": LoadBehavior.QUEUE_LOAD, "none": LoadBehavior.NO_LOAD}
 KINDS = {"source": PathDependencyKind.SOURCE_FILE, "product": PathDependencyKind.PRODUCT_FILE}
@@ -187,8 +188,8 @@ def _takes(rules: Iterable[ReferenceRule], *, is_source: bool) -> bool:
 def _find_reads(
     rules: Iterable[ReferenceRule], file: str, order: ProcessOrder, warnings: list[str], product: str = ""
 ) -> Iterator[PathDependency]:
-    """Yield the dependencies that the rules find in a file (the staged file of `product`, or the source).
-
+    """Yield the dependencies that the rules find in a file: the staged file of `product`, or the source.
+    
     Each path is yielded once.
     """
     size = os.path.getsize(file)

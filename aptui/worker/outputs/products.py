@@ -1,11 +1,12 @@
 """Products of a run: the folders in which they are made, and the check of each product that a builder claims to have made.
 
-A builder is not trusted. A product must exist, be a regular file (not a link), and have a unique name and sub id, and no process
-may have it open for writing. It is hashed here, and synced by its commit; from then on only the file in the staging folder is used.
+A builder is not trusted. A product must exist, be a regular file (not a link), and have a unique name and sub id. No process may
+have it open for writing. The product is hashed here, and synced when it is committed. After the check, only the file in the staging
+folder is used.
 
 The runs of a worker use the same folders, because making and removing folders for every run takes as long as a short command. Files
-that a run leaves in them are removed. The folders are used again only if they are still the original folders and no other files are
-beside them, so that a run cannot leave files for the next run. By then all processes of the run have ended
+that a run leaves in them are removed. The folders are reused only if they are still the original folders and no files were added
+beside them. So a run cannot leave files for the next run. All processes of the earlier run have ended by then
 (`worker.processes.end_children`).
 
 Tests: `tests/worker/outputs/test_workspace.py`.
@@ -46,7 +47,10 @@ def fill_sub_ids(products: Sequence[JobProduct]) -> None:
 
 
 def _check_unique(product: JobProduct, name: str, names: dict[str, str], paths: dict[int, str]) -> int:
-    """Add a product to `names` {name: path} and to `paths` {sub id: path}, and return its sub id."""
+    """Refuse a product whose name or sub id is used already; otherwise add it to `names` {name: path} and `paths` {sub id: path}.
+
+    Return its sub id.
+    """
     if name in names:
         raise AnswerRefused(f"products {names[name]!r} and {product.path!r} have the same name {name!r}")
     names[name] = product.path
@@ -83,11 +87,11 @@ class StagingFolders(Struct, frozen=True):
 
     @property
     def trace(self) -> str:
-        """Folder for the record of strace about a running command."""
+        """Folder for strace's record of a running command."""
         return f"{self.staging}/trace"
 
     def refuse_others(self) -> None:
-        """Refuse the folders if the run has replaced one of them by another kind of file.
+        """Refuse the products if the run has replaced one of the folders by a link or another file.
 
         Raises:
             AnswerRefused: a folder was replaced.
@@ -179,9 +183,9 @@ def _move_staged(staged: Sequence[StagedProduct], place: str) -> list[StagedProd
 
 
 def _beside(product: JobProduct, rel: str) -> str:
-    """Return the path whose folder receives the product.
+    """Return the path beside which the product is placed.
 
-    This is the path of the source, unless the builder names another folder for the product.
+    This is the path of the source, unless the builder sets another folder for the product.
     """
     if not product.folder:
         return rel
@@ -325,7 +329,7 @@ class ReusableWorkspace:
         if self._folders is not None:
             discard(self._folders.staging)  # a builder may have replaced the folder by a link
             self._folders = None
-            self._given_up_count += 1  # the folder may still exist, so its name is never used again
+            self._given_up_count += 1  # the folder may still exist, so its name is not used again
 
 
 def _marks(folders: StagingFolders) -> tuple[_Mark, ...]:

@@ -1,9 +1,9 @@
-"""Cells of a screen, the known content of a terminal, and the bytes that change it into another picture.
+"""Cells of a screen, the last known content of the terminal, and the bytes that turn this content into the next frame.
 
-A cell has a character and a style. Text becomes cells here, with the widths that Textual uses. Only differing cells are sent, as a
-move of the cursor, changes of the pen, and the characters. If the terminal can do so, it repeats or erases runs of equal cells and
-scrolls lines that moved. After ASCII the column of the cursor is known. Terminals differ in the width of other characters, so the
-text after them begins with a move to an absolute column.
+A cell has a character and a style. Text becomes cells here, with the widths that Textual uses. Only the cells that differ are sent:
+a cursor move, pen changes, and the characters. If the terminal supports it, runs of equal cells are repeated or erased by the
+terminal, and moved lines are scrolled. After ASCII text the column of the cursor is known. Terminals differ in the width of other
+characters, so text after such characters begins with a move to an absolute column.
 
 Tests: `tests/tui/terminal/output/test_painter.py`.
 """
@@ -29,8 +29,8 @@ T = TypeVar("T")
 # A pen is the style of a cell in the terms of a terminal: attributes, two colours, a link.
 #
 # A `StyleCache` makes each pen only once, so two cells look alike if and only if they have the same pen object. Thousands of cells
-# can therefore be compared by identity. A blank shows only a part of its pen, so all pens that look the same on a blank share one
-# pen for blanks, `blank`.
+# can therefore be compared by identity. A blank shows only some attributes of its pen, so all pens that look the same on a blank
+# share one pen for blanks, `blank`.
 
 _OFF = {"1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "7": "27", "9": "29"}
 """{parameter of SGR that turns an attribute on: parameter that turns it off}."""
@@ -70,7 +70,8 @@ class StyleCache:
         """Return the pen with these parameters of SGR."""
         found = self._pens.get((sgr, link))
         if found is None:
-            # Many different links have filled the cache. Clearing it is safe, because a pen that is made twice only costs bytes.
+            # Many different links have filled the cache. Clearing it is safe: a pen that is made a second time only costs some more
+            # bytes.
             if len(self._pens) > _MOST_PENS:
                 self._pens.clear()
                 self._changes.clear()
@@ -87,7 +88,7 @@ class StyleCache:
         Args:
             old: its pen, None = unknown.
             new: the pen to set.
-            one_by_one: whether the terminal can turn off one attribute and keep the others.
+            one_by_one: whether the terminal can turn off a single attribute without resetting the others.
         """
         found = self._changes.get((old, new, one_by_one))
         if found is None:
@@ -98,7 +99,7 @@ class StyleCache:
 def _link_change(old: Pen | None, new: Pen) -> str:
     if new.link == ("" if old is None else old.link):
         return ""
-    # All parts of a link have the same id. Otherwise a terminal would show a link on two lines as two links.
+    # All cells of a link get the same id. Otherwise a terminal would treat a link that spans two lines as two links.
     return f"\x1b]8;id={zlib.crc32(new.link.encode())};{new.link}\x1b\\" if new.link else "\x1b]8;;\x1b\\"
 
 
@@ -140,7 +141,7 @@ def _part_sgr(sgr: str) -> tuple[tuple[str, ...], str, str]:
     return tuple(sorted(attributes)), foreground, background
 
 
-# Some sequences save bytes, but a sequence is sent only if the terminal supports it.
+# The sequences below only save bytes; each is sent only if the terminal supports it.
 #
 # The name in TERM shows which sequences the terminal supports. The terminfo database is not read, because a build machine may lack
 # the entry of the user's terminal. The name does not show whether REP works (mosh calls itself xterm and drops REP), so `layer`
@@ -158,7 +159,8 @@ class Abilities(Struct, frozen=True):
     Args:
         erases_in_colour: whether erasing and scrolling fill with the current background (terminfo's `bce`). If not, blanks on a
             coloured background are written.
-        is_modern: whether it has the sequences of VT220 and ECMA-48: erase characters, go to a column, turn one attribute off.
+        is_modern: whether the terminal has the sequences of VT220 and ECMA-48: erase characters, go to a column, turn one attribute
+            off.
     """
 
     erases_in_colour: bool = True
@@ -168,7 +170,7 @@ class Abilities(Struct, frozen=True):
 def abilities_of(environ: Mapping[str, str]) -> Abilities:
     """Return the abilities of the terminal that the environment variables name."""
     term = environ.get("TERM", "")
-    # The program tmux fills erased cells with the background for every TERM. GNU screen does so only if the user has configured it,
+    # tmux fills erased cells with the background for every TERM. GNU screen does so only if the user has configured it,
     # which cannot be detected.
     return Abilities(
         erases_in_colour=bool(environ.get("TMUX") or _ERASES_IN_COLOUR.match(term)),
@@ -203,7 +205,7 @@ class Row:
         return Row(self.texts[:], self.pens[:])
 
     def is_as(self, other: Row) -> bool:
-        """Return whether another line looks the same."""
+        """Return whether this line and `other` look the same."""
         return self.texts == other.texts and self.pens == other.pens
 
     def write(self, x: int, text: str, pen: Pen, *, goes_on: bool = False) -> int:
@@ -213,7 +215,8 @@ class Row:
             x: column of the first character.
             text: printable text.
             pen: its style.
-            goes_on: whether the previous text ends at `x`: leading combining characters of `text` are added to its last cell.
+            goes_on: whether the previous text ends at `x`. If so, leading combining characters of `text` are added to the cell
+                before `x`.
         """
         cells, styles, accents = draw_cells(text, pen)
         if accents and goes_on:
@@ -279,11 +282,11 @@ Columns = tuple[int, int]
 """The first column of a range of columns, and the column after its last."""
 
 _FARTHEST = 16
-"""Maximum number of lines by which a scroll moves lines."""
+"""Maximum distance of a scroll (lines)."""
 _LEAST_GAIN = 2
-"""Minimum number of lines that a scroll must save."""
+"""A scroll is sent only if it saves the repainting of at least this number of lines."""
 _MOST_ALIKE = 4
-"""A text that occurs in this many lines is ignored, because it does not show to where each line moved."""
+"""A text that occurs in at least this number of lines is ignored, because it does not show which line moved where."""
 
 
 class Shift(Struct, frozen=True):
@@ -295,7 +298,7 @@ class Shift(Struct, frozen=True):
 
 
 def find_shift(before: Mapping[int, str], after: Mapping[int, str]) -> Shift | None:
-    """Return the scroll that saves the most lines, None if it would save too few lines.
+    """Return the scroll that saves the most repainted lines, None if it saves fewer than `_LEAST_GAIN`.
 
     Args:
         before, after: {line: its text} of the lines that differ.
@@ -328,7 +331,7 @@ def shift_lines(lines: Sequence[T], count: int) -> list[T | None]:
 
 
 _NEAR = 4
-"""Maximum number of unchanged cells between two changed cells that are written again instead of skipped."""
+"""Maximum number of unchanged cells between two changed cells that are rewritten, because skipping them needs a cursor move."""
 _WORTH_REPEATING = 8
 """Minimum number of equal characters in a run that is sent as one character and a repetition."""
 _WORTH_ERASING = 14
@@ -337,7 +340,7 @@ _WORTH_ERASING_TO_THE_END = 4
 """If more than this number of changed cells at the end of a line are blanks, they are erased together."""
 _RUN = re.compile(r"(.)\1{7,}", re.DOTALL)
 REPEATS_ASCII, REPEATS_ALL, SCROLLS_COLUMNS = "repeats ASCII", "repeats all characters", "scrolls columns"
-"""Abilities that the layer tests: some terminals repeat (REP) only ASCII, and few have left and right margins (DECSLRM)."""
+"""Abilities that `layer` tests: some terminals repeat (REP) only ASCII, and few have left and right margins (DECSLRM)."""
 
 
 class FramePainter:
@@ -351,11 +354,17 @@ class FramePainter:
     def __init__(self, pens: StyleCache, abilities: Abilities) -> None:
         self._pens, self._abilities = pens, abilities
         self.tested: set[str] = set()
-        """Abilities that the terminal has by a test: `REPEATS_ASCII`, `REPEATS_ALL`, `SCROLLS_COLUMNS`."""
+        """Abilities that a test found in the terminal: `REPEATS_ASCII`, `REPEATS_ALL`, `SCROLLS_COLUMNS`."""
         self.shows_placeholders = False
-        """Whether cells of pictures are sent as placeholders; a sixel picture is sent over blanks."""
+        """Whether cells of pictures are sent as placeholders (kitty).
+
+        If False, they are sent as blanks, and a sixel picture is drawn over them.
+        """
         self.has_sixels = False
-        """Whether the terminal may show a sixel picture; a scroll would move a part of it."""
+        """Whether the terminal may show a sixel picture.
+
+        If so, lines are not scrolled, because a scroll would move a part of the picture.
+        """
         self.has_touched_pictures = False
         """Whether the last frame wrote cells of a picture."""
         self._rows: list[Row] = []
@@ -454,7 +463,7 @@ class FramePainter:
             x += len(part)
 
     def _foreign(self, y: int, x: int, cells: list[str]) -> None:
-        """Write characters that are not ASCII; a long run of one character is repeated by the terminal."""
+        """Write characters that are not ASCII; for a long run of one character, make the terminal repeat the character."""
         self._go(y, x)
         for cell, group in groupby(cells):
             count = len(list(group))
@@ -469,7 +478,7 @@ class FramePainter:
         self._x = None
 
     def _ascii(self, y: int, x: int, text: str) -> None:
-        """Write ASCII characters; runs of one character take few bytes."""
+        """Write ASCII characters; send runs of one character in a short form."""
         done = 0
         for run in _RUN.finditer(text) if len(text) >= _WORTH_REPEATING else ():
             count = run.end() - run.start()
@@ -500,7 +509,7 @@ class FramePainter:
         self._out.append(text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text))
 
     def _advance(self, count: int) -> None:
-        """Note that the cursor moved. At the right border its place is unknown, because terminals differ."""
+        """Note that the cursor moved right. At the right border its column is unknown, because terminals differ there."""
         if self._x is not None:
             self._x = self._x + count if self._x + count < self._width else None
 
@@ -590,13 +599,16 @@ def _region(shift: Shift, columns: Columns | None) -> str:
 
 
 _SCROLL_BAR = 2
-"""Number of columns at the right that may show a scroll bar, which moves by other lines than the text."""
+"""Number of columns at the right that may show a scroll bar.
+
+They are not compared, because a scroll bar does not move with the text.
+"""
 
 
 def _text(row: Row, columns: Columns) -> str | None:
     """Return the text of a line in these columns without a scroll bar; None = unknown."""
     cells = row.texts[columns[0] : columns[1] - _SCROLL_BAR]
-    return None if None in cells else "".join(cells)  # type: ignore[arg-type]  # none is None
+    return None if None in cells else "".join(cells)  # type: ignore[arg-type]  # no cell is None
 
 
 def _differing(old: Row, new: Row) -> list[int]:
@@ -614,7 +626,7 @@ def _differing(old: Row, new: Row) -> list[int]:
 
 
 def _widen(here: set[int], old: Row, new: Row) -> set[int]:
-    """Add the cells beside characters that a terminal may draw wider, and the other halves of wide characters."""
+    """Add to `here` the neighbours of characters that a terminal may draw too wide, and the other halves of wide characters."""
     width = len(new.texts)
     here |= {x + 1 for x in here if x + 1 < width and not (new.texts[x] or "").isascii()}
     more = True
