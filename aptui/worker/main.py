@@ -326,7 +326,7 @@ def _leave(status: int) -> NoReturn:
 
 
 def _prepare(parent: int, *descriptors: int) -> list[socket.socket]:
-    """Prepare the kernel settings and the streams of this process."""
+    """Set the kernel settings and the streams of this process. Return sockets made from the inherited `descriptors`."""
     processes.die_with_parent(parent)
     processes.adopt_orphans()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

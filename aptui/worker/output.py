@@ -19,7 +19,7 @@ from aptui.core.notices import LogLevel, LogRecord
 MOST_BYTES = 128 << 10
 """Number of bytes kept at each end of a run's output, because a builder may print gigabytes."""
 MOST_LINES = 1000
-"""Number of log lines kept at each end of a run's output: without this limit, 256 KiB of empty lines would become 262,144 records."""
+"""Number of log lines kept at each end of a run's output: 256 KiB of empty lines would otherwise become 262,144 records."""
 _ONE_TIME_MS, _MOST_ARRIVALS = 10, 4096
 """Output that arrives within this interval (milliseconds) shares one time; maximum number of recorded times of one stream."""
 LINE_CHARS = 16_000
@@ -161,7 +161,7 @@ def record_of(line: str, window: str, time_ms: int) -> LogRecord:
 
 
 def records_of(text: BoundedText, window: str, time_ms: int) -> list[LogRecord]:
-    """Return the log records of a run's output; `window` is the builder's name; `time_ms` is used for lines without a known time."""
+    """Return the log records of a run's output; `window` is the builder's name, `time_ms` the time of lines without a known time."""
     return [
         record_of(str(line), window, line.time_ms if isinstance(line, TimedLine) else time_ms) for line in bound_lines(text.lines())
     ]

@@ -1,12 +1,11 @@
-"""Observes, by an audit hook of Python, which files a builder's call reads, and which line of its code reads each file.
+"""Observes which files a builder's call reads, and which line of its code reads each file, by an audit hook of Python.
 
-It also observes the missing paths that a call checked and the folders that a call listed, because a stored result depends on these
-paths and folders. Functions such as `os.path.exists` do not raise an audit event, so the worker replaces `os.stat`, `os.lstat` and
-`os.access`.
+It also observes which missing paths a call checked and which folders it listed, because a stored result depends on them. Functions
+such as `os.path.exists` do not raise an audit event, so the worker replaces `os.stat`, `os.lstat` and `os.access`.
 
-Only files that Python itself opens are observed: `open`, `os.open` and all code built on them (Pillow, for example). It does not
-observe files that C libraries open, reads of programs that a builder starts or of processes that it forks, and data that the
-builder kept from an earlier call or from its import.
+Only files that Python itself opens are observed: `open`, `os.open` and all code built on them (Pillow, for example). Not observed
+are files that C libraries open, reads by programs or forked processes of the builder, and data that the builder kept from an
+earlier call or from its import.
 
 An audit hook cannot be removed, so one hook serves all calls. Between calls, the hook costs one check of a variable.
 """
@@ -31,11 +30,12 @@ from aptui.core.run_report import Stamp, UsedFile
 from aptui.shared.files import lfs
 from aptui.worker import file_access
 
-# Files outside the project that a call opened because content names them: the job must fail, whichever process opened them.
+# Finds files outside the project that were opened because the content of a source names them. Such a job must fail, no matter which
+# process opened the file.
 #
-# Shipped builders open such files through the SDK, which refuses them. Other builders may open any path. Files of their own
-# (libraries, settings) are allowed: content chose a path only if the path is contained in the source, or in a file of the project
-# that was read with it.
+# Shipped builders open files that content names through the SDK, which refuses files outside the project. Other builders may open
+# any path. Their own files (libraries, settings) are allowed: content chose a path only if the path occurs in the source, or in a
+# file of the project that was read with it.
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _PACKAGES = {path for path in sys.path if f"{path}/".endswith(_INSTALLED)}
@@ -52,11 +52,14 @@ _MOST_NAMES = 10_000
 """Maximum number of different names that are compared with one path."""
 _QUOTES = tuple(bytes([mark]) for mark in b"\r\n\0\"'`<>|")
 _ENDS = (_QUOTES, (*_QUOTES, *(bytes([mark]) for mark in b" \t()[]{},;=")))
-"""Bytes that end the name of a file: first for names in quotes (these names may contain blanks), then for names without quotes."""
+"""Bytes that end the name of a file in content: the first entry is for names in quotes, which may contain blanks, the second for others."""
 
 
 def is_of_the_system(path: str) -> bool:
-    """Whether a file belongs to the system, to Python or to a Python package; naming such a file reveals no secret."""
+    """Whether a file belongs to the system, to Python or to a Python package.
+
+    Content may name such files, because they contain no secrets.
+    """
     return path.startswith(_OWN)
 
 
@@ -125,9 +128,9 @@ _NO_CONTENT = os.O_DIRECTORY | getattr(os, "O_PATH", 0)
 _STANDARD_LIBRARY = os.path.dirname(os.__file__) + "/"
 _BUILDERS = _PACKAGE + "builders/"
 _CALLS_BUILDERS = _PACKAGE + "worker/builder_run.py"
-"""The file that calls builders, so its frame ends the search for the builder's code.
+"""The file that calls builders. Its frame ends the search for the builder's code in a stack.
 
-Other frames of aptui open files for a builder, and are skipped.
+Other frames of aptui only open files for a builder, so they are skipped.
 """
 _IMPORT = "<frozen importlib"
 
@@ -167,7 +170,8 @@ class Reads:
 
         Args:
             flags: the flags of open(2).
-            is_before: whether the file is not open yet. If so, its current state is recorded, because this state will be read.
+            is_before: whether the call comes before the file is opened. If so, the file's current state is recorded as the state
+                that is read.
         """
         path = _absolute(path)
         self.is_source_read = self.is_source_read or path == self._source
@@ -226,9 +230,9 @@ class Reads:
 
         Args:
             digest_of: digests a file, "" for one that is missing.
-            adds: whether every file that was read may become a dependency. If not, existing files are returned without digests.
-                Files that a file in another scan folder hides, existing or missing, have digests, because no other record of them
-                exists.
+            adds: whether every file that was read may become a dependency. If False, existing files are returned without digests,
+                except files that a file in another scan folder hides: hidden files have digests in any case, because no other
+                record of them exists.
         """
         reads = []
         probed = {path: where for path, where in self._absent.items() if _is_hidden(_as_configured(path))}
@@ -243,7 +247,7 @@ class Reads:
         return tuple(reads)
 
     def find_changed(self) -> tuple[str, ...]:
-        """Return the opened files that have changed since, except files that the call wrote."""
+        """Return the opened files that have changed since they were opened, except files that the call wrote."""
         return tuple(_text(path) for path, stamp in self._stamps.items() if path not in self._written and stamp_of(path) != stamp)
 
     def list_used(self) -> tuple[UsedFile, ...]:
@@ -359,7 +363,7 @@ def _watch_probes(name: str) -> None:
 def _note_absent(path: Any, options: Mapping[str, Any]) -> None:
     reads = _reads
     if reads is not None and not isinstance(path, int) and options.get("dir_fd") is None:
-        with suppress(Exception):  # ignore the error: it must not change the result that the caller gets from `os`
+        with suppress(Exception):  # an error here must not change the result of the `os` function
             reads.note_absent(os.fsdecode(path), _place)
 
 
@@ -394,7 +398,7 @@ def _hook(event: str, arguments: tuple[object, ...]) -> None:
 
 
 def find_ignored(rel: str, root: str) -> tuple[str, ...]:
-    """Return the absolute paths that an ignored relative path may refer to, () if the project does not ignore the path.
+    """Return the absolute paths to which an ignored relative path may refer, () if the project does not ignore the path.
 
     If a scan folder has a file of this path, the first such file is returned; otherwise the path in every scan folder, the source's
     scan folder first.
@@ -433,7 +437,7 @@ def _place() -> str:
     """Return "file:line" of the builder's code that opens a file.
 
     The result is "" if Python opens the file to load code, because fingerprints cover code. The place is the innermost frame
-    outside libraries, or for a builder that is installed as a library, the builder's outermost frame.
+    outside libraries. For a builder that is installed as a library, it is the builder's outermost frame.
     """
     frame: FrameType | None = sys._getframe(3)  # noqa: SLF001  # the public ways to a frame read source files
     if frame is not None and frame.f_code.co_filename.startswith(_IMPORT):

@@ -1,4 +1,4 @@
-"""A builder with `steps:`: several builders run in one job, and each of them processes the products of the step before.
+"""A builder with `steps:`: several builders run in one job, and each builder processes the products of the previous step.
 
 The first step analyses the source, like a builder without steps. Later steps analyse their sources during the job, because these
 sources are products of earlier steps. The scan folder of later steps is the temporary folder of the run. A product that no later
@@ -46,9 +46,12 @@ from aptui.worker.outputs.products import fill_sub_ids
 
 
 class _Made(Struct):
-    """A product of a step, and its absolute path; `made_of` are the file names of its sources in earlier steps.
+    """A product of a step, with its absolute path.
 
-    `needs` are its dependencies on other products of its step, by their file names: sub ids change at the end of the chain.
+    `made_of` has the file names of the products of earlier steps from which it was made.
+
+    `needs` has the file names of the products of its step on which it depends. File names are used, because sub ids change at the
+    end of the chain.
     """
 
     product: JobProduct
@@ -73,7 +76,7 @@ class _Run(Struct):
 
 
 class StepChain:
-    """A builder that runs its `steps` one after another. It makes one instance of the builder class of each step."""
+    """A builder that runs its `steps` one after another. Each step has one instance of its builder class."""
 
     def __init__(self, steps: Sequence[tuple[BuilderStep, Any]]) -> None:
         self._steps = steps
@@ -124,7 +127,7 @@ class StepChain:
         return run.answer
 
     def shutdown(self) -> None:
-        """Shut down the builders that have a `shutdown` method."""
+        """Shut down the builders of the steps, if they have a `shutdown` method."""
         for _step, builder in self._steps:
             getattr(builder, "shutdown", lambda: None)()
 
@@ -220,7 +223,7 @@ def _split_jobs(request: ProcessJobRequest) -> list[JobDescriptor]:
 
 
 def _list_jobs(run: _Run, asked: ProcessJobRequest, builder: Any) -> list[JobDescriptor]:
-    """Ask a later step which jobs a product of the step before needs.
+    """Ask a later step which jobs a product of the previous step needs.
 
     The dependencies of these jobs become dependencies of the run.
     """
@@ -295,7 +298,7 @@ def _place_product(product: JobProduct, asked: ProcessJobRequest) -> str:
 
 
 def _find_outside(paths: Sequence[str], asked: ProcessJobRequest) -> Iterator[str]:
-    """Yield the dependencies of a later step that are files of the project, not products of the step before."""
+    """Yield the dependencies of a later step that are files of the project, not products of the previous step."""
     for path in paths:
         if os.path.exists(os.path.join(asked.scan_folder, path)) and not os.path.isabs(path):
             continue
@@ -307,14 +310,14 @@ def _find_outside(paths: Sequence[str], asked: ProcessJobRequest) -> Iterator[st
 
 
 def _match(products: Sequence[_Made], folder: str, pattern: str) -> list[MatchedFile]:
-    """Return the products of the step before that a pattern matches."""
+    """Return the products of the previous step that a pattern matches."""
     match = wildcard(pattern).fullmatch
     found = sorted((os.path.relpath(made.path, folder), made.path) for made in products)
     return [MatchedFile(rel, path, digest_file(path)) for rel, path in found if match(rel)]
 
 
 def _follow(dependency: PathDependency, products: Sequence[_Made]) -> list[PathDependency]:
-    """Replace a dependency on a product of an earlier step by dependencies on the products that later steps made of it."""
+    """Replace a dependency on a product of an earlier step by dependencies on the products that later steps made from it."""
     folder, _, name = dependency.path.rpartition("/")
     made = [each.name for each in products if name in each.made_of]
     if dependency.kind != PathDependencyKind.PRODUCT_FILE or not made:
@@ -344,7 +347,7 @@ def _note_progress(request: ProcessJobRequest, begin: float, width: float, fract
 
 
 def _params_of(step: BuilderStep, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of one step from the parameters of the chain."""
+    """Select the parameters of one step from the parameters of the chain."""
     prefix = f"{step.name}."
     return {name.removeprefix(prefix): value for name, value in params.items() if name.startswith(prefix)}
 

@@ -8,8 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from aptui.core.project import Builder, BuilderKind
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-"""Number of threads of numpy's matrix library. Each thread takes a core for 60 ms after numpy is imported, and sums of products may
-differ with the number of threads. Commands get the variable only if the configuration names it.
+"""Number of threads of numpy's matrix library.
+
+Each thread uses a core for 60 ms after numpy is imported, and the results of matrix products may depend on the number of threads.
+Commands get the variable only if the configuration names it.
 """
 
 

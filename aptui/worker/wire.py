@@ -1,8 +1,8 @@
-"""The wire between the engine and its workers: frames of one kind byte and one msgpack record; no sockets are opened here.
+"""The protocol between the engine and its workers: frames with a kind byte and a msgpack record. No sockets are opened here.
 
-A frame is a 4-byte big-endian length, then one kind byte, then the record; the length counts kind and record. Both ends run
-the same code, so records travel as they are. The engine checks all frames of a worker (length, kind, types):
-builder code may write to any file descriptor, and must not be able to confuse the engine.
+A frame is a 4-byte big-endian length, then one kind byte, then the record; the length counts kind and record. Both ends run the
+same version of the code, so records need no conversion. The engine checks all frames of a worker (length, kind, types): builder
+code may write to any file descriptor, and must not be able to confuse the engine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from aptui.shared.forms import prepare_form
 FRAME_LIMIT_BYTES = 64 << 20
 """Maximum length of a frame (bytes).
 
-It is enough for a run of 200,000 products, and limits the allocation after a frame with a wrong length.
+It is enough for a run with 200,000 products, and bounds the memory that a frame with a wrong length can allocate.
 """
 HEADER_BYTES = 5
 
@@ -54,11 +54,11 @@ class WorkerSetup(Struct, frozen=True):
 
     `nonce` (ASCII) is the beginning of the marker that the worker writes to its output after each run.
 
-    After `recycle_runs` runs of Python builders that took `recycle_cpu_s` or more, or with more than `recycle_rss_bytes` of memory,
-    the worker asks to be replaced. `nice` is added to its niceness. The worker reports which files below `scan_folders` (absolute
-    paths) its calls read; files that `ignore_regex` matches are tracked by their absolute paths. `variables` has the names and
-    values of the variables that builders name (`Builder.variables`) and that are set. `threads` is the number of threads that a run
-    may use, so that all workers together use each core once.
+    The worker asks to be replaced after `recycle_runs` runs of Python builders if these took `recycle_cpu_s` or more, or if it uses
+    more than `recycle_rss_bytes` of memory. `nice` is added to its niceness. The worker reports which files below `scan_folders`
+    (absolute paths) its calls read; files that `ignore_regex` matches are tracked by their absolute paths. `variables` has the
+    names and values of the variables that builders name (`Builder.variables`) and that are set. `threads` is the number of threads
+    that a run may use, so that all workers together use each core once.
     """
 
     builders: tuple[Builder, ...]

@@ -1,4 +1,4 @@
-"""Checks the product dependencies that a Python builder or the configuration declares, and converts them to the form that the worker sends.
+"""Checks the product dependencies that a Python builder or the configuration declares, and converts them for the engine.
 
 A builder is not trusted: a value of a wrong type or an impossible path fails the job; a declaration without effect is left out and
 reported in the job's log. The configuration declares dependencies by rules (`references`), which find them in text, or by the name

@@ -1,8 +1,8 @@
 """Reads one job for the Jobs screen: its row, its runs and the log of one run from the database, a running log from the engine.
 
 Nothing is drawn here. A thread reads the database for the newest request only, and does not read while a key is held down. The
-engine is asked for new lines of a running job once per 0.8 s while the job's log is visible. Only frames send such requests, so a
-slow connection or processor makes them rarer.
+engine is asked for new lines of a running job once per 0.8 s while the job's log is visible. The requests are sent when a frame is
+drawn, so a slow connection or processor makes them rarer.
 
 Tests: `tests/tui/screens/jobs/test_jobs_pane.py`, `tests/tui/screens/jobs/test_running.py`.
 """
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 QUIET_S = 0.06
-"""Delay before a job is read while requests arrive quickly (seconds)."""
+"""Delay before a job is read while requests arrive in quick succession (seconds)."""
 CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Delays between reads while the database is behind the notices (seconds)."""
 LARGEST_BYTES = 8 << 20
@@ -57,7 +57,7 @@ class DetailsRequest(Struct, frozen=True):
 
     Args:
         run_key: the run; 0 = the newest.
-        expects: (status, run key) of the last notice; the database may be older.
+        expects: (status, run key) of the job's last notice; the database may still have an older state.
     """
 
     info: JobRowInfo
@@ -72,10 +72,10 @@ class JobDetails(Struct, frozen=True):
         runs: the newest first; empty if no run is recorded.
         at: index of the shown run.
         log: path of the run's log in text form, "" if it has no log.
-        records: the lines of the log with their context; `lines` are the same as drawn.
+        records: the lines of the log with their context; `lines` has the same lines as they are drawn.
         nothing: why there are no lines.
-        running_key: the current run whose lines so far are shown; 0 = the lines are those of `run`.
-        failing: the first of the last failed runs in a row, None if the last run did not fail.
+        running_key: the running run, if its lines so far are shown; 0 = the lines are those of `run`.
+        failing: the first run of the current series of failed runs, None if the last run did not fail.
     """
 
     info: JobRowInfo
@@ -106,7 +106,7 @@ class DetailsReader:
     Args:
         database: the asset database.
         log_dir: the folder of the logs.
-        deliver: called in the thread with the details of the requested job, and again when the author of a commit is found.
+        deliver: called in the thread with the details of the requested job, and again when the author of the commit is found.
         project: the project folder, in whose Git history authors are found; None = the database has no project.
     """
 
@@ -117,7 +117,7 @@ class DetailsReader:
         self.read_count = 0
 
     def request(self, request: DetailsRequest) -> None:
-        """Request a job; an earlier request that has not been read yet is dropped."""
+        """Request a job; an earlier request that is still waiting is dropped."""
         self._worker.put(request)
 
     def close(self) -> None:
@@ -125,7 +125,10 @@ class DetailsReader:
         self._worker.close()
 
     def _read_current(self, _kind: str, request: DetailsRequest) -> None:
-        """Read until the database agrees with the notices, and deliver the result. Stop when another job is requested."""
+        """Read the job, and read it again until the database agrees with the notices; deliver the result.
+
+        Stop when another job is requested.
+        """
         details = self.read(request)
         for pause_s in CATCH_UP_S:
             if _is_current(details, request) or self._worker.is_superseded(wait_s=pause_s):
@@ -235,7 +238,7 @@ _EXIT = re.compile(r"command exited with status (\d+): (.+)", re.DOTALL)
 def draw_records(records: Iterable[joblog.JobLogLine]) -> Iterator[LogPaneLine]:
     """Yield the lines of a log as they are drawn.
 
-    If a line above has the same error already, the line about a command's exit leaves it out.
+    The line about a command's exit leaves out the error if an earlier line shows the same error.
     """
     errors: set[str] = set()
     for record in records:
@@ -258,7 +261,8 @@ class RunningLines(Struct, frozen=True):
     """The lines that the run `run_key` of the job `job_id` has logged up to now.
 
     The lines are stored as the engine sent them (`records`), as log lines (`lines`), and as lines ready to be drawn (`drawn`).
-    `stamp` is the engine's number of this state of the log; with it, the next request returns only a later state.
+    `stamp` is the engine's number of this state of the log; the next request contains it, so that the engine returns only a later
+    state.
     """
 
     job_id: int
@@ -275,7 +279,7 @@ class RunningLog:
     Args:
         running_id: returns the id of the job whose running log is shown; 0 = none.
         accept: shows the lines.
-        later: requests a frame after some seconds.
+        later: requests a frame after a delay in seconds.
         clock: seconds of a monotonic clock.
     """
 
@@ -288,7 +292,7 @@ class RunningLog:
         self._due_s = 0.0
         self._is_asking = False
         self._old_engine_pid = 0
-        """Process id of an engine that is too old to know the request."""
+        """Process id of an engine that is too old to know the request, 0 = none."""
 
     def ask(self) -> None:
         """Send a request if it is due; called with each frame."""
@@ -346,7 +350,7 @@ def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecor
 def with_running(
     job_details: JobDetails, info: JobRowInfo, running: RunningLines, *, is_wanted: bool
 ) -> tuple[JobDetails, RunningLines | None]:
-    """Return the details to show, with the lines of the running run in place of the previous run's; and the lines to keep, or None.
+    """Return (the details to show, with the running run's lines if there are any; the running lines to keep, or None).
 
     Args:
         job_details: the details as they were read from the database.
@@ -364,7 +368,7 @@ def with_running(
 
 
 def continues_run(before: JobDetails | None, now: JobDetails) -> bool:
-    """Return whether these details continue the previous ones: the same run, which is still running or has just ended."""
+    """Return whether `now` shows the same run as `before`, which is still running or has just ended."""
     if before is None or not before.running_key or before.info.key != now.info.key:
         return False
     return before.running_key == (now.running_key or (now.run.run_key if now.run else 0))

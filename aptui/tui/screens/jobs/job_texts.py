@@ -1,4 +1,4 @@
-"""Texts about a job: copied lines, a bug report, the explanation of its state. Also runs the configured checks in a thread."""
+"""Texts about a job: text to copy, a bug report, the explanation of its state. Also runs the configured checks in a thread."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from aptui.tui.widgets.cells import wrap
 from aptui.tui.words import age_text, duration_text
 
 _REST_FACTOR, _REST_S = 4, 1.0
-"""Pause after a run of the checks: four times its duration plus a second, so that it uses at most a fifth of one processor."""
+"""Pause after a run of the checks: four times its duration plus one second, so that the checks use at most a fifth of one core."""
 
 
 class CheckMarks:
@@ -55,7 +55,7 @@ class CheckMarks:
             self._worker.put(None)
 
     def pop(self) -> Mapping[int, CheckMark] | None:
-        """Return the findings of the last run of the checks; None if there are no findings since the last call."""
+        """Return the findings of the last run of the checks, None if no run has ended since the last call."""
         with self._lock:
             found, self._found = self._found, None
             return found
@@ -114,7 +114,7 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
     is_to_come = job_details.is_newest and info.status in _TO_COME
     error = (run.error if run else "") or (row.error if row else "") or info.error
     reason = info.reason if is_to_come else (run.reason if run else "") or info.reason
-    if reason.strip() == error.strip():  # a refused job has its error message as its reason, and the message is shown already
+    if reason.strip() == error.strip():  # a refused job has its error message as its reason, and the error is shown already
         reason = ""
     facts = [
         ("Source", info.source),
@@ -136,7 +136,7 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
 
 
 def find_first_failure(job_details: JobDetails) -> str:
-    """Return time and commit of the first run in the last series of failed runs, "" if only the last run failed."""
+    """Return time and commit of the first run in the current series of failed runs, "" if only the last run failed."""
     failing = job_details.failing if job_details.is_newest else None
     failed = list(takewhile(lambda run: run.outcome, job_details.runs))
     if failing is None or not (failing.commit or len(failed) > 1):
@@ -226,7 +226,7 @@ _MOST = 200
 
 
 def why_lines(database: Path, info: JobRowInfo, width: int = 200) -> list[Parts]:
-    """Return the sheet that explains a job; a long line continues in the next row.
+    """Return the lines of the sheet that explains a job; long lines are divided.
 
     Raises:
         KnownError: the database cannot be read.

@@ -36,7 +36,7 @@ from aptui.tui.widgets.table import Table
 
 _ROOMY, _LEAST = 100, 60
 _SPLIT_STEP = 8
-"""Step by which a key moves the border between the panes, in per cent of the height."""
+"""Distance by which a key press moves the border between the panes, in per cent of the height."""
 _ALONE_BELOW = 12
 """Height of the screen below which only one pane is visible (lines)."""
 _LEAST_LOWER = 5
@@ -52,7 +52,9 @@ _ABOVE_ROWS, _LEAST_ROWS = 2, 6
 class JobsPane(Pane):
     """The Jobs screen; other screens call its method `reveal`.
 
-    It shows table, event log and details: all three if there is room, else two or one; `Tab` focuses the next, `z` zooms one.
+    It has three panes: table, event log and details. It shows all of them if there is room, otherwise two or one. `Tab` focuses the
+    next
+    pane, `z` gives one pane all the room.
     """
 
     DEFAULT_CSS = """
@@ -147,7 +149,7 @@ class JobsPane(Pane):
             yield RunningStrip(self, self.store)
             yield JobsTableView(self.store, id="jobs-table")
             yield CausesTable(id="jobs-causes")
-        # The classes are set before the first frame, because a later change would style every widget a second time.
+        # The CSS classes are set before the first frame, because a later change would style every widget a second time.
         width = self.app.size.width
         self.set_class(width >= _BESIDE, "-beside")
         yield EventLog(self._reader, is_wide=WIDE <= width < _BESIDE, is_tall=width >= _BESIDE)
@@ -197,7 +199,7 @@ class JobsPane(Pane):
         return causes if causes.display else self.table
 
     def arrange_parts(self) -> None:
-        """Divide the room among all three panes, among two, or give it to the zoomed pane."""
+        """Divide the room among three or two panes, or give all of it to the zoomed pane."""
         height = self.size.height
         if not height:
             return
@@ -220,14 +222,15 @@ class JobsPane(Pane):
     def _lower_height(self, height: int) -> int:
         """Return the height of the lower panes.
 
-        The user may choose it. The default is the larger of a share of the screen and the room that the rows do not need.
+        It is the height that the user chose. By default, it is a share of the screen, or the room that the rows do not need if that
+        is larger.
         """
         share = self.shell.memory.get("jobs.split", 0)
         wanted = max(_LEAST_LOWER, height * (share or _SPLIT) // 100)
         return wanted if share else max(wanted, height - _ABOVE_ROWS - max(_LEAST_ROWS, self.upper.count_rows()))
 
     def follow_rows(self) -> None:
-        """Give the lower panes the lines that the rows of the table no longer need, or give lines back to the table."""
+        """Give lines that the table no longer needs to the lower panes, or give them back when the table needs them."""
         height = self.size.height
         if height and not self._is_zoomed and height >= _ALONE_BELOW and not self.is_beside:
             wanted = self._lower_height(height)
@@ -240,7 +243,7 @@ class JobsPane(Pane):
         self.arrange_parts()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
-        """Note the focused part."""
+        """Note which pane has the focus."""
         log = self.event_log
         part = {log.log_pane: "log", log.details: "details", self.table: "table", self.causes: "table"}.get(event.widget)  # type: ignore[call-overload]
         if part is not None and part != self._part:
@@ -248,7 +251,7 @@ class JobsPane(Pane):
             self.arrange_parts()
 
     def go_to(self, part: str) -> None:
-        """Show a part and focus it; hide the previous part only after that, so that no key is lost."""
+        """Show and focus a pane. Hide the previous pane only after that, so that no key is lost."""
         self._part = part
         upper = self.causes if self.shows_causes else self.table
         target = {"table": upper, "log": self.event_log.log_pane, "details": self.event_log.details}[part]
@@ -283,14 +286,17 @@ class JobsPane(Pane):
         return asset_database(self.shell.session.cache_dir)
 
     def list_selected(self) -> list[JobRowInfo]:
-        """Return the jobs for an action: the marked jobs, else the jobs of the line under the cursor, the job of the log first."""
+        """Return the jobs for an action: the marked jobs, else the jobs of the row under the cursor.
+
+        The job whose log is shown is first.
+        """
         keys = self.table.list_selected_keys()
         if not self.table.marks and self.selection.key in keys:
             keys = list(dict.fromkeys([self.selection.key, *keys]))
         return [info for key in keys if (info := self.store.info(key)) is not None]
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key waits for: the first rows, a sheet, the rows of a filter, or the log that is being read."""
+        """Return a name for the data that delays the next key: the first rows, a sheet, the rows of a filter, or a log."""
         if not self.store.is_loaded and not self._trouble and not (focused is None and self.store.has_rows):
             return "the first rows"
         if self.actions.is_asking_why:
@@ -302,7 +308,7 @@ class JobsPane(Pane):
         return "the filter" if self.store.is_busy else ""
 
     def activate(self) -> None:
-        """React when the screen becomes visible."""
+        """Refresh the screen when it becomes visible."""
         if not self.has_focus_within or self.box.has_focus_within:
             self.upper.focus()
         self.arrange_parts()
@@ -401,7 +407,7 @@ class JobsPane(Pane):
         self.changes.keep()
 
     def _explain_empty(self) -> str:
-        """Return why the table is empty: the filter, or the watched folders and patterns that no file matches."""
+        """Return the text of an empty table: the filter hides all jobs, or no file in the watched folders matches a pattern."""
         if self.store.total:
             hint = "" if self.store.row_count() else self.choices.find_hint()
             return f"no job matches{'; ' * bool(hint)}{hint}; press Esc to clear the filter"
@@ -416,7 +422,7 @@ class JobsPane(Pane):
     def _is_on_failure(self) -> bool:
         """Return whether failed jobs are sorted first and the cursor is on a failed job.
 
-        In this case the cursor stays on its job while other jobs fail.
+        If so, the cursor stays on its job while other jobs fail.
         """
         key = self.table.cursor_key
         info = self.store.info(key) if key is not None and self.store.sort[0] == FAILED_FIRST else None
@@ -437,13 +443,13 @@ class JobsPane(Pane):
             return ""
         # A filter with a mistake does not change the rows.
         if self.store.is_filtering and self.choices.mistake() is None:
-            return "filtering…"  # the rows still belong to the previous filter
+            return "filtering…"  # the rows are still those of the previous filter
         words = f"{hits:,} of {total:,}" if self.store.filter.terms else count(total, "job")
         sources = self.store.source_count
         return f"{count(sources, 'source')}, {words}" if sources and self.app.size.width >= _ROOMY else words
 
     def _head_ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return both ends of the line: the filter; and the marks, the number of jobs, the order."""
+        """Return the left and right text of the line: the filter; and the marks, the number of jobs, the order."""
         text, mistake = self.choices.text, self.choices.mistake()
         press = "keys.press('slash')"
         if self.shows_causes:  # filters have no effect on the list of causes
@@ -466,7 +472,7 @@ class JobsPane(Pane):
     # ------------------------------------------------------------------------------------------------ the key for going back
 
     def action_back(self) -> None:
-        """Leave the list of causes or the zoom, else clear the marks, else clear the filter."""
+        """Undo the first that applies: the list of causes, the zoom, the marks, the filter."""
         if self.shows_causes:
             self._close_causes()
             self.table.focus()
@@ -528,7 +534,7 @@ class JobsPane(Pane):
         self.go_to("table")
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Offer only available actions: requests need an engine, and going to another screen needs that screen."""
+        """Offer only available actions: requests need an engine, and a jump to another screen needs that screen."""
         if action == "row":
             return self.actions.can(str(parameters[0]))
         return super().check_action(action, parameters)
@@ -634,7 +640,7 @@ class JobsPane(Pane):
             self._show_counts()
 
     def _close_causes(self) -> None:
-        """Show the jobs again in place of the causes."""
+        """Show the jobs again instead of the causes."""
         if self.shows_causes:
             self.shows_causes = False
             self.selection.show_job(self.table.cursor_key)

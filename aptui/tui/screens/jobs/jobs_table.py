@@ -1,4 +1,4 @@
-"""The upper pane: tables of jobs and of failures by cause, running jobs, and the user's choices: filter, order, columns."""
+"""The upper pane: the table of jobs, the table of failures by cause, the strip of running jobs, the choice of filter, order and columns."""
 
 from __future__ import annotations
 
@@ -52,16 +52,19 @@ COLUMNS = (
     Column("errors", "Errors", 8, align="right", drop_rank=1),
     Column("number", "Number", 9, align="right", drop_rank=1),
 )
-"""All columns. Narrow screens drop columns by rank: columns that the user added are dropped last, status and source never."""
+"""All columns.
+
+Narrow screens drop columns by rank. Columns that the user added are dropped last; status and source are never dropped.
+"""
 USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason")
 """Columns that are shown by default."""
 DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"})
 """Columns that are sorted with the largest value first."""
 _YIELDS, _SHORT_REASON = 10, 14
 _AFTER_DURATION = 6
-"""Drop rank of the column of reasons while no job has failed: it is dropped before the column of durations."""
+"""Drop rank of the column of reasons while no job has failed. With this rank it is dropped before the column of durations."""
 _STEP = 4
-"""Step by which a column becomes wider (cells)."""
+"""Width by which a column grows at a time (cells)."""
 _WIDEST = {"status": 25, "platform": 16, "key": 16}
 """{column that is as wide as its texts: its maximum width in cells}."""
 FAILED_FIRST = "failed"
@@ -80,9 +83,9 @@ def choose_columns(
     """Return the columns with these ids in their order; the default columns if no id is known.
 
     Args:
-        has_failed: whether there are errors to show. Otherwise the reason takes only the width that it needs.
-        alike: columns with one value for all jobs. They are dropped early, except the reason while it shows errors, and columns
-            that the user added.
+        has_failed: whether the column of reasons has errors to show. If False, it takes only the width that it needs.
+        alike: columns with one value for all jobs. They are dropped early, except the column of reasons while it shows errors, and
+            columns that the user added.
         needs: {column id: width of its texts in cells}.
     """
     wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
@@ -111,13 +114,13 @@ def _fit_column(column: Column, needs: int) -> Column:
 
 
 class JobsTableView(Table):
-    """The Jobs table; the store measures its columns (`needs`), because it knows all rows."""
+    """The Jobs table. The store measures the widths that its columns need, because the store knows all rows."""
 
     fits_texts: ClassVar[bool] = False
     keeps_titles: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]
     is_held = False
-    """Whether the cursor stays on its job even in the first row, because the user acted on the job and has not moved since."""
+    """Whether the cursor stays on its job even in the first row, because the user acted on this job and has not moved the cursor since."""
 
     def __init__(self, store: JobsStore, *, id: str) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id)
@@ -125,7 +128,7 @@ class JobsTableView(Table):
         self.starts_at_top = True
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row. The row keeps its line on the screen, and the cursor is no longer held on a job (`is_held`)."""
+        """Put the cursor on a row and clear `is_held`. The row keeps its line on the screen."""
         self.is_held = self.starts_at_top = False
         super().move_cursor(index)
 
@@ -162,7 +165,7 @@ class JobsTableView(Table):
             self._expand(index, on=False)
 
     def _sign_cells(self) -> range:
-        """Return the columns of screen cells in which the signs of the sources are."""
+        """Return the screen columns that show the signs of the sources."""
         start = 1
         for column, width in self._lay_columns():
             if column.id == "source":
@@ -171,7 +174,7 @@ class JobsTableView(Table):
         return range(0)
 
     def _expand(self, index: int, *, on: bool) -> bool:
-        """Show or hide the jobs of the source in a line, and put the cursor on the source. Return whether any row changed."""
+        """Show or hide the jobs of the source in a row, and put the cursor on the source. Return whether any row changed."""
         line = self._store.expand(index, on=on)
         if line is None:
             return False
@@ -181,7 +184,7 @@ class JobsTableView(Table):
 
 
 _Cause = tuple[str, bool]
-"""Identifies a group of failures, also after jobs of the group were added or removed: (its text, whether the text is a source)."""
+"""Identifies a group of failures even if jobs are added to it or removed from it: (its text, whether the text is a source)."""
 
 
 class Causes(Listing[CauseGroup]):
@@ -191,7 +194,7 @@ class Causes(Listing[CauseGroup]):
         super().__init__(self._draw)
         self._pane, self._store = pane, store
         self._first: dict[_Cause, tuple[int, OutcomeChange | None]] = {}
-        """{cause: (the job that failed first, since when and which commit it fails)}."""
+        """{cause: (id of the job that failed first, the time and commit of its first failure)}."""
         self._reader: LatestOnly[list[CauseGroup]] = LatestOnly("aptui-causes", self._read)
 
     def close(self) -> None:
@@ -199,7 +202,7 @@ class Causes(Listing[CauseGroup]):
         self._reader.close()
 
     def renew(self) -> None:
-        """Group the failures again; a thread reads since when they fail."""
+        """Group the failures again; a thread reads when each of them began."""
         groups = self._store.failure_groups()
         if groups != self.records:
             self.show(groups)
@@ -221,12 +224,12 @@ class Causes(Listing[CauseGroup]):
         self._pane.shell.wake()
 
     def _describe(self, change: OutcomeChange) -> str:
-        """Return since when jobs fail, and the commit and its author if the commit may be the cause."""
+        """Return the time since which jobs fail; if a commit may be the cause, also the commit and its author."""
         time = moment_text(change.ended_ms, self._pane.shell.session.clock_ms()).partition(".")[0]
         return time + f"  {commit_text(change)}" * change.is_after_checkout
 
     def find_first(self, group: CauseGroup) -> tuple[int, OutcomeChange | None]:
-        """Return the job of a cause that failed first, and since when it fails; until this is read, the first job of the cause."""
+        """Return the job of a cause that failed first, and since when it fails. Until this is read, return any job of the cause."""
         return self._first.get((group.cause, group.is_source), (group.keys[0], None))
 
     def _draw(self, group: CauseGroup, column_id: str) -> Cell:
@@ -263,9 +266,9 @@ _TALL, _TALLEST = 30, 45
 
 class RunningStrip(Line):
     """The strip above the table: the running jobs with their ages, and the rate of the last seconds. It is shown while jobs run.
-
-    The strip changes once a second, and a job keeps its place until it ends. If more jobs run than fit, the strip gets another
-    line, which stays as long as any job runs.
+    
+    The strip is redrawn once a second, and a job keeps its position until it ends. If more jobs run than fit, the strip gets
+    another line. This line stays until no job runs.
     """
 
     def __init__(self, pane: JobsView, store: JobsStore) -> None:
@@ -296,7 +299,7 @@ class RunningStrip(Line):
             self.refresh()
 
     def _fill(self) -> None:
-        """Put jobs that are not shown yet into free places, the oldest job first."""
+        """Put running jobs that are not shown yet into free positions, the oldest job first."""
         width, height = self.app.size
         running = self._store.running
         self._most = max(self._most, len(running))
@@ -397,7 +400,7 @@ class Choices:
     def drop_invalid(self) -> None:
         """Show all jobs while the filter is invalid.
 
-        The pane calls this method with each frame too, because a thread checks the patterns.
+        The pane also calls this with each frame, because a thread checks the patterns and may find a mistake later.
         """
         if isinstance(self._store.error, FilterError):
             self._mistake = self._store.error
@@ -409,7 +412,7 @@ class Choices:
         self.keep()
 
     def keep(self) -> None:
-        """Remember the filter until it is removed."""
+        """Store the filter for the next start, until the user removes it."""
         text = self.text
         self.memory.put("jobs.filter", text or None)
         self.memory.remember("jobs.filter_history", text)
@@ -443,9 +446,10 @@ class Choices:
             box.show_count(count, self.find_hint())
 
     def find_hint(self) -> str:
-        """Return advice about the filter, "" = no advice: how to write the filter, or to which field a word belongs.
+        """Return advice about the filter, "" = no advice. It says how to write the filter, or which field has the typed word.
 
-        A word that occurs in no path matches no job, or with `!` all jobs; the advice then names the field that has the word.
+        A word that occurs in no path matches no job, or with `!` all jobs. In this case, the advice names the field that has the
+        word.
         """
         if self._store.filter.hint or self._store.is_busy:
             return self._store.filter.hint
@@ -459,7 +463,7 @@ class Choices:
     def ask_statuses(self) -> None:
         """Open the menu of statuses.
 
-        Space and letters toggle a status. Enter without a toggle selects only the current status. Esc closes the menu.
+        Space and letters toggle a status. Enter selects only the current status if no status was toggled. Esc closes the menu.
         """
         counts, wanted = self._store.counts(), set(self._find_wanted_statuses())
         items = [
@@ -492,7 +496,7 @@ class Choices:
     def group_by_source(self, *, platform_count: int) -> None:
         """Show one line per source or one line per job, as the user chose.
 
-        By default, lines show sources if there are several platforms.
+        By default, each line is a source if there are several platforms, otherwise a job.
         """
         chosen = self.memory.get("jobs.by_source", None)
         self._store.group_by_source(on=platform_count > 1 if chosen is None else bool(chosen))
@@ -530,7 +534,10 @@ class Choices:
         return f"sorted by {title} {glyph('descending' if is_descending else 'ascending')}"
 
     def fit_columns(self) -> None:
-        """Fit the columns to their texts. Columns with one value for all jobs get less room, columns with errors get more."""
+        """Fit the columns to their texts.
+
+        Columns whose value is the same for all jobs get less room, columns with errors get more.
+        """
         if not self._store.has_rows:
             return
         known = self._needs if self._store.filter.text == self._measured else {}

@@ -1,6 +1,6 @@
-"""The selected job of the Jobs screen, changes since the user's last visit, the target of the cursor, and when rows may move.
+"""Parts of the Jobs screen: the selected job, the changes since the last visit, the target of the cursor, the times when rows may move.
 
-`JobsView` is the screen as its parts use it.
+`JobsView` has the members of the screen that these parts use.
 
 Tests: `tests/tui/screens/jobs/test_resting.py`, `tests/tui/screens/jobs/test_goal.py`.
 """
@@ -60,7 +60,7 @@ class SelectedJob:
         """(status, run key) of the last notice about the job; the database is read until it agrees."""
 
     def show_job(self, key: int | None) -> None:
-        """Select another job (for a source, its worst job); None = no job."""
+        """Select another job; for a source, its job with the worst status; None = no job."""
         self.key, self._is_stale, self._expects = None if key is None else self._store.job_at(key), False, None
         self._log().show(None if self.key is None else self._store.info(self.key))
 
@@ -78,7 +78,7 @@ class SelectedJob:
                 self._expects = (news.notice.status, news.notice.run_key) if is_over else None
 
     def follow(self, cursor_key: int | None) -> None:
-        """Show the current state of the selected job, or a worse job of its source; show no job if the table is empty."""
+        """Show the current state of the selected job, or another job of its source if that has a worse status; no job if the table is empty."""
         if self.key is None:
             return
         if cursor_key is None:
@@ -97,7 +97,7 @@ _MOST_FAILED, _MOST_NAMED = 10_000, 200
 
 
 class FixedJobs:
-    """Finds jobs that had failed and have now succeeded in a new run."""
+    """Finds jobs that failed before and succeeded in a new run."""
 
     def __init__(self, store: JobsStore) -> None:
         self._store = store
@@ -123,7 +123,7 @@ class FixedJobs:
 class LastVisit:
     """Compares the jobs that are failed now with the jobs that were failed when the user left the screen, with commits and authors.
 
-    Line 1 of the screen has the numbers until the user opens the sheet of changes (`:news`).
+    Line 1 of the screen shows the numbers of changes until the user opens the sheet of changes (`:news`).
     """
 
     def __init__(self, pane: JobsView, store: JobsStore) -> None:
@@ -141,7 +141,7 @@ class LastVisit:
         self.left_ms, self._failed = memory.get("jobs.left_ms", 0), {key for key in failed if isinstance(key, int)}
 
     def keep(self) -> None:
-        """Remember the jobs that are failed now, for the next visit; jobs that had failed and still wait to run are failed, too."""
+        """Store the failed jobs for the next visit. Jobs that failed before and wait to run again count as failed."""
         if self._store.is_loaded and self._is_compared:
             failed = self._store.find_failed() | self._store.find_unfinished_among(list(self._failed))
             self._pane.shell.memory.put("jobs.failed", sorted(failed)[:_MOST_FAILED])
@@ -150,7 +150,7 @@ class LastVisit:
     def compare(self) -> None:
         """Find, once and in a thread, what changed since the last visit.
 
-        An engine that starts runs failed jobs again: unless the queue is paused, the comparison waits until these runs have ended.
+        A starting engine runs failed jobs again. Unless the queue is paused, the comparison waits until these runs have ended.
         """
         if self._is_compared or (self._pane.shell.can_ask and self._may_run_again()):
             return
@@ -164,7 +164,7 @@ class LastVisit:
             run_in_background("aptui-news", self._read, infos, config.project_dir if config is not None else None)
 
     def _may_run_again(self) -> bool:
-        """Return whether the engine may still run jobs that had failed; until its scan and analyses have ended, it may."""
+        """Return whether the engine may still run failed jobs again: True until its scan, its analyses and these runs have ended."""
         session = self._pane.shell.session
         is_attached = session.state is SessionState.ATTACHED
         if is_attached and session.latest_health is not None and session.latest_health.is_paused:
@@ -220,7 +220,7 @@ class LastVisit:
 
 
 def read_changes(reader: Reader, job_ids: Iterable[int], project: Path | None) -> dict[int, OutcomeChange]:
-    """Return {job: since when it fails or succeeds}; git is started once for each commit."""
+    """Return {job: the change since which it fails or succeeds}; git is started once for each commit."""
     commit = git_head(str(project)).commit if project is not None else ""
     changes = {job_id: change for job_id in job_ids if (change := outcome_change(reader, job_id, lambda: commit)) is not None}
     if project is None:
@@ -230,7 +230,7 @@ def read_changes(reader: Reader, job_ids: Iterable[int], project: Path | None) -
 
 
 def _describe_cause(failed: Sequence[JobRowInfo], changes: Mapping[int, OutcomeChange]) -> str:
-    """Return since which commit most of these jobs fail, "" if no commit may be the cause."""
+    """Return text that names the commit since which most of these jobs fail, "" if no commit may be the cause."""
     found = [changes[info.key] for info in failed if info.key in changes and changes[info.key].is_after_checkout]
     if not found:
         return ""
@@ -256,7 +256,7 @@ def _describe_change(same: Sequence[JobRowInfo], change: OutcomeChange | None, r
 
 
 class CursorGoal:
-    """The job or row to which the cursor goes once the rows are complete.
+    """The job or row to which the cursor moves when the rows are complete.
 
     Args:
         table: returns the table.
@@ -276,11 +276,11 @@ class CursorGoal:
         self._row_to_keep: int | None = None
 
     def keep_row(self, key: int | None) -> None:
-        """Go to the first row once the view is complete, unless the view still has the row with this key."""
+        """When the view is complete, go to the first row, unless the view still has the row with this key."""
         self._row_to_keep = key
 
     def set_first(self) -> None:
-        """Go to the first row once the view is complete."""
+        """Go to the first row when the view is complete."""
         self._goal = _FIRST
 
     def set_job(self, job_id: int) -> None:
@@ -316,7 +316,7 @@ _FLIPPED_S = 0.3
 
 
 class Resting:
-    """Decides when rows may move: some time after the last input, and some time after the last sort.
+    """Decides when rows may move: `HOLD_S` after the last input, and an interval (`AGAIN_S`) after the last sort.
 
     Args:
         clock: seconds of a monotonic clock.
@@ -336,16 +336,16 @@ class Resting:
         self._sorted_s = self._clock()
 
     def note_cursor(self, touched_s: float) -> None:
-        """Note that another row is under the cursor.
+        """Note that another row is now under the cursor.
 
-        If the user has pressed no key and no mouse button just before, new rows have changed the row, not the user.
+        If the user pressed neither a key nor a mouse button just before, new rows caused the change, not the user.
         """
         if self._clock() - touched_s > _FLIPPED_S:
             self._flipped_s = self._clock()
 
     @property
     def has_just_flipped(self) -> bool:
-        """Whether the row under the cursor changed so recently that the user has not seen the change."""
+        """Whether new rows changed the row under the cursor so recently that the user may not have seen the change."""
         return self._clock() - self._flipped_s < _FLIPPED_S
 
 
@@ -364,7 +364,7 @@ class TableChanges:
         """Whether an update of durations is scheduled."""
 
     def keep(self) -> None:
-        """Sort rows and update durations if that is due, else check again later. Called with each frame."""
+        """Sort rows and update durations if that is due, else schedule another check. Called with each frame."""
         self._sort()
         if not self.ticks and self._store.tick():
             self.ticks = True
@@ -390,7 +390,7 @@ class TableChanges:
     def _check_again(self) -> None:
         self._waits = False
         if self._is_on_top:
-            self._sort()  # no wake is needed, because the store asks for a frame when the rows are sorted
+            self._sort()  # no frame has to be requested here, because the store requests one when the rows are sorted
 
     @property
     def _is_on_top(self) -> bool:
@@ -398,7 +398,7 @@ class TableChanges:
 
 
 class JobsView(Protocol):
-    """The Jobs screen as its parts use it."""
+    """The members of the Jobs screen that its parts use."""
 
     @property
     def shell(self) -> Shell:

@@ -1,8 +1,8 @@
 """The engine's log as a source of lines: `LogReader` finds the lines of a view in a thread, `RecordLines` draws them from the file.
 
-A line needs only nine bytes of memory, so that levels, filters and hits are known for all lines. `FileLines` shows a file that is
-too large for this, without levels and hits. New lines are read after a call of `check`; nothing is polled. A context record is not
-shown as a line, because it has details of the line after it.
+A line needs only nine bytes of memory, so levels, filters and hits can be known for all lines. A file that is too large even for
+this is shown by `FileLines`, without levels and hits. New lines are read after a call of `check`; the file is not polled. A context
+record is not shown as a line, because it contains details of the line after it.
 
 Tests: `tests/tui/screens/logs/test_logs_pane.py`.
 """
@@ -42,7 +42,7 @@ _MOST_LINES = 4096
 
 
 class LogView(Struct, frozen=True):
-    """A request for a view: the lines of a tab and the hits of a search; only the lines with hits if `hits_only`."""
+    """A request for a view: the lines of a tab, and the hits of a search. With `hits_only`, the view has only lines with hits."""
 
     path: Path
     tab: LogTab = STANDARD[0]
@@ -112,10 +112,11 @@ class LogPiece(Struct):
         starts, levels: offset and level of each line.
         detailed: offsets of lines with context.
         hits: offsets of lines that the search finds.
-        is_whole: whether the piece has all lines of the view; if not, it has the last lines, and another piece follows.
+        is_whole: whether the piece has all lines of the view. If not, it has only the last lines, and a piece with all lines
+            follows.
         large: the lines of a file that is too large to index.
         nothing: why there are no lines.
-        mistake: a mistake in the search; the shown lines stay.
+        mistake: a mistake in the search. If there is one, the shown lines do not change.
     """
 
     view: LogView
@@ -190,7 +191,7 @@ class RecordLines:
     def records(self) -> Callable[[int], JobLogLine]:
         """Return a function from keys to lines with context.
 
-        Any thread may call the function; it continues to read this file if another file takes the path.
+        Any thread may call the function. It keeps reading this file even if another file takes its path.
         """
         file, detailed = self._file, frozenset(self._detailed)
         return lambda key: _NO_RECORD if file is None else file.record(key, has_context=key in detailed)
@@ -346,7 +347,7 @@ class LogReader:
     def _find_lines(self, wanted: _ParsedView, file: OpenLogFile, first: int, last: int, *, skips_first: bool = False) -> LogPiece:
         """Return the lines in a range of the file.
 
-        A line without its line end is read again when the file has grown.
+        A last line without a line end is read again when the file has grown.
         """
         piece = LogPiece(wanted.view, wanted.search, start=first)
         self._end = first
@@ -360,7 +361,7 @@ class LogReader:
                 batch.append(_LogRow(start, found[-1], level_letter(found[-1].level), has_context))
             has_context = not found and not skips_first and (has_context or bool(raw))
             skips_first = False
-            if is_ended and not has_context:  # context without its line is read again later, together with the line
+            if is_ended and not has_context:  # context whose line is not written yet is read again later, with the line
                 self._end = start + len(raw) + 1
             if len(batch) >= _MOST_LINES:
                 _add(wanted, piece, batch)
@@ -430,7 +431,7 @@ def _why(path: Path, error: OSError) -> str:
 
 
 class LogRecords:
-    """The two sources whose records are known: `lines` of a log file, and `live`, the messages that the engine sent."""
+    """The two sources of log records: `lines` of a log file, and `live`, the messages that the engine sent."""
 
     def __init__(self) -> None:
         self.lines, self.live = RecordLines(), MemoryLines()
@@ -443,7 +444,7 @@ class LogRecords:
         self.live.add(map(draw_record, new))
 
     def knows(self, source: LineSource) -> bool:
-        """Return whether a source has the records of all its lines."""
+        """Return whether `source` is one of the two, which have the records of all their lines."""
         return source in (self.lines, self.live)
 
     def record(self, source: LineSource, key: int | None) -> JobLogLine | None:
@@ -459,7 +460,7 @@ class LogRecords:
         return JobLogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
 
     def reader(self, source: LineSource) -> tuple[Callable[[int], JobLogLine | None], bool]:
-        """Return a function from keys to lines of a source, and whether another thread may call the function."""
+        """Return (a function from keys to lines of a source, whether another thread may call the function)."""
         if source is self.lines:
             return self.lines.records(), True
         return lambda key: self.record(source, key), False

@@ -1,8 +1,8 @@
 """The tabs of the engine's log (standard tabs and the user's own), and the filter language for the lines of the log.
 
-A bare term is a regular expression for the text of a line, a term after `source:` for its origin, after `status:` for its level.
-The bare words `error` and `warning` are levels. `!` inverts a term; a term in `"…"` may contain blanks. Matching takes linear time
-(`store.jobs.filter`). Any other field is a mistake.
+A term without a field is a regular expression for the text of a line. A term after `source:` matches its origin, a term after
+`status:` its level. The bare words `error` and `warning` are levels. `!` inverts a term; a term in `"…"` may contain blanks.
+Matching takes linear time (`store.jobs.filter`). Any other field is a mistake.
 
 Tests: `tests/tui/screens/logs/test_logs_pane.py`.
 """
@@ -33,7 +33,10 @@ _LONGEST_NAME = 24
 
 
 class LogTab(Struct, frozen=True):
-    """A tab: lines of these levels, from a source (a regex), that match a filter; `is_own` if the user made the tab."""
+    """A tab: the lines that have one of `levels`, come from a source (a regex), and match a filter.
+
+    `is_own`: the user made the tab.
+    """
 
     name: str
     levels: str = LEVELS
@@ -108,7 +111,7 @@ class LineFilter:
         return mask
 
     def passing(self, texts: Sequence[str]) -> list[bool]:
-        """Return for each text whether it matches, if the lines have no origin and no level."""
+        """Return for each text whether it matches; for lines without origin and level."""
         if not self.terms:
             return [True] * len(texts)
         clean = clean_texts(texts)
@@ -147,7 +150,7 @@ def parse_filter(text: str) -> LineFilter:
             field = "level"
         elif pattern in _WHOLE_WORDS and term.field == "status":
             field, pattern = "level", _WHOLE_WORDS[pattern]
-        elif term.field == "status":  # a line has no status, so a word such as "failed" is searched as text
+        elif term.field == "status":  # a log line has no status, so a word like "failed" is searched as text
             pattern = f"(?i){term.raw}"
         terms.append(LineTerm(field, pattern, term.is_negated))
         patterns.append(TextMatch("source", pattern, term.is_negated, term.column, term.raw))
