@@ -1,4 +1,4 @@
-"""Opens the `:` line, and runs its commands; defines the commands that exist in every pane. Panes add commands of their own.
+"""Opens the `:` line and runs its commands; defines the commands that exist in every pane. Each pane adds its own commands.
 
 Tests: `tests/tui/screens/assets/test_assets_pane.py`.
 """
@@ -49,13 +49,13 @@ class CommandBar(Actions):
     def update_hints(self) -> None:
         """Draw the hints again; called when other keys have become active."""
         if not self._app.screen_stack:
-            return  # Textual sends this signal also when the app ends, and then no screen exists
+            return  # Textual also sends this signal when the app ends; then no screen exists
         for hints in self._app.screen.query(Hints):
             hints.refresh_if_changed()
 
 
 def shell_commands(app: Shell) -> list[Command]:
-    """Return the commands that are possible now; some need an engine."""
+    """Return the commands that are available now; some need an engine."""
     from aptui.link.port import Drain, PauseJobs, ReloadConfig, ResumeJobs, RunNext  # imported here to start faster
 
     act: Callable[[str], Callable[[str], None]] = lambda action: lambda _rest: app.act(action)  # noqa: E731  # a table reads better

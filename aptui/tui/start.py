@@ -1,4 +1,4 @@
-"""Opens the screen on a terminal: sets up signals and garbage collector, runs the app. A dumb terminal gets plain lines.
+"""Opens the screen on a terminal: sets up signals and the garbage collector, and runs the app. A dumb terminal gets plain lines.
 
 Tests: `tests/tui/test_start.py`.
 """
@@ -44,12 +44,12 @@ def run(
 
     Args:
         config: configuration of the project; None = only a database exists (`aptui open`).
-        session_factory: makes the session, which is not opened yet.
+        session_factory: makes the session; the session is opened later.
         mouse: False = leave the mouse to the terminal.
         theme: name of a theme, "" = the remembered one.
-        all_builders: returns the builders, completed by their code; may take a while.
+        all_builders: returns the builders, including what their code declares. The call may take seconds.
         engine_root: the engine of an O3DE project, for the info sheet.
-        trust: the question before an engine starts, None if the project is trusted.
+        trust: the question to the user before an engine starts, None if the project is trusted.
 
     Raises:
         UserError: there is no terminal.
@@ -62,7 +62,7 @@ def run(
     memory = state.project_memory(folder, session.cache_dir)
     early = _read_early(session.cache_dir, memory)
     _import_libraries()
-    # Imported here, because another thread reads the jobs during these imports.
+    # Imported here, so that another thread can read the jobs during these slow imports.
     from aptui.tui.terminal import driver, safety, skeleton
 
     if not driver.is_possible():
@@ -90,7 +90,7 @@ def run(
 def _read_early(cache_dir: Path, memory: UiMemory) -> EarlyRead:
     """Begin to read the jobs; reading 100,000 jobs takes a quarter of a second, during which Textual is imported.
 
-    The first jobs are read before the others if the screen will show them: in the default order, without a filter.
+    The jobs of the first rows are read before the others if the screen will use the default order without a filter.
     """
     from aptui.tui.data.early_read import EarlyRead
 
@@ -101,21 +101,21 @@ def _read_early(cache_dir: Path, memory: UiMemory) -> EarlyRead:
 _COMMANDS = dict.fromkeys(
     ("CommandListItem", "CommandPalette", "DiscoveryHit", "Hit", "Hits", "Provider", "SimpleProvider"), object
 )
-"""Names that Textual's app imports for its own palette, which is not used.
+"""Names that Textual's app imports for Textual's command palette, which aptui does not use.
 
-The real module imports a tenth of Textual's code, so only the palette of this screen imports it, later.
+The real module imports a tenth of Textual's code. Only aptui's own palette imports it, when it opens.
 """
 
 
 def _import_libraries() -> None:
-    """Import the large libraries, but not those of their modules that the screen never uses, or not before the first rows."""
+    """Import the large libraries without the modules that the screen does not need for the first rows."""
     with without("ssl"):  # asyncio needs it only for connections with TLS
         import_module("asyncio")
     with defer("mimetypes", "platformdirs"):
         try:
             with substitute("textual.command", **_COMMANDS):
                 import_module("textual.app")
-        except ImportError:  # another version of Textual imports more names from `textual.command`
+        except ImportError:  # another version of Textual imports other names from `textual.command`
             import_module("textual.app")
     import_numpy()
 

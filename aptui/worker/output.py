@@ -161,7 +161,7 @@ def record_of(line: str, window: str, time_ms: int) -> LogRecord:
 
 
 def records_of(text: BoundedText, window: str, time_ms: int) -> list[LogRecord]:
-    """Return the log records of a run's output; `window` is the builder's name, `time_ms` the time of lines without a known time."""
+    """Return the log records of a run's output; `window` is the builder's name, `time_ms` the time for lines of unknown time."""
     return [
         record_of(str(line), window, line.time_ms if isinstance(line, TimedLine) else time_ms) for line in bound_lines(text.lines())
     ]

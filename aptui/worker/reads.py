@@ -52,7 +52,7 @@ _MOST_NAMES = 10_000
 """Maximum number of different names that are compared with one path."""
 _QUOTES = tuple(bytes([mark]) for mark in b"\r\n\0\"'`<>|")
 _ENDS = (_QUOTES, (*_QUOTES, *(bytes([mark]) for mark in b" \t()[]{},;=")))
-"""Bytes that end the name of a file in content: the first entry is for names in quotes, which may contain blanks, the second for others."""
+"""Bytes that end a file name in content: first for names in quotes, which may contain blanks, then for names without quotes."""
 
 
 def is_of_the_system(path: str) -> bool:

@@ -1,7 +1,7 @@
-"""Copies to the clipboard of the user's terminal by the route that works there, and reports the route.
+"""Copies text to the clipboard of the user's terminal by a route that works for this terminal, and reports the route.
 
-Inside tmux only `load-buffer -w` reached the outer terminal in every configuration that was tried. GNU screen needs OSC 52 in
-pieces inside DCS. All other terminals get OSC 52. The content of the clipboard is never requested.
+Inside tmux, only `load-buffer -w` reached the outer terminal in all tested configurations. GNU screen needs the sequence OSC 52,
+divided into pieces inside DCS. All other terminals get OSC 52. The content of the clipboard is never read.
 
 Tests: `tests/tui/terminal/test_clipboard.py`.
 """
@@ -26,7 +26,7 @@ from aptui.tui.terminal.safety import prepare_terminal
 from aptui.tui.words import size_text
 
 SAFE_BYTES = 74_994
-"""Maximum size that all known terminals accept (encoded bytes); k9s and others use this limit too.
+"""Maximum size of a copy that all known terminals accept (encoded bytes); k9s and others use this limit too.
 
 Larger copies are also written to a file.
 """
@@ -45,7 +45,7 @@ class Copied(Struct, frozen=True):
     Args:
         size_bytes: size of the text in UTF-8.
         routes: where the text was sent: "tmux", "screen", "terminal".
-        file: private file with the text, if it is too large for some terminals or no route accepted it; else None.
+        file: private file with the text if the text is too large for some terminals or no route accepted it, else None.
     """
 
     size_bytes: int
@@ -70,7 +70,7 @@ class Copied(Struct, frozen=True):
 
 
 class Clipboard:
-    """Copies text to the user's clipboard; `register` has the last copies.
+    """Copies text to the user's clipboard; `register` has the latest copies.
 
     Args:
         write: writes to the terminal; thread-safe.
@@ -118,7 +118,7 @@ class Clipboard:
         try:
             self._write(sequence)
         except (AssertionError, OSError, RuntimeError):
-            return ()  # the driver does not use a terminal at the moment
+            return ()  # the driver does not use the terminal at present
         return ("screen", "terminal") if multiplexer == "screen" else ("terminal",)
 
     def _load_buffer(self, data: bytes) -> bool:
@@ -146,6 +146,6 @@ class Clipboard:
 
 
 def _for_screen(encoded: str) -> str:
-    """Return the OSC 52 sequence in pieces that GNU screen forwards."""
+    """Return the OSC 52 sequence, divided into pieces that GNU screen forwards."""
     pieces = [encoded[at : at + _SCREEN_CHUNK] for at in range(0, len(encoded), _SCREEN_CHUNK)] or [""]
     return "\x1bP\x1b]52;c;" + "\x1b\\\x1bP".join(pieces) + "\x07\x1b\\"

@@ -1,8 +1,8 @@
-"""The only place that reads from and writes to the terminal: Textual's Linux driver, extended for build machines.
+"""The only module that reads from and writes to the terminal: extends Textual's Linux driver for build machines.
 
-Output goes to the terminal even if stderr is redirected. Input may hold invalid bytes. Mouse reports are requested for clicks and
-drags only, because reports of all motion would cost kilobytes. `safety` makes text safe before it is drawn; `output` sends it in
-few bytes.
+Output goes to the terminal even if stderr is redirected. Input may contain invalid bytes. Mouse reports are requested for clicks
+and drags only, because reports of all motion would cost kilobytes. `safety` makes text safe before it is drawn; `output` sends
+frames in few bytes.
 
 Keys are handed to the app one by one: each key waits until the previous key has taken effect. A key may move the focus, but Textual
 moves the focus only some messages later, and over a slow connection many keys arrive together. If keys did not wait, the `r` of a
@@ -51,32 +51,35 @@ if TYPE_CHECKING:
 
 # The input decoder returns text that Textual understands, whatever bytes arrive and wherever a read ends.
 #
-# A read may end inside a reply, a mouse report or the end of a paste. The decoder joins the pieces, however late the second piece
-# arrives, because Textual would take the first piece for keys after a tenth of a second. If Esc and a key arrive together, they
+# A read may end inside a reply, a mouse report or the end of a paste. The decoder joins the pieces even if the second piece arrives
+# late, because after a tenth of a second Textual would treat the first piece as keys. If Esc and a key arrive together, they
 # become two keys.
 
 _PASTE_BEGINS, _PASTE_ENDS = "\x1b[200~", "\x1b[201~"
 _ESCAPED = re.compile(r"\x1b([\r !-NQ-WYZ\\`ac-eg-~])")
-"""Matches Esc and a key that begins no sequence: the same bytes as Alt and the key.
+"""Matches Esc followed by a key that cannot begin a sequence. These are also the bytes of Alt and the key.
 
 b and f are left out, because terminals send them for ^← and ^→.
 """
 _ESCAPED_CTRL = re.compile(r"\x1b([\x01-\x07\x0b\x0c\x0e-\x1a])")
-"""Matches Esc and a key with Ctrl, because Textual would ignore the Esc. The bytes of Tab, Enter and Backspace are left out."""
+"""Matches Esc followed by a key with Ctrl, because Textual would ignore the Esc.
+
+The bytes of Tab, Enter and Backspace are left out.
+"""
 _TORN = re.compile(r"\x1b\[[0-9;:<=>?]+[ -/]*\Z")
 """Matches the first piece of a terminal's reply, which a user cannot type."""
 _BEGUN, _BEGUN_PASTE_END = re.compile(r"\x1b\[\Z"), re.compile(r"\x1b\[?\Z")
 """Matches the first piece of a reply while a reply is due, and the first piece of the end of a paste."""
 _ESC_TAKEN_S = 0.15
-"""Time that Textual needs to turn the byte of Esc into a key (seconds)."""
+"""Time after which Textual has surely turned the byte of Esc into a key (seconds)."""
 _ANSWER_WITHOUT_ESC = re.compile(r"\[\d[\d;]*(R|\Z)")
-"""Matches the rest of a reply whose Esc was already handled as a key. The rest must not become keys as well."""
+"""Matches the rest of a reply whose Esc was already handled as a key. The rest must not be handled as keys too."""
 
 
 def apart(text: str) -> str:
     """Return input in which an Esc and a key that arrived together are replaced by the sequence of one key with Alt.
 
-    Textual would wait for the rest of a sequence and finally turn Esc into "^".
+    Without this, Textual would wait for the rest of a sequence and then turn Esc into "^".
     """
     text = _ESCAPED_CTRL.sub(lambda found: f"\x1b[27u{_with_ctrl(found[1])}", text)
     return _ESCAPED.sub(lambda found: f"\x1b[{ord(found[1])};3u", text)
@@ -88,7 +91,9 @@ def _with_ctrl(letter: str) -> str:
 
 
 class InputDecoder:
-    """Decodes input that may hold any bytes, and separates Esc from the key that arrived with it. Pasted text is not changed.
+    """Decodes input that may contain any bytes, and separates Esc from a key that arrived together with it.
+
+    Pasted text is not changed.
 
     Args:
         decoder: decodes characters.
@@ -128,8 +133,8 @@ class InputDecoder:
         if is_raw:
             return text
         if was_escape and _ESCAPED.match(f"\x1b{text[:1]}"):
-            # After that Esc, Textual may or may not wait for the rest of a sequence. In both cases, the sequence that is returned
-            # here means only the key.
+            # After that Esc, Textual may or may not still wait for the rest of a sequence. The sequence returned here means only
+            # the key in both cases.
             return f"\x1b[{ord(text[0])}u{apart(text[1:])}"
         if was_escape and _ESCAPED_CTRL.match(f"\x1b{text[:1]}"):
             return _with_ctrl(text[0]) + apart(text[1:])
@@ -150,7 +155,7 @@ def input_decoder(encoding: str, is_asked: Callable[[], bool] = lambda: False, *
 
 
 _PIXELS_WITHIN_S = 3.0
-"""Maximum wait for the answers to the question for pixels (seconds)."""
+"""Timeout of the answers to the questions about pixels (seconds)."""
 _KEY_WITHIN_S = 1.0
 """Maximum time that a key waits for the effect of the previous key (seconds); the first opening of a pane takes 0.1 s."""
 _ANSWERS_WITHIN_S = 1.0
@@ -158,16 +163,16 @@ _ANSWERS_WITHIN_S = 1.0
 _CHARACTERS = {_character_to_key(each): each for each in map(chr, range(32, 127))} | {"enter": "\r", "escape": "\x1b"}
 """{key: the character that the key types}."""
 _ENTERED = "\x1b[?1049h\x1b[?25l\x1b[?1004h"
-"""Selects the alternate screen, hides the cursor, reports the focus: modes that a shell may have reset."""
+"""Selects the alternate screen, hides the cursor, and turns on focus reports: a shell may have reset these modes."""
 _ROUNDS = 3
-"""Number of rounds of messages that one key causes, each from the focused widget to the app.
+"""Number of rounds of messages that follow a key; each round goes from the focused widget to the app.
 
-The rounds are the key itself, the messages of its action, and the moved focus.
+The rounds are the key itself, the messages that its action posts, and the change of the focus.
 """
 
 
 class _Tap:
-    """The stream to which Textual's writer thread writes; `is_writing` is true while a write is not finished.
+    """The stream to which Textual's writer thread writes; `is_writing` is true while a write is in progress.
 
     Args:
         stream: the stream of the terminal, which blocks a write while the terminal is slow.
@@ -195,7 +200,7 @@ class _Tap:
 
 
 class Terminal(LinuxDriver):
-    """The terminal of the screen; `output` sends the differences of frames, None with stock output."""
+    """The driver of the screen's terminal. `output` sends the differences between frames; it is None with stock output."""
 
     def __init__(self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
@@ -217,7 +222,7 @@ class Terminal(LinuxDriver):
             self._file = cast("Any", _Tap(stream, output.wake))
 
     def _get_terminal_size(self) -> tuple[int, int]:
-        """Return (columns, lines) of the terminal that is drawn on.
+        """Return (columns, lines) of the terminal on which the screen is drawn.
 
         COLUMNS and LINES are ignored: exported values may belong to another terminal, or to this terminal before a resize. stdout
         is ignored, because it may be a file.
@@ -270,7 +275,7 @@ class Terminal(LinuxDriver):
     def _note_resize(self, *_: object) -> None:
         """Schedule the reading of the terminal's new size in the event loop; Textual's handler would read the size at once.
 
-        A signal may arrive while the handler of the previous signal runs. That handler would then report its older size last.
+        If a signal arrived while the handler of the previous signal runs, that handler would report its older size last.
         """
         if self.output is not None:
             self.output.forget()
@@ -288,7 +293,7 @@ class Terminal(LinuxDriver):
         super().stop_application_mode()
 
     def disable_input(self) -> None:
-        """Stop reading after all due replies have arrived: the next program in this terminal would read them as input."""
+        """Stop reading after all due replies have arrived; otherwise the next program in this terminal would read them as input."""
         self._is_leaving = True
         if self.output is not None and self.output.pace.answers:
             deadline = time.monotonic() + min(_ANSWERS_WITHIN_S, 3 * self.output.pace.round_trip_s + 0.05)
@@ -307,7 +312,7 @@ class Terminal(LinuxDriver):
 
     def ask_for_pixels(self, then: Callable[[], object]) -> None:
         """Ask whether the terminal shows pixels; `then` is called in the event loop when the output layer has the answer."""
-        # The answer is read by a thread, but Textual's timers need the context of the app that asks.
+        # A thread reads the answer, but Textual's timers need the context of the app. So the context is captured here.
         then = partial(copy_context().run, then)
         question = PixelQuestion(os.environ)
         if self.output is None or not question.is_possible:
@@ -339,7 +344,7 @@ class Terminal(LinuxDriver):
     def _end_question(self, question: PixelQuestion, then: Callable[[], object]) -> None:
         """Find out, in a thread, what the answers mean."""
         if self._pixel_question is not question:
-            return  # the question has ended, or a newer question has replaced it
+            return  # the question has already ended, or a newer question replaced it
         self._pixel_question = None
 
         def find() -> None:
@@ -359,7 +364,7 @@ class Terminal(LinuxDriver):
             self.output.beside(data)
 
     def send_message(self, message: Message) -> None:
-        """Hand a message to the app. If it is a key, block the reading thread until the app has handled the key."""
+        """Pass a message to the app. For a key, block the reading thread until the app has handled the key."""
         if self.output is not None and self._is_for_output(message, self.output):
             return
         if not isinstance(message, (events.Key, events.Paste)):
@@ -397,7 +402,7 @@ class Terminal(LinuxDriver):
         self.flush()
 
     def _enable_mouse_pixels(self) -> None:
-        """Do nothing: a terminal that reports pixels reports every motion."""
+        """Do nothing, because a terminal that reports the mouse in pixels reports every motion."""
 
     def set_mouse(self, *, is_on: bool) -> None:
         """Turn mouse reports on or off while the app runs; while they are off, the terminal selects text."""
@@ -411,8 +416,9 @@ class Terminal(LinuxDriver):
 def as_meant(message: events.Key | events.Paste, bound: Collection[str] = ()) -> tuple[events.Key | events.Paste, ...]:
     """Return the keys that the user meant.
 
-    A line feed is Enter, as the terminal sends it until the screen has taken over the terminal. A key with Alt that is not `bound`
-    is Esc followed by that key: a slow line delivers both together.
+    A line feed becomes Enter: the terminal sends line feeds for Enter until the screen has taken it over. A key with Alt that is
+    not in
+    `bound` becomes Esc followed by the key, because a slow connection may deliver these two keys together.
     """
     if not isinstance(message, events.Key):
         return (message,)
@@ -446,7 +452,7 @@ async def _handle(app: App[Any], message: Message) -> None:
 
 
 async def _is_let_through(app: App[Any], message: events.Key | events.Paste) -> bool:
-    """Wait until a key may act; an app without a key gate accepts all keys at once."""
+    """Wait until the app's key gate lets a key pass; an app without a key gate accepts all keys at once."""
     gate = getattr(app, "gate", None)
     return gate is None or await gate.lets_through(message.key if isinstance(message, events.Key) else "")
 

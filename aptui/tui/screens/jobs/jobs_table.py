@@ -1,4 +1,4 @@
-"""The upper pane: the table of jobs, the table of failures by cause, the strip of running jobs, the choice of filter, order and columns."""
+"""The upper pane: tables of jobs and of failures by cause, strip of running jobs, the user's filter, order and columns."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class JobsTableView(Table):
     keeps_titles: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]
     is_held = False
-    """Whether the cursor stays on its job even in the first row, because the user acted on this job and has not moved the cursor since."""
+    """Whether the cursor stays on its job even in the first row: the user acted on this job and has not moved since."""
 
     def __init__(self, store: JobsStore, *, id: str) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id)
@@ -229,7 +229,10 @@ class Causes(Listing[CauseGroup]):
         return time + f"  {commit_text(change)}" * change.is_after_checkout
 
     def find_first(self, group: CauseGroup) -> tuple[int, OutcomeChange | None]:
-        """Return the job of a cause that failed first, and since when it fails. Until this is read, return any job of the cause."""
+        """Return the job of a cause that failed first, and since when it fails.
+
+        Until this is read, return its first job in the list.
+        """
         return self._first.get((group.cause, group.is_source), (group.keys[0], None))
 
     def _draw(self, group: CauseGroup, column_id: str) -> Cell:

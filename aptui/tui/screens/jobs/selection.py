@@ -1,4 +1,4 @@
-"""Parts of the Jobs screen: the selected job, the changes since the last visit, the target of the cursor, the times when rows may move.
+"""Parts of the Jobs screen: the selected job, changes since the last visit, the target of the cursor, and when rows may move.
 
 `JobsView` has the members of the screen that these parts use.
 
@@ -78,7 +78,7 @@ class SelectedJob:
                 self._expects = (news.notice.status, news.notice.run_key) if is_over else None
 
     def follow(self, cursor_key: int | None) -> None:
-        """Show the current state of the selected job, or another job of its source if that has a worse status; no job if the table is empty."""
+        """Show the current state of the selected job, or a job of its source with a worse status; no job if the table is empty."""
         if self.key is None:
             return
         if cursor_key is None:
@@ -164,7 +164,7 @@ class LastVisit:
             run_in_background("aptui-news", self._read, infos, config.project_dir if config is not None else None)
 
     def _may_run_again(self) -> bool:
-        """Return whether the engine may still run failed jobs again: True until its scan, its analyses and these runs have ended."""
+        """Return whether the engine may still run failed jobs again: true until scan, analyses and these runs have ended."""
         session = self._pane.shell.session
         is_attached = session.state is SessionState.ATTACHED
         if is_attached and session.latest_health is not None and session.latest_health.is_paused:

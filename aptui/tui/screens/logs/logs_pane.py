@@ -97,7 +97,10 @@ class LogsSearch:
         self._screen.request_lines()
 
     def reach_hit(self) -> None:
-        """If the user has ended typing, go to the nearest hit before the cursor, else to the nearest hit after it."""
+        """If the user has ended typing, go to the nearest hit before the cursor.
+
+        Without such a hit, go to the nearest later hit.
+        """
         if not self._wants_hit:
             return
         self._wants_hit = False
@@ -156,7 +159,7 @@ class LogFiles:
         return self.paths[self.age] if self.paths else None
 
     def find(self) -> bool:
-        """List the logs. If an older log is shown, it stays shown. Return whether any log exists."""
+        """List the logs. A shown older log stays shown. Return whether any log exists."""
         shown, folder = self.path if self.age else None, self.folder
         self.paths = [path for base in _BASES for path in engine_logs(folder, base)]
         self.age = self.paths.index(shown) if shown in self.paths else 0
@@ -228,7 +231,7 @@ class LogsPane(Pane):
         self._reader = LogReader(self.shell.wake)
         self._is_whole, self._is_check_due = True, False
         self.asked: LogView | None = None
-        """The requested view, until its lines, or the first hits of its search, have arrived; None = no view is awaited."""
+        """The requested view until its lines or the first hits of its search have arrived, then None."""
 
     # --------------------------------------------------------------------------------------------------------------- widgets
 
@@ -260,7 +263,7 @@ class LogsPane(Pane):
         self._is_check_due = True
 
     def deactivate(self) -> None:
-        """Remember tabs, filter and modes."""
+        """Store tabs, filter and modes for the next start."""
         memory, pane = self.shell.memory, self.pane
         self.tabs.keep()
         self.search.keep()
@@ -330,14 +333,15 @@ class LogsPane(Pane):
         self._tab_line.refresh_if_changed()
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key waits for: the hits of the search, or the lines of a tab."""
+        """Return a name for the data that delays the next key: the hits of the search, or the lines of a tab."""
         if self.asked is None or isinstance(focused, Input):
             return ""
         return "the search" if self.search.text else "the first rows"
 
     def _accept(self, piece: LogPiece) -> None:
         self._accept_lines(piece)
-        # The end of a long log arrives first. A hit in it is the nearest hit, so the search does not wait for the other lines.
+        # The end of a long log arrives first. If it has a hit, that hit is the nearest one, so the search does not wait for the
+        # other lines.
         if piece.view == self.asked and (piece.is_whole or piece.hits or not piece.view.search):
             self.asked = None
             self.search.reach_hit()
@@ -393,7 +397,7 @@ class LogsPane(Pane):
         self.search.handle(event)
 
     def action_back(self) -> None:
-        """Go from the details to the lines; if the lines have the focus already, remove the search."""
+        """Move the focus from the details to the lines; if the lines already have the focus, remove the search."""
         if not self.pane.has_focus:
             self.pane.focus()
         elif self.search.text:
@@ -411,7 +415,7 @@ class LogsPane(Pane):
         self.call_after_refresh(self._show_details)
 
     def _show_details(self) -> None:
-        """Show the whole line under the cursor in at most the lower third: its text if the row cuts it, and its context."""
+        """Show details of the line under the cursor in at most the lower third: its full text if the row cuts it, and its context."""
         record, whole = self.records.record(self.pane.source, self.pane.cursor_key), self.pane.cut_text()
         pairs = [*([("Text", whole)] if whole else []), *(record.context if record is not None else ())]
         if pairs != self.details.pairs:

@@ -1,7 +1,7 @@
 """The rows of the Tools screen (tools, checks), the doctor, and the editor of settings. Only available tools are listed.
 
 Settings are read in a thread and written to the file that the user chooses. `aptui doctor` runs in another process, so that its
-imports and programs cannot harm the screen.
+imports and the programs it starts cannot affect the screen.
 
 Tests: `tests/tui/screens/tools/test_tools_pane.py`.
 """
@@ -89,13 +89,13 @@ _ZERO_MEANINGS = {"workers": "one per core", "limits.memory": "unlimited", "limi
 
 @dataclass(frozen=True, slots=True)
 class ToolFacts:
-    """The facts from which the rows are made.
+    """The values that the rows show.
 
     Args:
         options: {option of the engine: whether it is on}, None = unknown.
         failed: number of failed jobs, -1 = unknown.
-        settings: {key: setting}, None = the settings cannot be changed here.
-        doctor: summary of the doctor's result, "" = the doctor was not run.
+        settings: {key: setting}, None = settings cannot be changed on this screen.
+        doctor: summary of the doctor's findings, "" = the doctor was not run.
         key_of: returns the key of an action as the screen shows it.
     """
 
@@ -262,7 +262,7 @@ class SettingsEditor:
         self._reading = BackgroundTask("aptui-tools-settings", shell.in_ui)
         self._writing = BackgroundTask("aptui-tools-write", shell.in_ui)
         self.known: dict[str, Setting] | None = None
-        """{key: setting} of all settings that have a value; None = not read yet, or not readable."""
+        """{key: setting} of all settings that have a value; None = the settings are not read yet, or cannot be read."""
 
     def close(self) -> None:
         """Cancel running reads and writes of settings."""
@@ -295,7 +295,7 @@ class SettingsEditor:
         return self._shell.config.project_dir
 
     def adjust(self, key: str, text: str = "") -> None:
-        """Ask for the file (unless only one is possible) and for the value, then write the value; `text` is the proposed value."""
+        """Ask for the file (unless only one is writable) and for the value of `key`, then write it; `text` is the proposed value."""
         from aptui.config.edit import writable_files  # imported here to start faster
 
         adjustable = next(each for each in ADJUSTABLE if each.key == key)

@@ -58,7 +58,7 @@ class FailedJobs:
         self._task.close()
 
     def refresh(self) -> None:
-        """Count the failed jobs again if needed, while no job runs or is pending."""
+        """Count the failed jobs again if their number may have changed, but not while jobs run or are pending."""
         progress = self._shell.session.latest_progress
         is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting)
         if self.is_stale and is_idle:
@@ -123,7 +123,7 @@ class EngineTools:
         self._asked_pid = 0
 
     def refresh(self, *, is_attached: bool) -> None:
-        """Query the options once for each engine."""
+        """Query the options once after each attachment to an engine."""
         pid = self._shell.session.engine.pid
         if not is_attached:
             self.options, self._asked_pid = None, 0
@@ -244,7 +244,7 @@ class ToolsPane(Pane):
         self._found: list[DoctorRow] = []
         self._are_settings_stale = True
         self._stays_on_top = True
-        """Whether the cursor stays on the first row when rows appear above it: until the user moves the cursor."""
+        """Whether the cursor goes to a new first row when rows appear above it. True until the user moves the cursor."""
 
     def compose(self) -> ComposeResult:
         """Yield the tables and the note."""
@@ -288,7 +288,7 @@ class ToolsPane(Pane):
         self.activate()
 
     def on_news(self, batch: Batch) -> None:
-        """Note that facts may have changed."""
+        """Note that displayed values may have changed."""
         if batch.jobs or batch.table is not None:
             self._failed.is_stale = True
         self._are_settings_stale = self._are_settings_stale or batch.health is not None
@@ -339,9 +339,9 @@ class ToolsPane(Pane):
         return self.shell.config is not None and not self.shell.session.is_read_only
 
     def _refresh_facts(self) -> None:
-        """Read facts that are out of date.
+        """Read displayed values that are out of date.
 
-        The engine is queried once after the screen attached to it.
+        The engine is queried once after the screen has attached to it.
         """
         self._engine.refresh(is_attached=self._is_attached_to_engine)
         self._failed.refresh()
@@ -493,8 +493,8 @@ class ToolsPane(Pane):
     def _run_set_command(self, rest: str) -> None:
         key, _, text = rest.partition(" ")
         if any(each.key == key for each in listed.ADJUSTABLE):
-            # The prompt opens after the focus has returned to the pane, because a prompt that closes gives the focus to the widget
-            # that had it when the prompt opened.
+            # The prompt opens after the focus has returned to the pane: when it closes, it returns the focus to the widget that had
+            # the focus when it opened.
             self.call_after_refresh(self._editor.adjust, key, text.strip())
         else:
             known = ", ".join(each.key for each in listed.ADJUSTABLE)

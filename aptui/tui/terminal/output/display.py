@@ -1,7 +1,7 @@
-"""The switch and the hooks of the output layer: an app and a compositor that draw and send only the differences of a frame.
+"""Connects the output layer to Textual: an app and a compositor that draw and send only what changed in a frame.
 
-Both classes override private names of Textual. They are used only with the series of Textual that they were tested with, and only
-if it has these names. With any other Textual, drawing and output are Textual's own (*stock* output).
+Both classes override private names of Textual. They are used only with the version series of Textual with which they were tested,
+and only if it has these names. With any other version, Textual's own code draws and writes (*stock* output).
 
 Tests: `tests/tui/terminal/output/test_display.py`, `tests/tui/terminal/test_safety.py`.
 """
@@ -38,21 +38,21 @@ _PRIVATE_NAMES: tuple[tuple[object, tuple[str, ...]], ...] = (
     (Screen, ("_compositor_refresh",)),
     (Strip, ("render_ansi", "render_style")),
 )
-"""Names in Textual that the output layer overrides or reads, by the object that has them."""
+"""Private names of Textual that the output layer overrides or reads: (the object, its names)."""
 
 
 @cache
 def is_supported() -> bool:
     """Return whether the output layer is used.
 
-    It is not used with `APTUI_OUTPUT=stock`, nor with a Textual that it was not tested with.
+    It is not used with `APTUI_OUTPUT=stock`, nor with a version of Textual with which it was not tested.
     """
     has_names = all(hasattr(owner, name) for owner, names in _PRIVATE_NAMES for name in names)
     return os.environ.get("APTUI_OUTPUT", "") != "stock" and has_names and is_tested(Path(textual.__file__).parent.parent)
 
 
 def is_tested(packages: Path) -> bool:
-    """Return whether the Textual in a folder of packages is of the tested series.
+    """Return whether the version of Textual in a folder of packages belongs to the tested series.
 
     `importlib.metadata` is not used, because its import is slow.
     """
@@ -65,7 +65,7 @@ def is_tested(packages: Path) -> bool:
 
 
 class ChangedLines(Compositor):
-    """A compositor that renders only the lines that changed, and in them only widgets that changed and are visible."""
+    """A compositor that renders only the lines that changed, and in these lines only the visible widgets that changed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -83,7 +83,7 @@ class ChangedLines(Compositor):
             self._spans = None
 
     def _is_visible(self, y: int, line: Mapping[int, Strip | None], left: int, right: int) -> bool:
-        """Return whether a changed part of a line, from column `left` to `right`, is not yet filled by widgets in front."""
+        """Return whether widgets in front leave any changed cell of a line visible between the columns `left` and `right`."""
         cuts, spans = self.cuts[y], ((left, right),) if self._spans is None else self._spans[y]
         for first, end in ((max(left, first), min(right, end)) for first, end in spans):
             at = bisect_right(cuts, first) - 1
@@ -94,7 +94,7 @@ class ChangedLines(Compositor):
         return False
 
     def _render_chops(self, crop: Region, is_rendered_line: Callable[[int], bool]) -> Sequence[Mapping[int, Strip]]:
-        """Return the requested lines as {column: strip that begins there}, cut where widgets meet; all other lines are empty.
+        """Return {column: strip that begins there} for each line, divided at the borders of widgets; {} for lines not requested.
 
         Args:
             crop: the box around all requested lines.
@@ -119,7 +119,7 @@ class ChangedLines(Compositor):
             strips = widget.render_lines(Region(left - region.x, first - region.y, seen.width, last + 1 - first))
             for y, ends in lines:
                 line, strip = chops[y], strips[y - first]
-                # Most widgets are not cut. Then the strip itself is used, because it caches what is derived from it.
+                # Most widgets are not cut. For them the original strip is used, because it caches the values computed from it.
                 is_whole = len(ends) == 2 and strip.cell_length == right - left
                 for cut, piece in zip(ends, [strip] if is_whole else strip.divide([cut - left for cut in ends[1:]]), strict=False):
                     if line.get(cut) is None:
@@ -138,7 +138,7 @@ class DiffRenderingApp(App[None]):
     def __init__(self, driver_class: type[Driver] | None = None) -> None:
         super().__init__(driver_class=driver_class)
         self.pixels_changed = Signal[None](self, "pixels")
-        """Published when the terminal has begun or ended to show pictures as pixels."""
+        """Published when pictures begin or cease to be shown as pixels."""
 
     @property
     def output_layer(self) -> OutputLayer | None:
@@ -146,22 +146,22 @@ class DiffRenderingApp(App[None]):
         return getattr(self._driver, "output", None)
 
     def line_rest_s(self) -> float:
-        """Return how long updates must not use the connection to the terminal, so that it is free for keys (seconds)."""
+        """Return how long no update may use the connection to the terminal, so that it is free for keys (seconds)."""
         output = self.output_layer
         return 0.0 if output is None else output.rest_s()
 
     def line_key_s(self) -> float:
-        """Return after how long to check again whether a key was echoed (seconds), 0 = no key waits for its echo."""
+        """Return the delay before the next check whether a key was echoed (seconds), 0 = no key waits for its echo."""
         output = self.output_layer
         return 0.0 if output is None else output.key_s()
 
     def line_takes_s(self, size: int) -> float | None:
-        """Return for how long `size` bytes fill the connection (seconds), 0 = cannot be measured, None = not measured yet."""
+        """Return for how long `size` bytes occupy the connection (seconds); 0 = cannot be measured, None = not measured yet."""
         output = self.output_layer
         return 0.0 if output is None else output.takes_s(size)
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
-        """Pass an update to the output layer. Without that layer, or if the kind of update is unknown, Textual writes it."""
+        """Pass an update to the output layer. Without that layer, or if the type of the update is unknown, Textual writes it."""
         output = self.output_layer
         if output is None or renderable is None or self._batch_count or not self._running or self._closed:
             super()._display(screen, renderable)

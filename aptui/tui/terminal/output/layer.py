@@ -1,21 +1,22 @@
 """The output layer: stores what Textual draws as cells, and sends the differences to the terminal when the connection is free.
 
-When Textual draws, it hands over regions, which only change `_drawn`, the intended picture. A frame is the difference between
-`_drawn` and the content of the terminal, so ten drawings while the connection is busy cost one frame. Other output is written at
-once, in order; if it may have changed cells, the whole screen is sent again (`forget`).
+When Textual draws, it passes regions to this layer. They only change `_drawn`, the intended content of the screen. A frame is the
+difference between `_drawn` and the content of the terminal, so ten drawings while the connection is busy cost one frame. Other
+output is written at once, in order. If it may have changed cells, the whole screen is sent again (`forget`).
 
-The text of cells was made safe (`safety.safe_segments`), and `FramePainter` sends printable text only.
+The text of cells is already safe (`safety.safe_segments`), and `FramePainter` sends only printable text.
 
-`Pace` decides when the next frame may be sent: after the terminal has shown the last frame. If frames were sent earlier, they would
-queue up on a slow connection, and the user would see old frames.
+`Pace` decides when the next frame may be sent: when the terminal has shown the previous frame. If frames were sent earlier, they
+would queue up on a slow connection, and the user would see old frames.
 
-Each frame is followed by a query for the cursor; its reply proves that the frame arrived. After a key a second frame may be under
-way, so that the echo does not wait for an earlier frame. A terminal that never replies only has to accept the output.
+Each frame is followed by a query for the cursor; its reply proves that the frame arrived. After a key, a second frame may be sent
+before this reply, so that the echo of the key does not wait for an earlier frame. For a terminal that never replies, it is enough
+that it has accepted the output.
 
-On a slow connection this is not enough: a key would usually wait for an update. So updates are drawn so rarely (`rest_s`) that the
-connection is mostly free. The time that a byte takes is measured: the delay of a reply compared with the quickest reply, divided by
-the number of bytes of its frame. Between a key and the frame that echoes it, no update is applied or drawn (`key_s`): on a slow
-processor the key would wait for the update.
+On a slow connection this is not enough: most keys would wait for a background update. So updates are drawn so rarely (`rest_s`)
+that the connection is mostly free. For this, the time per byte is measured: the delay of a reply compared with the quickest reply,
+divided by the number of bytes of its frame. Between a key and the frame that echoes it, no update is applied or drawn (`key_s`),
+because on a slow processor the key would wait for the update.
 
 Tests: `tests/tui/terminal/output/test_layer.py`, `tests/tui/terminal/output/test_slow_line.py`.
 """
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
 ECHO_S = 0.25
 """Maximum time between a key and the frame that echoes it (seconds)."""
 _CHECK_S = 0.02
-"""Interval of checks whether the echo was sent (seconds)."""
+"""Interval between checks whether the echo was sent (seconds)."""
 _ACTED_S = 1.0
 """Time after a key during which the user counts as active (seconds)."""
 _TIMEOUT_S, _LONGEST_TIMEOUT_S = 2.0, 32.0
@@ -65,23 +66,24 @@ _TIMEOUT_S, _LONGEST_TIMEOUT_S = 2.0, 32.0
 _MOST_UNANSWERED = 40
 """Number of unanswered queries after which a terminal that never replied is not queried again."""
 _SLOW_S = 0.02
-"""A frame that fills the connection for less than this time does not delay keys (seconds)."""
+"""A frame that occupies the connection for less than this time does not noticeably delay keys (seconds)."""
 _SHARE, _SHARE_AT_WORK = 10, 4
 """Maximum share of the connection's time for updates: 1/10 while the user is idle, 1/4 while the user is active."""
 _LONGEST_REST_S = 1.0
 _FORGETS = 1.002
-"""Factor by which the stored quickest round trip grows with each reply, because the speed of a connection may change."""
+"""Factor by which the stored quickest round trip grows with each reply, so that an old value is forgotten if the connection becomes slower."""
 _LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
 """Minimum number of frames for a measurement, and number of frames that it uses.
 
-The first frames, which bring the screen, are sent without a wait.
+The first frames, which draw the whole screen, are sent without a wait.
 """
 _LONG_BYTES, _SAMPLED_LONG_FRAMES = 1500, 4
-"""Minimum size of a frame that measures the cost of bytes (shorter frames are late for other reasons); number of frames kept."""
+"""Minimum size of a frame (bytes) from which the time per byte is measured, because other delays dominate shorter frames; number of
+frames kept."""
 
 
 class Pace:
-    """The frames that are under way to one terminal, and the measured speed of the connection; thread-safe, without a clock."""
+    """The unanswered frames of one terminal, and the measured speed of the connection. Thread-safe; callers pass the time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -111,7 +113,7 @@ class Pace:
 
     @property
     def under_way(self) -> int:
-        """Number of queries that were not answered."""
+        """Number of queries that are not answered yet."""
         return len(self._under_way)
 
     def note_key(self, now_s: float) -> None:
@@ -122,13 +124,13 @@ class Pace:
             self.typed_s = now_s
 
     def drew(self, now_s: float) -> None:
-        """Note that a frame was sent that may echo the key."""
+        """Note that a frame was sent that may echo the last key."""
         self._drew_s = now_s
 
     def key_s(self, now_s: float) -> float:
-        """Return after how long to check again whether a key was echoed (seconds), 0 = no key waits for its echo.
-
-        A key that draws nothing, such as `j` on the last row, delays updates by `ECHO_S`, once.
+        """Return the delay before the next check whether a key was echoed (seconds), 0 = no key waits for its echo.
+        
+        A key that draws nothing, such as `j` on the last row, delays updates once, by `ECHO_S`.
         """
         with self._lock:
             return _CHECK_S if self._drew_s < self._first_typed_s and now_s < self._first_typed_s + ECHO_S else 0.0
@@ -184,9 +186,10 @@ class Pace:
             return max(0.0, self._left_s + min(filled_s * share, _LONGEST_REST_S) - now_s)
 
     def takes_s(self, now_s: float, size: int) -> float | None:
-        """Return how long `size` bytes fill the line at least (seconds), None = not measured yet.
+        """Return the minimum time that `size` bytes occupy the connection (seconds), None = not measured yet.
 
-        Calculated from the quickest of the longer frames and the quickest reply. A terminal without replies is treated as quick.
+        It is computed from the quickest of the longer frames and the quickest reply. A terminal that does not reply is treated as
+        fast.
         """
         with self._lock:
             if self._long:
@@ -204,10 +207,10 @@ class Pace:
 
 
 _QUESTION = "\x1b[6n"
-"""Query for the place of the cursor; the terminal replies after it has handled all earlier output."""
+"""Query for the position of the cursor; the terminal replies after it has handled all earlier output."""
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _TESTED_COLUMN = 3
-"""Column of the cursor, counted from 0, after a test of an ability that the terminal has."""
+"""Column of the cursor (counted from 0) after the test of an ability, if the terminal has the ability."""
 _TESTS = {
     # The tests write in the last line of the screen, which is empty until the first frame. They repeat a blank and a no-break
     # space, because tmux repeats only ASCII characters.
@@ -217,10 +220,13 @@ _TESTS = {
 }
 """{ability: (output that moves the cursor to `_TESTED_COLUMN` if the terminal has the ability, output that undoes it)}."""
 _HARMLESS = re.compile(r"(?:\x1b\][^\x1b\x07]*(?:\x07|\x1b\\)|\x07|\x1b\[[?>=<][0-9;]*\$?[a-zA-Z])*(?:\x1bP\x1b\].*)?", re.DOTALL)
-"""Matches titles, the clipboard, links, the bell, modes, queries: output that does not change cells, cursor or pen."""
+"""Matches output that does not change cells, cursor or pen: titles, the clipboard, links, the bell, modes, queries."""
 _MOST_PENS_REMEMBERED = 4096
 _FIRST_NUMBER = 16
-"""Smallest number of a picture. The first number is random, because another program in the same tmux may show pictures, too."""
+"""Smallest number of a picture.
+
+The first number that is used is random, because another program in the same tmux may show pictures too.
+"""
 
 
 class OutputLayer:
@@ -257,7 +263,7 @@ class OutputLayer:
         self._timer: asyncio.TimerHandle | None = None
         self._pen_of: dict[Style | None, Pen] = {}
         self.pixels: PixelScreen | None = None
-        """The pixels that the terminal shows, None = only cells, or the terminal was not asked."""
+        """How the terminal shows pixels; None = it shows only cells, or was not asked."""
         self._pictures: dict[int, PixelPicture] = {}
         self._last_number = _FIRST_NUMBER + random.randrange(256 - _FIRST_NUMBER)
         self._picture_of: dict[Pen, int] = {}
@@ -295,15 +301,15 @@ class OutputLayer:
         self.pace.note_key(self._clock())
 
     def rest_s(self) -> float:
-        """Return how long updates that no key waits for are not drawn (seconds)."""
+        """Return for how long no background update is drawn (seconds)."""
         return self.pace.rest_s(self._clock())
 
     def key_s(self) -> float:
-        """Return after how long to check again whether a key was echoed (seconds), 0 = no key waits for its echo."""
+        """Return the delay before the next check whether a key was echoed (seconds), 0 = no key waits for its echo."""
         return self.pace.key_s(self._clock())
 
     def takes_s(self, size: int) -> float | None:
-        """Return for how long `size` bytes fill the connection (seconds), None = not measured yet."""
+        """Return for how long `size` bytes occupy the connection (seconds), None = not measured yet."""
         return self.pace.takes_s(self._clock(), size)
 
     def note_answer(self, column: int) -> None:
@@ -345,7 +351,7 @@ class OutputLayer:
         self.forget()
 
     def add_picture(self, picture: PixelPicture) -> None:
-        """Make a picture known; cells with its number show it from then on."""
+        """Register a picture; cells with its number show it from then on."""
         self._pictures[picture.number] = picture
         self._painter.shows_placeholders = bool(picture.removal)
         self._painter.has_sixels |= not picture.removal
@@ -353,19 +359,22 @@ class OutputLayer:
             self._store(picture)
 
     def remove_picture(self, number: int) -> None:
-        """Forget a picture; the caller draws other cells in its place."""
+        """Remove a picture; the caller draws other cells in its place."""
         picture = self._pictures.pop(number, None)
         if picture is not None and picture.removal and self._is_open:
             self._send(picture.removal)
 
     def _store(self, picture: PixelPicture) -> None:
-        """Send a picture that the terminal stores; its size counts for the measured speed of the connection."""
+        """Send a picture that the terminal stores; its size is included in the measurement of the connection's speed."""
         if picture.removal:
             self._send(picture.data + _QUESTION)
             self.pace.note_frame(self._clock(), len(picture.data))
 
     def _sixels(self) -> str:
-        """Return the sixel pictures whose cells are all visible, each at its place; the last line would scroll the screen."""
+        """Return the sixel pictures whose cells are all visible, with their positions.
+
+        Pictures on the last line are left out: they would scroll
+        the screen."""
         out, corner = "", placeholder(0, 0)
         for y, row in enumerate(self._drawn):
             for x, text in enumerate(row.texts):
@@ -421,7 +430,8 @@ class OutputLayer:
     def _write_picture(self, row: Row, x: int, text: str, place: tuple[int, int], pen: Pen) -> int:
         """Write cells of a picture and return the column after them.
 
-        The number of the picture is their colour. It is set here, because Textual turns such colours into red, green and blue.
+        The colour of these cells encodes the number of the picture. It is set here, because Textual converts indexed colours to
+        RGB.
         """
         number, line = place
         pen = self._pens.pen(";".join(filter(None, (f"38;5;{number}", pen.background))))
