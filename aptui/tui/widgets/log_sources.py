@@ -73,7 +73,7 @@ class LineSource(Protocol):
         """Return the indices of the lines with these levels, ascending; None if the source would have to read the whole file."""
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line of these levels after (`step` 1) or before (-1) a line, None if the searched lines have none."""
+        """Return the nearest line of these levels after (`step` 1) or before (-1) a line, None = not found nearby."""
 
 
 class MemoryLines:

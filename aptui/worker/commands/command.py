@@ -120,7 +120,7 @@ def _direct_words(template: str) -> tuple[str, ...]:
 @lru_cache(maxsize=256)
 def find_program(word: str) -> str:
     """Return the path of a program, "" if no program has the name.
-    
+
     In that case, the name is a built-in command of the shell, or a mistake, which the shell reports.
     """
     return shutil.which(word) or ""

@@ -189,7 +189,7 @@ def _find_reads(
     rules: Iterable[ReferenceRule], file: str, order: ProcessOrder, warnings: list[str], product: str = ""
 ) -> Iterator[PathDependency]:
     """Yield the dependencies that the rules find in a file: the staged file of `product`, or the source.
-    
+
     Each path is yielded once.
     """
     size = os.path.getsize(file)

@@ -231,7 +231,7 @@ class Causes(Listing[CauseGroup]):
     def find_first(self, group: CauseGroup) -> tuple[int, OutcomeChange | None]:
         """Return the job of a cause that failed first, and since when it fails.
 
-        Until this is read, return its first job in the list.
+        Until this is read, return the first job of the cause.
         """
         return self._first.get((group.cause, group.is_source), (group.keys[0], None))
 
@@ -269,7 +269,7 @@ _TALL, _TALLEST = 30, 45
 
 class RunningStrip(Line):
     """The strip above the table: the running jobs with their ages, and the rate of the last seconds. It is shown while jobs run.
-    
+
     The strip is redrawn once a second, and a job keeps its position until it ends. If more jobs run than fit, the strip gets
     another line. This line stays until no job runs.
     """

@@ -415,7 +415,7 @@ class LogsPane(Pane):
         self.call_after_refresh(self._show_details)
 
     def _show_details(self) -> None:
-        """Show details of the line under the cursor in at most the lower third: its full text if the row cuts it, and its context."""
+        """Show the line under the cursor in at most the lower third: its full text if the row cuts it, and its context."""
         record, whole = self.records.record(self.pane.source, self.pane.cursor_key), self.pane.cut_text()
         pairs = [*([("Text", whole)] if whole else []), *(record.context if record is not None else ())]
         if pairs != self.details.pairs:

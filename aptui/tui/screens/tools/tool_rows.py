@@ -295,7 +295,7 @@ class SettingsEditor:
         return self._shell.config.project_dir
 
     def adjust(self, key: str, text: str = "") -> None:
-        """Ask for the file (unless only one is writable) and for the value of `key`, then write it; `text` is the proposed value."""
+        """Ask for the file, unless only one is possible, and for the value; then write the value. `text` is the proposed value."""
         from aptui.config.edit import writable_files  # imported here to start faster
 
         adjustable = next(each for each in ADJUSTABLE if each.key == key)

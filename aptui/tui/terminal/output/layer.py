@@ -71,7 +71,7 @@ _SHARE, _SHARE_AT_WORK = 10, 4
 """Maximum share of the connection's time for updates: 1/10 while the user is idle, 1/4 while the user is active."""
 _LONGEST_REST_S = 1.0
 _FORGETS = 1.002
-"""Factor by which the stored quickest round trip grows with each reply, so that an old value is forgotten if the connection becomes slower."""
+"""Factor by which the stored quickest round trip grows with each reply, because the connection may become slower."""
 _LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
 """Minimum number of frames for a measurement, and number of frames that it uses.
 
@@ -129,7 +129,7 @@ class Pace:
 
     def key_s(self, now_s: float) -> float:
         """Return the delay before the next check whether a key was echoed (seconds), 0 = no key waits for its echo.
-        
+
         A key that draws nothing, such as `j` on the last row, delays updates once, by `ECHO_S`.
         """
         with self._lock:
@@ -373,8 +373,8 @@ class OutputLayer:
     def _sixels(self) -> str:
         """Return the sixel pictures whose cells are all visible, with their positions.
 
-        Pictures on the last line are left out: they would scroll
-        the screen."""
+        Pictures on the last line are left out: they would scroll the screen.
+        """
         out, corner = "", placeholder(0, 0)
         for y, row in enumerate(self._drawn):
             for x, text in enumerate(row.texts):
