@@ -116,8 +116,8 @@ def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = Non
             found = pointed or hashlib.sha256(data).digest(), xxhash.xxh64_intdigest(data), len(data)
         else:
             found = _hash_large(descriptor, before, copy)
-        # Check for writing processes before the times are compared: if a process stops writing between both checks, the times show
-        # its change.
+        # Check for writing processes before the times are compared: if a process stops writing between the two checks, the times
+        # show its change.
         if copy is not None and copy.is_being_written(descriptor):
             raise FileChanged("another process is writing the file")
         if found[2] != before.st_size or stat_key(os.fstat(descriptor)) != stat_key(before):

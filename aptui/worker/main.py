@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aptui.worker.commands.command_job import BatchSharing
 
 _DESCRIPTOR_FLOOR = 128
-"""Maximum of the lowest free descriptor number.
+"""Maximum value of the lowest free descriptor number.
 
 A higher number means that builders leak open files. The worker then asks to be replaced, before descriptors run out.
 """

@@ -275,7 +275,7 @@ class Terminal(LinuxDriver):
     def _note_resize(self, *_: object) -> None:
         """Schedule the reading of the terminal's new size in the event loop; Textual's handler would read the size at once.
 
-        If a signal arrived while the handler of the previous signal runs, that handler would report its older size last.
+        If a signal arrives while that handler runs for an earlier signal, the handler would report the older size last.
         """
         if self.output is not None:
             self.output.forget()
@@ -417,8 +417,7 @@ def as_meant(message: events.Key | events.Paste, bound: Collection[str] = ()) ->
     """Return the keys that the user meant.
 
     A line feed becomes Enter: the terminal sends line feeds for Enter until the screen has taken it over. A key with Alt that is
-    not in
-    `bound` becomes Esc followed by the key, because a slow connection may deliver these two keys together.
+    not in `bound` becomes Esc followed by the key, because a slow connection may deliver these two keys together.
     """
     if not isinstance(message, events.Key):
         return (message,)

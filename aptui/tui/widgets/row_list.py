@@ -44,7 +44,7 @@ class PlainLines(Widget):
 
 
 class _PlainCache(StylesCache):
-    """Textual's cache of lines, without the cost of borders when the widget has none."""
+    """Textual's cache of lines, which skips the work for borders if the widget has no borders."""
 
     def render_line(self, *given: Any, **named: Any) -> Strip:
         """Draw a line for Textual."""

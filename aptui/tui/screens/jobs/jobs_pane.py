@@ -53,8 +53,7 @@ class JobsPane(Pane):
     """The Jobs screen; other screens call its method `reveal`.
 
     It has three panes: table, event log and details. It shows all of them if there is room, otherwise two or one. `Tab` focuses the
-    next
-    pane, `z` gives one pane all the room.
+    next pane, `z` gives one pane all the room.
     """
 
     DEFAULT_CSS = """

@@ -194,7 +194,7 @@ class Causes(Listing[CauseGroup]):
         super().__init__(self._draw)
         self._pane, self._store = pane, store
         self._first: dict[_Cause, tuple[int, OutcomeChange | None]] = {}
-        """{cause: (id of the job that failed first, the time and commit of its first failure)}."""
+        """{cause: (id of the job that failed first, time and commit of its first failure; None = unknown)}."""
         self._reader: LatestOnly[list[CauseGroup]] = LatestOnly("aptui-causes", self._read)
 
     def close(self) -> None:
