@@ -43,7 +43,10 @@ class Listing(Generic[T]):
         self.sort_by(self.sort)
 
     def sort_by(self, sort: tuple[str, bool] | None) -> None:
-        """Sort by `sort`: (column id, is descending), None = keep the order. Equal records keep their order."""
+        """Sort by `sort`: (column id, is descending), None = the order in which the records were given.
+
+        Equal records keep that order.
+        """
         self.sort, self._rows = sort, self._shown
         if sort is not None and self._order is not None:
             column, is_descending = sort

@@ -415,7 +415,7 @@ class Choices:
         self.keep()
 
     def keep(self) -> None:
-        """Store the filter for the next start, until the user removes it."""
+        """Store the filter for the next start, and add it to the histories."""
         text = self.text
         self.memory.put("jobs.filter", text or None)
         self.memory.remember("jobs.filter_history", text)
