@@ -14,7 +14,8 @@ import threading
 from aptui import __version__
 
 _YOUNG_OBJECTS = 20_000
-"""Threshold of the garbage collector: at the default of 700 objects, collecting takes 1/30 of the time of a short command."""
+"""Number of new objects at which the garbage collector runs. With Python's default of 700, it takes 1/30 of the time of a short
+command."""
 
 
 def main() -> int:
@@ -30,9 +31,9 @@ def main() -> int:
 def run() -> int:
     """Run the command line, and end the process with its exit code.
 
-    The process ends at once. An ordinary end, in which the interpreter takes all modules and objects apart, takes a tenth of the
-    time of a short command. If other threads are running, this function returns the exit code instead, and the interpreter waits
-    for these threads.
+    The process ends at once. An ordinary end of the interpreter, which destroys all modules and objects, takes a tenth of the time
+    of a short command. If other threads are running, this function returns the exit code instead, and the interpreter waits for
+    these threads.
     """
     code = main()
     if threading.active_count() > 1:

@@ -33,9 +33,9 @@ from aptui.core.state.working_set import list_declared
 from aptui.shared.errors import HostError, UserError
 
 _POLL_S = 0.1
-"""Interval (seconds) in which the time limits of workers are checked."""
+"""Interval (seconds) between two checks of the workers' time limits."""
 _GRACE_S = 1.0
-"""Time (seconds) in which the workers have to end before they are killed."""
+"""Timeout (seconds) for the workers to end; then they are killed."""
 
 
 class RerunOptions(Struct, frozen=True):
@@ -47,7 +47,7 @@ class RerunOptions(Struct, frozen=True):
 
 
 def new_folder(config: Config, prefix: str) -> str:
-    """Create a folder for products on the disk of the cache; the engine does not empty it.
+    """Create a temporary folder for products on the disk of the cache. The engine does not delete its contents.
 
     Raises:
         HostError: the folder cannot be created.
@@ -68,7 +68,8 @@ def scan_paths(config: Config) -> list[str]:
 
 
 def find_inputs(job: Job, roots: Sequence[str]) -> tuple[PlannedInput, ...]:
-    """Return the existing source dependencies of a stored job; `roots` are the scan folders, the first match wins."""
+    """Return the source dependencies of a stored job that exist; each is searched in the scan folders `roots`, and the first match
+    is used."""
     found = []
     for kind, name, digest in job.inputs:
         if kind == "dependency" and digest != MISSING:
@@ -85,7 +86,7 @@ def order_for(
     Args:
         root: path of the source's scan folder.
         scan_folders: paths of all scan folders, in their order.
-        staging: a folder (for a copy: a file) that does not exist yet.
+        staging: path of a folder that does not exist yet; for a copy, path of a file.
 
     Raises:
         UserError: the source cannot be read.
@@ -130,7 +131,7 @@ class Workers:
     Args:
         count: number of workers.
         environment: variables added to the environment of the workers.
-        writes: folders outside the cache that they may write to.
+        writes: folders outside the cache that the workers may write to.
     """
 
     def __init__(

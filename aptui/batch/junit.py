@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
 
 MOST_LOG_LINES = 50
-"""Maximum number of lines of a job's log in the report: its errors in `failure`, its end in `system-out`."""
+"""Maximum number of lines of a job's log in an element of the report: the errors in `failure`, the last lines in `system-out`."""
 MOST_LOG_CHARACTERS, _LONGEST_LINE = 8192, 1000
 """Maximum number of characters of the text of one job, and of each of its lines."""
 _NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
@@ -43,8 +43,8 @@ _NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None = None) -> None:
     """Write the report atomically; jobs of platforms that were not selected are left out.
 
-    `fail_on` is the value of `--fail-on`. It can make failures of completed jobs whose logs have warnings or errors; the exit code
-    follows the same rule.
+    `fail_on` is the value of `--fail-on`. Depending on it, a completed job with warnings or errors in its log is a failure in the
+    report, as it is for the exit code.
     """
     with replacing(Path(os.path.abspath(file)), what=f"'{file}'") as stream:
         stream.writelines(f"{text}\n".encode() for text in _lines(config, summary, fail_on))

@@ -1,6 +1,6 @@
 """Options that verbs share: about the project, its configuration, and running the engine.
 
-Callers apply the options.
+This module declares and reads the options; its callers apply them.
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[str] | None = None) -> Config | None:
     """Return the last configuration of a project that could be loaded with these options, None if none is stored.
 
-    If none is stored on this machine, a running engine reports the place of its cache. That configuration has only valid places;
-    its builders and scan folders are empty.
+    If none is stored on this machine, a running engine is asked for the path of its cache. Then only the paths in the returned
+    configuration are valid; its builders and scan folders are empty.
     """
     project_dir = Path(os.path.abspath(project_dir))
     config = read_compiled(find_compiled_file(project_dir, sets, None if platforms is None else tuple(platforms)))
@@ -272,9 +272,10 @@ def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
 
 
 def project_facts(config: configuration.Config) -> Any | None:
-    """Return more facts of another program's project (extension point `project facts`), None for an aptui project.
+    """Return additional facts of a project that belongs to another program (extension point `project facts`), None for an aptui
+    project.
 
-    It has `engine`, the folder of the game engine ("" if unknown), and `skips_start_scan`.
+    The facts have the fields `engine`, the folder of the game engine ("" if unknown), and `skips_start_scan`.
     """
     read = feature.load_first("project facts") if config.foreign else None
     return None if read is None else read(config)
@@ -299,14 +300,15 @@ def load_config(arguments: Namespace, *, warns: bool = True) -> configuration.Co
 
 
 def load_to_run(arguments: Namespace) -> configuration.Config:
-    """Return the configuration for a verb that runs jobs: typing the verb is consent, so the project is trusted from now on."""
+    """Return the configuration for a verb that runs jobs. A user who types such a verb agrees to run the project's code, so the
+    project is trusted from now on."""
     config = load_config(arguments)
     consent(config)
     return config
 
 
 def consent(config: configuration.Config) -> None:
-    """Record that the user runs code of a project; if that cannot be written, the screen asks later."""
+    """Record that the user agreed to run the code of a project. If the record cannot be written, the screen asks the user later."""
     with suppress(HostError):
         trust.record(config)
 

@@ -55,7 +55,8 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AT_ONCE_S = 0.05
 """Delay (seconds) before notices are read: if nothing changed, the answer arrives within milliseconds."""
 _ACCEPTANCE_LIMIT_S, _POLL_S = 45.0, 0.2
-"""Timeout and poll interval (seconds); an engine in the state "in trouble" retries after at most 30 s."""
+"""Timeout and poll interval (seconds) of waiting until an engine accepts a scan folder; an engine in the state "in trouble" retries
+after at most 30 s."""
 
 
 def batch_arguments(parser: ArgumentParser) -> None:

@@ -65,7 +65,7 @@ class Failure(_NamedJob, frozen=True):
 
 
 class SlowJob(_NamedJob, frozen=True):
-    """A job whose last run was slower than the usual deviation of its earlier runs explains (`store.queries.session_history`)."""
+    """A job whose last run was slower than its earlier runs, by more than these usually vary (`store.queries.session_history`)."""
 
     duration_s: float
     median_s: float
@@ -93,8 +93,8 @@ class DraftJob(_NamedJob, frozen=True):
 class Summary(Struct):
     """The result of a run; `jobs_pending` is not 0 only if the run was interrupted or stopped.
 
-    `complaints` are jobs that `--fail-on` counts as failed although they completed; their `first_error` counts the warnings and
-    errors in their logs.
+    `complaints` are jobs that `--fail-on` counts as failed although they completed; their `first_error` is a text with the numbers
+    of warnings and errors in their logs.
 
     `account` is a sentence about restored results and the time saved, "" if no results were looked up; `shared` has its counts.
     """
@@ -128,7 +128,7 @@ class Summary(Struct):
     """Whether the run stopped before all sources were checked, so that more jobs are pending than were counted."""
     account: str = ""
     unknown: tuple[str, ...] = ()
-    """Reasons for source folders that cannot be read; their stored state is unchanged."""
+    """For each source folder that cannot be read, the reason. The stored state of these folders is unchanged."""
     mistakes: tuple[str, ...] = ()
     """Mistakes in folder settings (`.aptui.yaml`), with file, line and column; all sources below them failed."""
     shared: dict[str, int] = field(default_factory=dict)
@@ -284,10 +284,10 @@ def complains(row: JobRow, fail_on: str | None) -> bool:
 
 
 def complete(summary: Summary, config: Config, wanted: Namespace, began_ms: int) -> None:
-    """Add the jobs that the options of `report_arguments` are about, and the findings of checks that need no program.
+    """Add the jobs that the options of `report_arguments` select, and the findings of checks that do not start a program.
 
     Args:
-        wanted: those options. Without `--json`, a run without work skips the queries that no option needs.
+        wanted: the values of these options. Without `--json`, a run without work skips the queries that no option needs.
         began_ms: time of the start of the run.
     """
     asked, builders = _find_asked_platforms(config), {builder.uuid: builder.name for builder in config.project.builders}
@@ -383,7 +383,7 @@ def _whole(database: Reader) -> Summary:
 def _partial(config: Config, database: Reader) -> Summary:
     """Count only the jobs of the selected platforms.
 
-    This is slower than to count all jobs, so it is done only if platforms are left out.
+    This is slower than counting all jobs, so it is used only if some platforms are not selected.
     """
     summary = Summary(sources=database.totals().sources)
     for platform in _find_asked_platforms(config):

@@ -53,7 +53,8 @@ PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
 
 MOST_SPRITES = 10_000
 _MOST_EMPTY = 1 << 22
-"""Maximum number of pixels by which a frame may exceed its sheet, because sheets lack the transparent borders of frames."""
+"""Maximum number of pixels by which a frame may be larger than its sheet. It can be larger, because a sheet lacks the transparent
+borders of its frames."""
 _LEAST_RATIO = 1.02
 """Minimum ratio of a page's area to the area of its sprites. Smaller pages are not tried, because packing hardly ever succeeds."""
 _SMALLEST_SIDE, _STEP = 16, 8

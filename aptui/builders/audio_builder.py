@@ -75,7 +75,7 @@ MARKS_ASSET_TYPE = UUID("b1a7e3d4-9c52-5f38-a6d1-4e8b0c6f1e04")
 """Asset type of a JSON file with the loop points and markers of a sound, if the format of the sound cannot store markers."""
 
 BLOCK_FRAMES, _BLOCK_CHANNELS = 65536, 8
-"""Number of frames in a block of up to 8 channels, and this number of channels. A block of more channels has fewer frames."""
+"""Number of frames in a block of up to `_BLOCK_CHANNELS` channels. A block with more channels has fewer frames."""
 
 _UNKNOWN_FRAMES = 1 << 62
 """A frame count of at least this means "unknown": libsndfile returns nearly 2**63 for a stream whose header has no length."""

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _BLOCK = np.dtype([("ends", "<u2", 2), ("choices", "<u4")])
 _FIRST_SHARES = np.array([3, 0, 2, 1], np.int32)
-"""Share of the first end colour, in thirds, of each of the four colours of a block."""
+"""Number of thirds that the first end colour contributes to each of a block's four colours."""
 _LARGEST = np.array([31, 63, 31], np.int32)
 """Largest value of the red, green and blue of an end colour."""
 _SHIFTS = 2 * np.arange(16, dtype=np.uint32)
@@ -36,7 +36,7 @@ def refine_colours(encoded: bytes, pixels: NDArray[np.uint8], steps: int, *, is_
         encoded: blocks of BC1 or BC3.
         pixels: the picture (height, width, 4), whose sides are multiples of 4.
         steps: number of steps; more than 3 hardly change a block.
-        is_bc3: whether each block of colours is behind a block of alpha.
+        is_bc3: whether each block of colours follows a block of alpha values.
     """
     stored = np.frombuffer(encoded, np.dtype([("alpha", "V8"), *_BLOCK.descr]) if is_bc3 else _BLOCK).copy()
     height, width = pixels.shape[:2]

@@ -1,7 +1,7 @@
 """A picture with 16 bits a channel. Pillow keeps 16 bits only in grey pictures; of other pictures it reads the upper 8 bits.
 
 This module lets Pillow decode the picture twice, because with the opposite byte order Pillow reads the lower byte of each sample.
-The result is exact for PNG, and for TIFF unless its channels are stored apart and compressed.
+The result is exact for PNG, and for TIFF unless its channels are stored separately and compressed.
 
 Tests: `tests/builders/files/test_deep_picture.py`.
 """

@@ -112,7 +112,7 @@ def _unpack_woff2(data: bytes, work: Work) -> None:
 
 
 def _woff2_stream(data: bytes) -> int:
-    """Return where the compressed stream begins: after the header and the table directory (WOFF2, §4, 5)."""
+    """Return the offset of the compressed stream, which follows the header and the table directory (WOFF2, §4, 5)."""
     at = 48
 
     def number() -> int:

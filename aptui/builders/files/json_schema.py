@@ -89,9 +89,10 @@ class SchemaFile:
         self._validator = kind(schema, registry=REGISTRY)
 
     def violations(self, value: Any) -> Sequence[Violation]:
-        """Return the mistakes in `value`, in the order of their places; texts of digits are last.
+        """Return the mistakes in `value` in the order of their places, except that mistakes in strings of digits come last.
 
-        A CSV column of numbers with one wrong cell is read as text, so its right cells violate the schema, too.
+        If one cell in a CSV column of numbers is wrong, the whole column is read as text, so its correct cells violate the schema,
+        too.
 
         Raises:
             NamedFileError: the schema refers to a schema outside its file.

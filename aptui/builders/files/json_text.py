@@ -40,7 +40,7 @@ _MOST_DIGITS = 300
 
 
 class BrokenTextError(SourceError):
-    """A text is not acceptable."""
+    """The content of a file cannot be used: it is damaged, too large, or has an unsupported format."""
 
 
 class DataText(Struct, frozen=True):

@@ -46,7 +46,7 @@ MOST_TEXTURE_MEGAPIXELS = 512
 """Maximum total size of a model's textures in megapixels; each texture is counted once."""
 
 _ALL_MATERIALS = "\x00materials"
-"""File name that a checked OBJ gives trimesh for its material file, which joins all material files of the source."""
+"""File name of the only material file that a checked OBJ names; its content joins all material files of the source."""
 
 
 class MeshParams(Struct, frozen=True, kw_only=True):
@@ -72,7 +72,7 @@ class MeshParams(Struct, frozen=True, kw_only=True):
 
 
 def is_mesh(source: str) -> bool:
-    """Return whether this module reads a file, by its name: all models except glTF."""
+    """Return whether this module reads a file with this name: every model that is not glTF."""
     return _kind(source) not in (".gltf", ".glb")
 
 
