@@ -60,7 +60,8 @@ def _of_engine(project_dir: Path) -> Config | None:
     return Config(project_dir, project_dir.name, Path(cache), own / "logs", own / "temp", nothing)
 
 
-# Conditions besides failures that end a run or set its exit code: `--fail-on slower:2x` and `flaky`, `--stop-after 20:same-cause`.
+# Conditions, in addition to failed jobs, that end a run or set its exit code: `--fail-on slower:2x` and `flaky`, `--stop-after
+# 20:same-cause`.
 
 STOPPED_EARLY = 5
 """Exit code of a run that `--stop-after` ended."""

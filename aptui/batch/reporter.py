@@ -1,7 +1,7 @@
 """Reports the progress of an engine: one line that is redrawn on a terminal, plain lines elsewhere, and each failure at once.
 
 The reporter is a listener of the engine, so it must be fast, and must not raise an exception, even if the stream is closed. It also
-records which jobs ran, and the slowest of these jobs. `batch.summary` reads the state of the whole project from the database.
+records the jobs that ran, and the slowest of them. `batch.summary` reads the state of the whole project from the database.
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -35,7 +35,7 @@ _WHOLE_RATE = 10
 SLOWEST = 5
 """Number of the slowest jobs that are recorded."""
 _LEAST_SHOWN_MS = 1000
-"""Minimum time left (milliseconds) that is shown as the minimum."""
+"""The minimum of the time left is shown only if it is at least this long (milliseconds)."""
 
 
 class Reporter:
@@ -177,7 +177,7 @@ class Reporter:
 
 
 def format_time_left(eta_ms: int, least_ms: int) -> str:
-    """Return the estimated time left, and the minimum time left if the minimum is known."""
+    """Return the estimated time left as text, and its minimum `least_ms` if that is long enough to be shown."""
     estimate = f"about {printing.duration(max(1.0, eta_ms / 1000))} left"
     return f"{estimate}, {printing.duration(least_ms / 1000)} at least" if _LEAST_SHOWN_MS <= least_ms <= eta_ms else estimate
 

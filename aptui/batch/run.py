@@ -53,7 +53,8 @@ INTERRUPTED, JOBS_FAILED = 130, 1
 """Exit codes of a run that a signal stopped, and of a run with failed jobs."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _AT_ONCE_S = 0.05
-"""Delay (seconds) before notices are read: if nothing changed, the answer arrives within milliseconds."""
+"""Time (seconds) to wait for the engine's answer before its state is queried: if nothing changed, the answer arrives within
+milliseconds."""
 _ACCEPTANCE_LIMIT_S, _POLL_S = 45.0, 0.2
 """Timeout and poll interval (seconds) of waiting until an engine accepts a scan folder; an engine in the state "in trouble" retries
 after at most 30 s."""
@@ -176,7 +177,7 @@ def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: 
 
 
 def settle(client: EngineClient, config: Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary:
-    """Have the engine that holds the cache process everything that was changed before now.
+    """Make the engine that owns the cache process all changes up to now.
 
     Raises:
         BusyError: the engine does not answer. UserError: the engine runs with other options, or the configuration is wrong.

@@ -45,7 +45,7 @@ class SourceError(Exception):
 
 
 class SourceBuilder(SimpleBuilder):
-    """A builder whose errors begin with the path of the source, unless `build` raises a `JobError`, which has the whole text."""
+    """A builder whose errors begin with the path of the source. The text of a `JobError` that `build` raises is not changed."""
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Call `build`, and return the products that it recorded, or its error."""
@@ -99,7 +99,8 @@ def show_count(count: int, noun: str, plural: str = "") -> str:
 
 
 def describe_damage(error: BaseException) -> str:
-    """Return in plain words why a library could not read a file. The library's own messages do not help the author of the file."""
+    """Return in plain words why a library could not read a file, because the library's own messages do not help the author of the
+    file."""
     if isinstance(error, struct.error | IndexError | EOFError | AssertionError) or "not enough" in str(error):
         return "the file ends too early, or refers to parts that do not exist"
     if isinstance(error, RecursionError):

@@ -119,7 +119,7 @@ class FontBuilder(SourceBuilder):
 
 @contextmanager
 def fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
-    """Write warnings of fontTools into the job's log as information: things such as odd dates need no correction."""
+    """Write warnings of fontTools into the job's log as information, because the user need not correct faults such as odd dates."""
     seen: set[str] = set()
 
     class Handler(logging.Handler):
@@ -244,7 +244,7 @@ def _check_directory(data: bytes) -> None:
 
 
 def _check_tables(font: Any, report: FontReport) -> list[str]:
-    """Check that the font can be drawn, and return the tables that fontTools cannot read, and that engines do not need."""
+    """Check that the font can be drawn, and return the tables that fontTools cannot read but that engines do not need."""
     tags = [tag for tag in font.keys() if tag != "GlyphOrder"]  # noqa: SIM118 -- a TTFont is not a mapping
     missing = [tag for tag in _NEEDED if tag not in tags]
     if missing:

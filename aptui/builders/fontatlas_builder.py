@@ -222,7 +222,7 @@ def _open_font(
 def choose_characters(
     font: Any, options: FontAtlasParams | MsdfParams, report: FontReport, request: ProcessJobRequest
 ) -> list[int]:
-    """Return the code points to draw, sorted: those that the parameters name and that the font has.
+    """Return the sorted code points to draw: the characters that the parameters request and that the font has.
 
     Raises:
         BrokenFontError: the font lacks all of these characters.
@@ -467,7 +467,7 @@ def read_kerning(font: Any, glyphs: Collection[str]) -> Pairs:
 def _kerning_lookups(table: Any) -> Iterator[list[Any]]:
     """Yield the subtables of each lookup of the feature `kern`.
 
-    The script is the default script; if that is missing, Latin; if Latin is missing, the first script.
+    The lookups belong to the default script. If it is missing, they belong to Latin; if Latin is missing, to the first script.
     """
     if not table.FeatureList or not table.LookupList or not table.ScriptList:
         return

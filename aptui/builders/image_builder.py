@@ -135,8 +135,8 @@ def _contradiction(params: Mapping[str, Any]) -> str:
 class PictureJob:
     """Decodes one picture for a request with checked options; with the option `strict`, a warning is a failure.
 
-    `name` is the path of the file in messages, by default the path of the source. Colours of a picture that is not `is_color` are
-    not converted.
+    `name` is the path of the file in messages, by default the path of the source. If `is_color` is not set, the colours are not
+    converted.
     """
 
     def __init__(self, request: ProcessJobRequest, options: ImageParams, *, name: str = "", is_color: bool = True) -> None:
@@ -148,7 +148,7 @@ class PictureJob:
         """Warn of a fault in the source, or of a loss in the conversion.
 
         Raises:
-            PictureError: the project wants a failure instead (`strict`).
+            PictureError: the option `strict` makes the warning a failure.
         """
         if self.options.strict:
             raise PictureError(f"{text} (the warning is an error, because 'strict' is set)")
@@ -386,11 +386,12 @@ def _save(picture: Image.Image, file: IO[bytes], name: str, kind: str, arguments
 
 # ---------------------------------------------------------------------------------------------------------- colour profiles
 
-# The functions below convert pictures from the colour space of their ICC profile to sRGB, the colour space of products, with
-# Pillow's Little CMS.
+# The functions below convert pictures from the colour space of their ICC profile to sRGB, which all products have, with Pillow's
+# Little CMS.
 
 _SAME_LEVELS = 2
-"""Maximum difference (of 255) between sRGB and a profile that counts as sRGB, because vendors round their profiles differently."""
+"""Maximum difference (in steps of 1/255) up to which a profile counts as sRGB. It is above 0, because vendors round their profiles
+differently."""
 
 _MODE_SPACES = {"L": "GRAY", "LA": "GRAY", "RGB": "RGB", "RGBA": "RGB", "CMYK": "CMYK"}
 _SPACE_WORDS = {"GRAY": "grey", "RGB": "RGB", "CMYK": "CMYK", "Lab": "Lab"}

@@ -39,7 +39,7 @@ _BRACES = re.compile(r"\{\{|\}\}|\{(\w*)(?:[!:,][^{}]*)?\}")
 _PLURAL_FORMS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;]+);?\s*")
 _SAME_TYPE = {"i": "d", "u": "d", "X": "x", "E": "e", "F": "f", "G": "g"}
 _MOST_NUMBERS = 200
-"""The rule for plural forms is tested with this many integers: 0, 1, 2 …."""
+"""Number of integers (0, 1, 2 …) with which the rule for plural forms is tested."""
 
 
 class LocaleParams(Struct, frozen=True, kw_only=True):

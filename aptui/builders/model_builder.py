@@ -1,9 +1,9 @@
 """The `model` builder: glTF, GLB, OBJ, STL, PLY and OFF are checked and become one GLB for each level of detail.
 
-A job checks the model including the data of its accessors, removes what no scene shows, adds tangents if asked for, merges equal
-vertices, orders triangles and vertices for the caches of a GPU (`gltf.rewriting`), and packs everything into one file. The program
-`gltfpack`, if it is installed, makes simpler levels of detail and compresses buffers. No mature Python library does this for meshes
-with texture coordinates.
+A job checks the model including the data of its accessors, removes objects that no scene shows, adds tangents on request, merges
+equal vertices, orders triangles and vertices for the caches of a GPU (`gltf.rewriting`), and packs everything into one file. The
+program `gltfpack`, if it is installed, makes simpler levels of detail and compresses buffers. No mature Python library does this
+for meshes with texture coordinates.
 """
 
 from __future__ import annotations

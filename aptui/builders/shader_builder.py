@@ -1,10 +1,10 @@
-"""The `shader` builder: GLSL (HLSL and Slang, if asked for) becomes SPIR-V by glslangValidator, glslang, glslc, dxc or slangc.
+"""The `shader` builder: GLSL (on request also HLSL and Slang) becomes SPIR-V by glslangValidator, glslang, glslc, dxc or slangc.
 
 A source has one job, or one job for each variant (combination of macros). A job may also write the interface of the module as JSON,
 and the module in other languages by spirv-cross or naga.
 
 The compiler runs in the scan folder with relative names, so that no path of this host enters a product. Files that a shader
-includes, directly or indirectly, are source dependencies. So is every place that was searched for a missing include.
+includes, directly or indirectly, are source dependencies. So is every path that was searched for a missing include.
 """
 
 from __future__ import annotations
@@ -216,7 +216,7 @@ def name_variant(macros: Mapping[str, str | int]) -> str:
 def list_included(
     request: CreateJobsRequest | ProcessJobRequest, include_paths: Sequence[str], *, refuses: bool = False
 ) -> list[str]:
-    """Return the files that the source includes, directly or indirectly, and the places searched for missing ones.
+    """Return the files that the source includes, directly or indirectly, and the paths searched for missing files.
 
     All paths are relative to the scan folder.
 

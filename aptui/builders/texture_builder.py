@@ -11,8 +11,8 @@ level. The format follows from the platform and from the usage of the texture; `
 | mask | bc4 | astc_8x8 | eac_r | linear, one channel |
 | data | bc7 | astc_4x4 | as color | linear |
 
-Memory: at most 80 bytes a pixel, and 30 if the height is even and the picture is not resized. Time grows with the
-number of pixels, with `effort`, and is bounded by `max_megapixels`.
+Memory: at most 80 bytes a pixel, but only 30 if the height is even and the picture is not resized. Time grows with the number of
+pixels, with `effort`, and is bounded by `max_megapixels`.
 """
 
 from __future__ import annotations
@@ -305,7 +305,7 @@ def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
 
 
 def _prepare(pixels: Pixels, options: TextureParams, usage: str) -> Pixels:
-    """Return the pixels of level 0: resized and with Y inverted, if the parameters say so."""
+    """Return the pixels of level 0: resized and with Y inverted, if the parameters request this."""
     import numpy as np
 
     from aptui.builders.files.mips import resize

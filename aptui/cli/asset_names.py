@@ -75,7 +75,7 @@ def _text_of(root: str, path: str) -> bytes:
 
 
 def spelling(data: bytes, path: bytes) -> bytes | None:
-    """Return a path, or the longest end of it that occurs in a text, in the text's spelling; None if no end occurs.
+    """Search a text for a path, or else for the longest end of the path; return the found spelling, None if no end occurs.
 
     The search ignores case.
     """
@@ -95,7 +95,7 @@ _GLOB = re.compile(r"[*?]")
 
 
 class AskedAssets(Struct, frozen=True):
-    """A database open for reading. `config` None = the database's project is unknown. `cache_dir` contains the products."""
+    """A database open for reading. `config` is None if the database's project is unknown. `cache_dir` contains the products."""
 
     config: Config | None
     database: Reader

@@ -205,7 +205,7 @@ def _find_settings(config: Config, found: Builder, rel: str) -> str:
 
 
 def _find_files(config: Config, edges: Iterable[SourceEdge], known: tuple[PlannedInput, ...]) -> tuple[PlannedInput, ...]:
-    """Return the existing files, in the scan folders, that source dependencies name."""
+    """Return the files in the scan folders that source dependencies name and that exist."""
     from aptui.worker.file_access import hash_file
 
     wanted = [wildcard(edge.target) for edge in edges]

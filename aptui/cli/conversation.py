@@ -1,4 +1,4 @@
-"""aptui as a conversation in lines, for screen readers, braille and terminals that cannot place a cursor: `aptui --plain`.
+"""`aptui --plain`: questions and answers in lines, for screen readers, braille and terminals that cannot place a cursor.
 
 The user types a verb with its words and gets an answer in lines; filters are those of `aptui jobs`. Printed lines never change. One
 line before each answer reports the events since the last answer; `follow` prints one line for each event.

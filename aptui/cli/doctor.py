@@ -64,7 +64,7 @@ _OPTIONAL = (
     ("lupa", "lupa"),
 )
 _PROGRAMS = (("glslangValidator", "glslang", "glslc"), ("luac", "luac5.4", "luac5.3", "luac5.1"))
-"""Groups of programs; one program of each group is enough."""
+"""Groups of programs that replace each other; one program of each group is enough."""
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 

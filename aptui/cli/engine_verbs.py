@@ -42,7 +42,7 @@ _STOP_LIMIT_S = 30.0
 _POLL_S = 0.02
 """Interval of the checks whether an engine has ended or a gateway listens, in seconds."""
 _ASK_AGAIN_S = 1.0
-"""Interval of checks whether an engine that is to stop when idle is idle now (seconds)."""
+"""Interval (seconds) of the checks whether an engine is idle, if it has to stop as soon as it is idle."""
 _GATEWAY_LIMIT_S = 10.0
 """Timeout of `start` for the gateway to listen (seconds); the engine's imports take a second on a busy machine."""
 
@@ -195,7 +195,7 @@ def stop(arguments: Namespace) -> int:
 
 
 def stop_engines(cache_dir: Path | None, *, is_when_idle: bool = False) -> list[int]:
-    """Stop the engine of a cache, or, for None, every engine of this user. Return the ids of the ended processes.
+    """Stop the engine of a cache, or every engine of this user if `cache_dir` is None. Return the ids of the ended processes.
 
     Raises:
         HostError: the cache belongs to another user.

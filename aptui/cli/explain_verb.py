@@ -1,4 +1,4 @@
-"""`explain`: which scan folder, rules, builders and settings apply to a path, and the file and line that set each."""
+"""`explain`: prints the scan folder, rules, builders and settings of a path, with the file and line that set each of them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _LEAST_LIKENESS = 0.6
 
 
 def outside(word: str, config: Config) -> str:
-    """Return the sentence that an existing file is outside all scan folders, "" = the file does not exist."""
+    """Return a sentence that reports an existing file outside all scan folders, "" if the file does not exist."""
     if not os.path.lexists(word):
         return ""
     folders = ", ".join(f"'{folder.path}'" for folder in config.project.scan_folders)
@@ -341,7 +341,7 @@ def _limits(builder: Builder, node: Node | None, given: ExplainedProject) -> dic
 def _platform(
     builder: Builder, node: Node | None, platform: str, key: PathKey, folder: ScanFolder, given: ExplainedProject
 ) -> dict[str, Any]:
-    """Return whether a builder works for a platform on this machine, and if so, its parameters."""
+    """Return whether a builder works for a platform on this machine; if it does, also return its parameters."""
     adjustment = given.settings.adjustment(key, builder)
     tags = next(item.tags for item in given.config.project.platforms if item.id == platform)
     answer: dict[str, Any] = {"platform": platform, "enabled": False, "said": "", "from": "", "params": {}}

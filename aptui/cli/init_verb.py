@@ -1,4 +1,5 @@
-"""`init`: write an `aptui.yaml` that fits the files of a folder. The screen offers the same if the folder has no project.
+"""`init`: write an `aptui.yaml` that fits the files of a folder. The screen offers to write the same file if the folder has no
+project.
 
 Tests: `tests/cli/test_screen_verb.py`, `tests/features/shipping/test_verbs.py`.
 """
@@ -72,7 +73,7 @@ def _describe_cache(file: Path) -> str:
 
 
 def _project_above(folder: Path) -> Path | None:
-    """Return the project that contains a folder; None if the folder has its own project or is in none.
+    """Return the project that contains a folder; None if the folder has its own project, or if no folder above it has a project.
 
     Raises:
         UserError: the folder is an O3DE project, which needs no `aptui.yaml`.

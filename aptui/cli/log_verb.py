@@ -180,7 +180,8 @@ Say = Callable[[Sequence[JobLogLine]], None]
 
 
 class Followed(Struct):
-    """The run that `--follow` prints, 0 = the job is not running, and the lines of this run that are printed already."""
+    """The state of `--follow`: the run whose log is printed (0 = the job is not running), and the lines that were printed
+    already."""
 
     run_key: int = 0
     lines: list[JobLogLine] = field(default_factory=list)

@@ -27,7 +27,7 @@ INTERRUPTED = 130
 _LEAN_START = "aptui.shared.lean_start"
 """Module that must be imported before any module that imports msgspec. `--version` and `--help` need neither module."""
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
-"""Options that are allowed before a verb and take the next word as their value."""
+"""Options that may stand before a verb, and whose value is the next word."""
 _HIDDEN = "==SUPPRESS=="
 """The value of `argparse.SUPPRESS`, which hides an option from the help."""
 

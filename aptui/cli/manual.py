@@ -1,4 +1,5 @@
-"""`help`, `docs` and `completion`: the reference of verbs, keys, filters and addresses as help, pages and code for shells.
+"""`help`, `docs` and `completion`: print the reference of verbs, keys, filters and HTTP addresses as help, pages and code for
+shells.
 
 Every page is generated: from the parsers of the verbs, the schema, the fields of the filter, the OpenAPI document. Tests:
 `tests/cli/test_manual.py`.

@@ -1,9 +1,9 @@
 """Counts the work of decoding a font before fontTools decodes it, and refuses fonts that need too much.
 
-A few bytes of a font can stand for gigabytes: offsets that lead to the same subtable again and again, ranges of all glyphs,
-composite glyphs of composite glyphs, compressed tables. HarfBuzz bounds its work by the length of the table, and so does this
-module: each table may take `WORK_PER_BYTE` steps for each of its bytes, and `FREE_WORK` more. A step is a byte that is read, or a
-point, glyph or character that a range stands for.
+A few bytes of a font can expand to gigabytes: offsets that lead to the same subtable again and again, ranges of all glyphs,
+composite glyphs of composite glyphs, compressed tables. As HarfBuzz does, this module limits the work by the length of the table:
+each table may take `WORK_PER_BYTE` steps for each of its bytes, and `FREE_WORK` more. A step is a byte that is read, or a point,
+glyph or character that a range stands for.
 
 Tests: `tests/builders/test_font_builder.py`.
 """

@@ -51,7 +51,7 @@ class DataText(Struct, frozen=True):
 
 
 class _NotANumberError(Exception):
-    """The text contains `NaN`, `Infinity` or `-Infinity`, whose place the parser does not report."""
+    """The text contains `NaN`, `Infinity` or `-Infinity`; the parser does not report its position."""
 
 
 def refuse_larger(data: bytes, most_mib: int, remedy: str = "") -> None:

@@ -415,7 +415,7 @@ _OPTION = re.compile(
 _TEXTURE = re.compile(r"^\s*(map_\w+|bump|disp|decal|refl|norm)\s+(\S.*?)\s*$", re.IGNORECASE)
 _CORNER = re.compile(r"[+-]?[0-9]{1,18}(?:/(?:[+-]?[0-9]{1,18})?){0,2}")
 _FEWEST = {"v": 3, "vt": 1, "vn": 3}
-"""{kind of line: fewest numbers}, in the order in which the corner of a face refers to these kinds."""
+"""{keyword of a line: minimum count of its numbers}, in the order in which the corner of a face refers to these lines."""
 _KINDS = {"v": "vertices", "vt": "texture coordinates", "vn": "normals"}
 
 
@@ -457,7 +457,7 @@ def outline_obj(text: str) -> Outline:
     """Parse `text`.
 
     Raises:
-        SourceError: a vertex without its numbers, a face that refers to a missing element.
+        SourceError: a vertex lacks numbers, or a face refers to an element that does not exist.
     """
     outline = Outline(libraries=list_libraries(text))
     highest: dict[str, tuple[int, int]] = {}

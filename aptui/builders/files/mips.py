@@ -152,7 +152,8 @@ def _halve(level: Floats, axis: int) -> Floats:
 
 
 def _bleed(levels: list[Floats]) -> list[Floats]:
-    """Return the colours of all levels; pixels with alpha 0 get the colour of the nearest coarser level that has a colour there."""
+    """Return the colours of all levels; pixels with alpha 0 get the colour of the nearest coarser level that has a colour at this
+    position."""
     colours: list[Floats] = []
     coarser: Floats | None = None
     for level in reversed(levels):
@@ -180,7 +181,7 @@ def _fill_transparent(pixels: Pixels, levels: list[Pixels]) -> Pixels:
 
 
 def _keep_coverage(alphas: list[Floats], threshold: float, wanted: float) -> list[Floats]:
-    """Scale the alpha of each level, so that a share of `wanted` of its pixels is above the threshold."""
+    """Scale the alpha of each level so that the share `wanted` of its pixels is above the threshold."""
     scaled = []
     for alpha in alphas:
         low, high = 0.0, 4.0

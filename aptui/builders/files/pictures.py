@@ -1,4 +1,5 @@
-"""Open and decode pictures of content safely: only listed formats, no reader that runs a program, and a bounded number of pixels.
+"""Open and decode the pictures of a project safely: only listed formats, no reader that runs a program, and a bounded number of
+pixels.
 
 Pillow alone would try every format: its EPS reader starts Ghostscript on untrusted bytes. Pillow's messages name Python variables
 and byte strings, so this module replaces all of them.
@@ -40,7 +41,8 @@ MOST_COUNTED_FRAMES = 100
 """Maximum number of TIFF frames that are counted, because reading each frame takes a while."""
 
 MOST_COUNTED_GIF_BYTES = 4 << 20
-"""Maximum size (bytes) of a GIF whose frames are counted: a frame can have only 20 bytes, so a larger file may have very many."""
+"""Maximum size (bytes) of a GIF whose frames are counted: a frame can be as small as 20 bytes, so a larger file may have very many
+frames."""
 
 _NAMES = {"WEBP": "WebP", "MPO": "JPEG"}
 _TIFF_COMPRESSIONS = {

@@ -68,10 +68,10 @@ class PngFile:
         transparent: the grey or RGB sample values (as stored) that are transparent, () if none are.
         profile: the unpacked ICC profile, b"" if the file has no profile.
         gamma: exponent of the encoding, 0 if it is not stored.
-        is_other_space: whether its code points (cICP) name a colour space other than sRGB.
+        is_other_space: whether the chunk cICP names a colour space other than sRGB.
         frame_count: 1 if it is not an animation; 0 if the file is not a PNG.
         unpacked_bytes: size of all metadata that was unpacked so far.
-        remarks: what is wrong with the file and does no harm to its pixels.
+        remarks: descriptions of faults of the file that do not affect its pixels.
     """
 
     data: bytes = b""
@@ -119,7 +119,7 @@ def read_png(data: bytes) -> PngFile:
 
 
 def check_length(file: PngFile) -> None:
-    """Refuse a PNG whose pixel data lacks whole rows: Pillow reads such a file without an error, and leaves the rows black.
+    """Refuse a PNG whose pixel data lacks whole rows: Pillow reads this file without an error, and leaves the missing rows black.
 
     Raises:
         PictureError: rows are missing.
@@ -260,7 +260,7 @@ def _read_header(content: memoryview, file: PngFile) -> None:
 def _is_decoders_transparency(content: memoryview, file: PngFile) -> bool:
     """Return whether the decoder applies tRNS.
 
-    Without a palette, aptui applies tRNS, because its samples are not scaled (11.3.1.1).
+    If the picture has no palette, aptui applies tRNS, because the samples in tRNS are not scaled (11.3.1.1).
     """
     count = {GREY: 1, RGB: 3}.get(file.colour_type, 0)
     if count and len(content) == 2 * count:

@@ -33,7 +33,7 @@ def filter_allowed(request: CreateJobsRequest, paths: Iterable[str]) -> Iterator
 
 
 def check_names(request: ProcessJobRequest, paths: Iterable[str]) -> None:
-    """Refuse paths that the source names outside the project, even if the job does not read the files.
+    """Raise an error if the source names a path outside the project, even if the job does not read that file.
 
     Raises:
         ForbiddenNameError: a path is outside the project; the error names the first one.
@@ -51,7 +51,7 @@ def place_parameter(path: str, source: str) -> str:
 def declare_sources(scan_folder: str, paths: Iterable[str]) -> list[SourceDependency]:
     """Return dependencies on `paths` (relative to `scan_folder`, or absolute), each once, in the order of `paths`.
 
-    A path that leads out of the scan folder becomes absolute: the engine finds its scan folder, or warns.
+    A path that leads out of the scan folder becomes absolute. The engine finds the scan folder that contains this path, or warns.
     """
     return [SourceDependency(path) for path in _whole(scan_folder, paths)]
 

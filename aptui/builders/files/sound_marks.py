@@ -177,7 +177,7 @@ def set_frame_count(path: str, frames: int) -> None:
     """Write the number of frames into the chunk `fact` of a compressed WAV.
 
     The last block of ADPCM is filled up with silence, which a player skips only if this number is right. libsndfile counts the
-    silence, and for stereo half of all frames.
+    silence as frames, and for stereo it counts only half of all frames.
     """
     with open(path, "r+b") as file:
         for kind, start, _size in walk_chunks(file, "<"):
@@ -356,7 +356,7 @@ def _read_tags(data: bytes, rate: int) -> Marks:
 
 
 def _vorbis_comments(data: bytes) -> Iterator[tuple[str, str]]:
-    """Yield (name, value) of the comments whose name begins with LOOP; the yielded name lacks LOOP.
+    """Yield (name, value) of the comments whose name begins with LOOP; the yielded name has no prefix LOOP.
 
     The length of a comment is stored before its text.
     """

@@ -1,4 +1,5 @@
-"""Reads the interface of a SPIR-V module: bindings, push constants, inputs, outputs, constants. Its functions are not read.
+"""Reads the interface of a SPIR-V module: bindings, push constants, inputs, outputs and constants. The functions of the module are
+not read.
 
 Types have their names in GLSL. The result is the content of the `shader` builder's reflection product. Section numbers refer to the
 SPIR-V specification.
@@ -248,7 +249,8 @@ class _Module:
     # ----------------------------------------------------------------------------------------------------------------- types
 
     def _type(self, kind: int) -> Object:
-        """Return {type, and for an array `array`: its lengths (0 = unbounded), and for a struct `members`}."""
+        """Return a type as {type}. An array also has the key `array`, its lengths (0 = unbounded); a struct has the key
+        `members`."""
         lengths = []
         while self._types[kind][0] in (28, 29):
             lengths.append(int(self._value(self._types[kind][1][1])) if self._types[kind][0] == 28 else 0)

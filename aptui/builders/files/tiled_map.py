@@ -365,7 +365,8 @@ def _decode(data: bytes, kind: str) -> Fields:
 
 
 def drop_fields(value: Any, names: Collection[str], depth: int = 0) -> Any:
-    """Return data without the fields called `names`. The content of `properties` is not changed, because its names are the user's.
+    """Return data without the fields called `names`. The content of `properties` is not changed, because the user chooses the names
+    in it.
 
     Raises:
         BrokenTextError: the data is nested too deep.

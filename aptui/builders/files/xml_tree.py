@@ -87,7 +87,7 @@ def read_xml(data: bytes, inline: Container[str] = ()) -> XmlElement:
 
 
 def describe_entity(name: str) -> str:
-    """Return why a document that declares the entity `name` is refused."""
+    """Return the reason for refusing a document that declares the entity `name`."""
     return f"the file declares the entity '{name}'; remove it, because entities can expand without end and are not allowed"
 
 

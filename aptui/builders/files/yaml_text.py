@@ -175,9 +175,11 @@ def _compose(yaml: YAML, text: str) -> list[Any]:
 
 
 def _refuse_brackets(text: str) -> None:
-    """Reject text that is nested too deep before it is parsed: at each bracket, the parser scans over a thousand further brackets.
+    """Reject text that is nested too deep before it is parsed, because the parser scans over a thousand further brackets at each
+    bracket.
 
-    All brackets are counted, even inside text. If they seem nested too deep, the text up to that bracket is parsed to be sure.
+    All brackets are counted, even those inside strings. If this count is too high at a bracket, the text up to that bracket is
+    parsed to be sure.
     """
     depth, limit = 0, DEEPEST_NESTING
     for match in _BRACKET.finditer(text):

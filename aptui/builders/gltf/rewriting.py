@@ -45,7 +45,7 @@ Array = Any
 class _Reference(NamedTuple):
     """A reference between objects: `holder[key]` is an index into the list `kind`.
 
-    `owner` is (list, index) of the object that refers.
+    `owner` is the (list, index) of the object that contains the reference.
     """
 
     owner: tuple[str, int]
@@ -84,7 +84,7 @@ def _list_extensions(value: object) -> Iterator[str]:
 
 
 def rewrite(document: Document, contents: GltfContents, *, quantises: bool, adds_tangents: Tangents = "keep") -> Document:
-    """Return a document of equal appearance with one buffer, its binary chunk. Images that are files stay files.
+    """Return a document of equal appearance with one buffer, its binary chunk. Images in separate files stay there.
 
     Args:
         document: a document that passed the checks, and has no `obstacle`; its tree is changed.
@@ -377,7 +377,8 @@ class _Geometry:
     def _scale_of(self, index: int, mesh: Object) -> tuple[Array, float] | None:
         """Return (middle, half of the longest side) of a mesh whose positions can be quantised.
 
-        Nodes that show the mesh get a child node that restores the scale; skins, weights and instances would not affect the child.
+        Each node that shows the mesh gets a child node that restores the scale. Return None if a node has a skin, weights or
+        instances, because these would not affect the child.
         """
         import numpy as np
 
