@@ -68,8 +68,10 @@ def scan_paths(config: Config) -> list[str]:
 
 
 def find_inputs(job: Job, roots: Sequence[str]) -> tuple[PlannedInput, ...]:
-    """Return the source dependencies of a stored job that exist; each is searched in the scan folders `roots`, and the first match
-    is used."""
+    """Return the source dependencies of a stored job that exist.
+
+    Each is searched in the scan folders `roots`, and the first match is used.
+    """
     found = []
     for kind, name, digest in job.inputs:
         if kind == "dependency" and digest != MISSING:

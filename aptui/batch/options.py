@@ -273,8 +273,7 @@ def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
 
 
 def project_facts(config: configuration.Config) -> Any | None:
-    """Return additional facts of a project that belongs to another program (extension point `project facts`), None for an aptui
-    project.
+    """Return additional facts of another program's project (extension point `project facts`), None for an aptui project.
 
     The facts have the fields `engine`, the folder of the game engine ("" if unknown), and `skips_start_scan`.
     """
@@ -301,8 +300,10 @@ def load_config(arguments: Namespace, *, warns: bool = True) -> configuration.Co
 
 
 def load_to_run(arguments: Namespace) -> configuration.Config:
-    """Return the configuration for a verb that runs jobs. A user who types such a verb agrees to run the project's code, so the
-    project is trusted from now on."""
+    """Return the configuration for a verb that runs jobs.
+
+    A user who types this verb agrees to run the project's code, so the project is trusted from now on.
+    """
     config = load_config(arguments)
     consent(config)
     return config

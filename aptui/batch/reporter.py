@@ -29,7 +29,7 @@ _PLAIN_S = 10.0
 _WINDOW_S = 5.0
 """Time window (seconds) of the rate."""
 _MOST_SAMPLES = 2
-"""Minimum number of samples that are kept, even if they are old, because a rate needs two samples."""
+"""Number of samples that are kept even if they are older than the time window, because a rate needs two samples."""
 _WHOLE_RATE = 10
 """Rate (jobs per second) below which a rate is shown with one decimal."""
 SLOWEST = 5

@@ -99,8 +99,10 @@ def show_count(count: int, noun: str, plural: str = "") -> str:
 
 
 def describe_damage(error: BaseException) -> str:
-    """Return in plain words why a library could not read a file, because the library's own messages do not help the author of the
-    file."""
+    """Return in plain words why a library could not read a file.
+
+    The library's own messages do not help the author of the file.
+    """
     if isinstance(error, struct.error | IndexError | EOFError | AssertionError) or "not enough" in str(error):
         return "the file ends too early, or refers to parts that do not exist"
     if isinstance(error, RecursionError):

@@ -102,7 +102,7 @@ class AskedAssets(Struct, frozen=True):
     cache_dir: Path
 
     def graph(self, platform: str = "") -> AssetGraph:
-        """Return the asset graph of one platform, "" = of all.
+        """Return the asset graph of one platform, "" for all platforms.
 
         Raises:
             UserError: the database has no products for that platform.

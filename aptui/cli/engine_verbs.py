@@ -105,7 +105,7 @@ def serve(arguments: Namespace) -> int:
 
 
 def same_configuration(arguments: Namespace) -> list[str]:
-    """Return the options with which another process reads the same configuration."""
+    """Return the command-line options that make another process read the same configuration."""
     return [f"--set={text}" for text in arguments.set] + ([f"--platforms={arguments.platforms}"] if arguments.platforms else [])
 
 
@@ -146,7 +146,7 @@ def start(arguments: Namespace) -> int:
 
 
 def _forget_gateway(config: Config) -> None:
-    """Remove the gateway's record that a crashed engine left; otherwise the old record could be mistaken for a new one."""
+    """Remove the gateway's record that a crashed engine left, so that `start` does not read it as the record of the new engine."""
     record = places.find_gateway(config.cache_dir)
     if record is not None and not record.is_alive:
         places.retract_gateway(config.cache_dir)

@@ -1,5 +1,6 @@
-"""`init`: write an `aptui.yaml` that fits the files of a folder. The screen offers to write the same file if the folder has no
-project.
+"""`init`: write an `aptui.yaml` that fits the files of a folder.
+
+The screen offers to write the same file if the folder has no project.
 
 Tests: `tests/cli/test_screen_verb.py`, `tests/features/shipping/test_verbs.py`.
 """

@@ -180,8 +180,10 @@ Say = Callable[[Sequence[JobLogLine]], None]
 
 
 class Followed(Struct):
-    """The state of `--follow`: the run whose log is printed (0 = the job is not running), and the lines that were printed
-    already."""
+    """The state of `--follow`: the run whose log is printed, and the lines that were printed already.
+
+    `run_key` is 0 if the job is not running.
+    """
 
     run_key: int = 0
     lines: list[JobLogLine] = field(default_factory=list)

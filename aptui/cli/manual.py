@@ -1,5 +1,6 @@
-"""`help`, `docs` and `completion`: print the reference of verbs, keys, filters and HTTP addresses as help, pages and code for
-shells.
+"""`help`, `docs` and `completion`: print the reference of verbs, keys, filters and HTTP addresses.
+
+The reference appears as help, as pages, and as code that completes words in shells.
 
 Every page is generated: from the parsers of the verbs, the schema, the fields of the filter, the OpenAPI document. Tests:
 `tests/cli/test_manual.py`.

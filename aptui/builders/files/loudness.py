@@ -36,7 +36,8 @@ In all other layouts each channel has weight 1.
 class SoundMeter:
     """Measures a sound that `add` receives in blocks of (frames, channels).
 
-    `peak` is the highest absolute sample; `first` and `last` are the first and last frame louder than the threshold, -1 if none.
+    `peak` is the highest absolute sample; `first` and `last` are the first and last frame louder than the threshold, -1 if all
+    frames are quieter.
 
     Args:
         rate: samples a second.

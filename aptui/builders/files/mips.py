@@ -152,8 +152,10 @@ def _halve(level: Floats, axis: int) -> Floats:
 
 
 def _bleed(levels: list[Floats]) -> list[Floats]:
-    """Return the colours of all levels; pixels with alpha 0 get the colour of the nearest coarser level that has a colour at this
-    position."""
+    """Return the colours of all levels.
+
+    Pixels with alpha 0 get the colour of the nearest coarser level that has a colour at this position.
+    """
     colours: list[Floats] = []
     coarser: Floats | None = None
     for level in reversed(levels):

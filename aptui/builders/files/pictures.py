@@ -1,5 +1,6 @@
-"""Open and decode the pictures of a project safely: only listed formats, no reader that runs a program, and a bounded number of
-pixels.
+"""Open and decode the pictures of a project safely.
+
+Only listed formats are accepted, no reader runs a program, and the number of pixels is limited.
 
 Pillow alone would try every format: its EPS reader starts Ghostscript on untrusted bytes. Pillow's messages name Python variables
 and byte strings, so this module replaces all of them.

@@ -88,7 +88,7 @@ class Marks:
         return {"loops": loops, "markers": markers}
 
     def _move(self, at: Callable[[int], int]) -> Marks:
-        """Return the marks with each position replaced by `at(position)`."""
+        """Return the marks, with `at` applied to each position."""
         loops, cues, labels = (bytearray(each) for each in (self.loops, self.cues, self.labels))
         for start in range(36, 36 + 24 * _count(loops, 28), 24):
             first, last = struct.unpack_from("<II", loops, start + 8)

@@ -1,8 +1,7 @@
-"""Reads the interface of a SPIR-V module: bindings, push constants, inputs, outputs and constants. The functions of the module are
-not read.
+"""Reads the interface of a SPIR-V module: bindings, push constants, inputs, outputs and constants.
 
-Types have their names in GLSL. The result is the content of the `shader` builder's reflection product. Section numbers refer to the
-SPIR-V specification.
+The functions of the module are not read. Types have their names in GLSL. The result is the content of the `shader` builder's
+reflection product. Section numbers refer to the SPIR-V specification.
 
 Tests: `tests/builders/test_spirv_module.py`.
 """
@@ -249,8 +248,10 @@ class _Module:
     # ----------------------------------------------------------------------------------------------------------------- types
 
     def _type(self, kind: int) -> Object:
-        """Return a type as {type}. An array also has the key `array`, its lengths (0 = unbounded); a struct has the key
-        `members`."""
+        """Return a type as {type, array, members}.
+
+        Only arrays have `array`, a list of their lengths (0 = unbounded); only structs have `members`.
+        """
         lengths = []
         while self._types[kind][0] in (28, 29):
             lengths.append(int(self._value(self._types[kind][1][1])) if self._types[kind][0] == 28 else 0)

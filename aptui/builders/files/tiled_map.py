@@ -365,8 +365,9 @@ def _decode(data: bytes, kind: str) -> Fields:
 
 
 def drop_fields(value: Any, names: Collection[str], depth: int = 0) -> Any:
-    """Return data without the fields called `names`. The content of `properties` is not changed, because the user chooses the names
-    in it.
+    """Return data without the fields called `names`.
+
+    The content of `properties` is not changed, because the user chooses the names in it.
 
     Raises:
         BrokenTextError: the data is nested too deep.

@@ -175,11 +175,10 @@ def _compose(yaml: YAML, text: str) -> list[Any]:
 
 
 def _refuse_brackets(text: str) -> None:
-    """Reject text that is nested too deep before it is parsed, because the parser scans over a thousand further brackets at each
-    bracket.
+    """Reject text that is nested too deep before it is parsed.
 
-    All brackets are counted, even those inside strings. If this count is too high at a bracket, the text up to that bracket is
-    parsed to be sure.
+    At each bracket, the parser would scan over a thousand further brackets. All brackets are counted, even those inside strings. If
+    the nesting seems too deep at a bracket, the text up to that bracket is parsed to be sure.
     """
     depth, limit = 0, DEEPEST_NESTING
     for match in _BRACKET.finditer(text):

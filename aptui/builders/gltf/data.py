@@ -136,7 +136,7 @@ class GltfContents:
 
     @contextmanager
     def _name_errors(self, name: str) -> Iterator[None]:
-        """Turn exceptions of the block into an error of the object `name`."""
+        """Turn exceptions that the `with` block raises into an error of the object `name`."""
         try:
             yield
         except (BrokenGltfError, NamedFileError) as error:

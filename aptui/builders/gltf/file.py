@@ -32,7 +32,7 @@ _MOST_DIGITS = 20
 """Maximum number of digits of an integer; every real count or offset has fewer."""
 
 _LARGEST_WHOLE = 1 << 53
-"""Largest integer up to which all integers are exact as floats."""
+"""All integers up to this one are exact as floats."""
 
 MESHOPT = ("EXT_meshopt_compression", "KHR_meshopt_compression")
 
