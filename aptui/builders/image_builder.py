@@ -386,8 +386,8 @@ def _save(picture: Image.Image, file: IO[bytes], name: str, kind: str, arguments
 
 # ---------------------------------------------------------------------------------------------------------- colour profiles
 
-# The functions below convert pictures from the colour space of their ICC profile to sRGB, which all products have, with Pillow's
-# Little CMS.
+# The functions below convert pictures from the colour space of their ICC profile to sRGB, the colour space of products, with
+# Pillow's Little CMS.
 
 _SAME_LEVELS = 2
 """Maximum difference (in steps of 1/255) up to which a profile counts as sRGB. It is above 0, because vendors round their profiles

@@ -1,8 +1,8 @@
 """The `lua` builder: checks the syntax of Lua scripts, and writes them as they are or as bytecode.
 
 Bytecode comes from a `luac` program if it is installed, otherwise from the Lua in the package lupa; neither runs the
-script. Bytecode runs only with the same version of Lua, width of pointers and numbers, and byte order, so the parameters must name
-the game's version.
+script. Bytecode runs only with the same version of Lua, width of pointers and numbers, and byte order, so the
+parameter `version` must be the game's version of Lua.
 """
 
 from __future__ import annotations
