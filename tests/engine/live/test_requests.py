@@ -10,7 +10,7 @@ import pytest
 from live_project import LiveProject, Request, own_live_project
 
 from aptui.cli.read_access import resource_line
-from aptui.core.notices import JobChanged
+from aptui.core.notices import JobChanged, Progress
 from aptui.engine.loop.scans import Scans
 from aptui.link import port
 
@@ -247,16 +247,18 @@ def test_queued_jobs_do_not_run_after_they_were_cancelled(project: LiveProject) 
     def reported(status: str) -> list[str]:
         return [str(news.source) for news in jobs() if news.status == status]
 
+    def reported_counts() -> tuple[int, int] | None:
+        latest = next((news for news in reversed(project.news) if isinstance(news, Progress)), None)
+        return (latest.jobs_running, latest.jobs_waiting) if latest else None
+
     with project.running() as live:
         assert live.engine is not None
         live.engine.pipeline.jobs.reports.reports_every_step = True
         for name in "abcd":
             project.write(f"assets/{name}.slow", name)
         project.until(lambda: len(set(reported("pending"))) == 4 and reported("processing"), "4 jobs")
-        engine = live.engine
-        assert engine is not None
-        counts = engine._progress.counts()
-        assert (counts.jobs_running, counts.jobs_waiting, len(reported("processing"))) == (1, 3, 1)
+        project.until(lambda: reported_counts() == (1, 3), "one running and three waiting jobs")
+        assert len(reported("processing")) == 1
 
         project.ask(port.Cancel(tuple({news.job_id for news in jobs()})))
         project.until(lambda: sorted(reported("cancelled")) == [f"{name}.slow" for name in "abcd"])

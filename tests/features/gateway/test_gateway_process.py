@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from processes import has_ended
 from tools import skip_without
+from waiting import until
 
 from aptui.features.gateway.engine_requests import OrderPeers
 from aptui.link import port
@@ -43,14 +44,14 @@ class Served(Home):
 
     def living(self) -> int:
         """Wait until the gateway's process is alive."""
-        self.wait(lambda: self.pid)  # A caller kills this id, and id 0 would kill the whole process group.
+        until(lambda: self.pid)  # A caller kills this id, and id 0 would kill the whole process group.
         return self.pid
 
     def configure(self, text: str) -> None:
         (self.project / "aptui.yaml").write_text(text)
 
     def settled(self) -> None:
-        self.wait(lambda: self.run("client", "status", "a.txt").stdout.find("compiled") > 0)
+        until(lambda: self.run("client", "status", "a.txt").stdout.find("compiled") > 0)
 
 
 @pytest.fixture
@@ -71,10 +72,10 @@ def test_gateway_starts_and_ends_with_the_engine(home: Served) -> None:
     assert (refused.returncode, "already" in refused.stderr) == (3, True)
 
     os.kill(first, signal.SIGKILL)
-    home.wait(lambda: home.pid not in (0, first))
+    until(lambda: home.pid not in (0, first))
     second = home.pid
     home.run("stop")
-    home.wait(lambda: not Path(f"/proc/{second}").exists())
+    until(lambda: not Path(f"/proc/{second}").exists())
     assert home.record == {}
 
 
@@ -82,12 +83,12 @@ def test_gateway_starts_and_ends_with_the_engine(home: Served) -> None:
 def test_gateway_ends_when_the_engine_is_killed(home: Served) -> None:
     home.configure(ENABLED)
     home.run("start")
-    home.wait(lambda: home.pid)
+    until(lambda: home.pid)
     gateway = home.pid
 
     os.kill(home.pids()[0], signal.SIGKILL)
 
-    home.wait(lambda: has_ended(gateway))
+    until(lambda: has_ended(gateway))
 
 
 def test_gateway_that_cannot_listen_is_reported_and_the_engine_continues(home: Served) -> None:
@@ -103,14 +104,14 @@ def test_gateway_that_cannot_listen_is_reported_and_the_engine_continues(home: S
         ("tls_cert: aptui.yaml, tls_key: aptui.yaml", "are not a certificate and its key"),
     ):
         home.configure(SETTINGS + f"serve: {{enabled: true, port: 0, {line}}}\n")
-        home.wait(lambda why=why: why in str(home.record.get("problem")))
+        until(lambda why=why: why in str(home.record.get("problem")))
     (home.project / "assets/a.txt").write_text("b")
-    home.wait(lambda: home.product("a.txt") == "b")
+    until(lambda: home.product("a.txt") == "b")
 
     home.configure(ENABLED)
-    home.wait(lambda: home.pid)
+    until(lambda: home.pid)
     home.configure(SETTINGS)
-    home.wait(lambda: not home.pid)
+    until(lambda: not home.pid)
     assert len(home.pids()) == 1
 
 
@@ -133,7 +134,7 @@ def test_gateway_verb_replaces_the_gateway_that_the_engine_started(home: Served)
         [sys.executable, "-m", "aptui", "gateway"], cwd=home.project, env=home.environment, stdout=subprocess.PIPE
     ) as front:
         try:
-            home.wait(lambda: home.pid == front.pid)
+            until(lambda: home.pid == front.pid)
             home.settled()
             assert home.record["pid"] == front.pid
             assert "there is no gateway" not in (home.project / "Cache/.aptui/logs/aptui.log").read_text()
@@ -161,7 +162,7 @@ def test_client_trusts_the_certificate_of_its_own_gateway_under_any_host_name(ho
 def test_editing_a_list_on_the_screen_writes_yaml_and_keeps_clients(home: Served) -> None:
     home.configure(ENABLED + "# the end\n")
     home.run("start")
-    home.wait(lambda: home.pid)
+    until(lambda: home.pid)
     before = home.pid
 
     socket_file = next(Path(home.environment["XDG_STATE_HOME"], "aptui").glob("*/socket"))
@@ -173,13 +174,13 @@ def test_editing_a_list_on_the_screen_writes_yaml_and_keeps_clients(home: Served
     def answer() -> dict[str, object]:
         return json.loads(home.run("config", "--json").stdout)["serve"]
 
-    home.wait(lambda: ask(port.Connections())["gateway"])
+    until(lambda: ask(port.Connections())["gateway"])
     ask(OrderPeers(PeerOrder(PeerAction.REJECT, entry="1.2.3.4")))
-    home.wait(lambda: answer()["rejected"] == ["1.2.3.4"])
+    until(lambda: answer()["rejected"] == ["1.2.3.4"])
     text = (home.project / "aptui.yaml").read_text()
     home.configure(text.replace('"1.2.3.4"', '"1.2.3.4", 9.9.9.9'))
 
-    home.wait(lambda: ask(port.Connections())["gateway"]["settings"]["rejected"] == ["1.2.3.4", "9.9.9.9"])
+    until(lambda: ask(port.Connections())["gateway"]["settings"]["rejected"] == ["1.2.3.4", "9.9.9.9"])
     assert ask(port.Connections())["gateway"]["overridden"] == []
     assert "# the end\n" in text
     assert home.pid == before
