@@ -352,13 +352,13 @@ def test_ctrl_c_copies_or_quits_at_the_second_press(tmp_path):
 
 
 @on_shell()
-async def test_message_of_a_copy_has_first_line_and_line_count(app, pilot):
+async def test_message_after_copying_has_first_line_and_line_count(app, pilot):
     app.copying.copy("Line = 299\nWord = airship\nPlace = here\n")
     await until(pilot, lambda: "copied Line = 299 and 2 lines more · " in text(app))
 
 
 @on_shell(size=SMALL)
-async def test_message_of_a_copy_is_one_line_at_80_columns(app, pilot):
+async def test_message_after_copying_is_one_line_at_80_columns(app, pilot):
     app.copying.copy("/home/ada/games/lantern/assets/textures/ground/stone_rough_01.png\nand so on\n")
     await until(pilot, lambda: "copied /home" in text(app))
     assert next(line for line in text(app).split("\n") if "copied /home" in line).count(" · ") > 0

@@ -67,7 +67,7 @@ class Work:
 
 
 def work_for(tag: str, data: bytes) -> Work:
-    """Return the steps that the table `tag` may take."""
+    """Return the maximum number of steps for unpacking the table `tag`, which grows with the size of the table."""
     return Work(f"table '{tag}'", WORK_PER_BYTE * len(data) + FREE_WORK)
 
 

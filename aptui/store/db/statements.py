@@ -19,9 +19,9 @@ from aptui.store.db.folder_blobs import pack_files
 
 # The SQL that ends a session and prunes old sessions, executed in a transaction of an idle engine.
 #
-# The engine records when and why a session began; the runs of the session are found by run keys, which are higher than those of
-# earlier sessions. So nothing about the session is written until it ends, and if an engine is killed, the next engine still finds
-# its runs.
+# Until a session ends, the database has no row about it: its engine keeps in memory when and why the session began. The runs of the
+# session are found by their run keys, which are higher than those of earlier sessions. So if an engine is killed, the next engine
+# still finds the runs of its last session.
 
 PRUNED_AT_ONCE = 5_000
 """Maximum number of runs that one transaction prunes: it takes some milliseconds, and a save may have to wait for it."""

@@ -323,7 +323,8 @@ def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> l
 def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: int) -> list[Served]:
     """Return the products that a term names.
 
-    This is the product with this path on each platform, else all products whose paths begin with the term.
+    If the term is the path of a product, return that product for each platform. Otherwise return all products whose paths begin
+    with the term.
     """
     exact = products_named(reader, [f"{platform}/{term}" for platform in platforms])
     if exact:

@@ -61,7 +61,7 @@ _FIRST_PAINT_S = 0.1
 """Pause of the reading thread after the first jobs (seconds): reading more would delay their paint."""
 _TIDY_MS = 1_000
 _DELIVERED_MS = 10_000
-"""Maximum delay of rows after their notices (ms): the time of several commits."""
+"""Maximum time between the notice of a change and the row about it in the database (ms); it is enough for several commits."""
 
 
 class JobNews(Struct, frozen=True, gc=False):

@@ -273,7 +273,10 @@ def alike_columns(table: JobTable) -> frozenset[str]:
 
 
 def find_with(table: JobTable, rows: Rows, word: str) -> Rows:
-    """Return the positions of rows that failed or have errors ("errors"), or that have warnings."""
+    """Return the positions of jobs with errors or of jobs with warnings.
+
+    `word` is "errors" or "warnings". A failed job counts as a job with errors; findings of checks count as warnings.
+    """
     status = table.number("status")[rows]
     mask = (status == COMPLETED) & (table.number(word)[rows] > 0)
     if word == "errors":

@@ -1,4 +1,6 @@
-"""Sends requests to the engine with their questions and messages, and asks before the engine of an untrusted project starts.
+"""Asks the user before some requests, sends them to the engine, and shows the answers.
+
+It also asks before the engine of an untrusted project starts.
 
 Tests: `tests/tui/test_foreign_database.py`.
 """
