@@ -182,7 +182,7 @@ def test_rerun_applies_folder_settings_and_why_of_their_file_names_explain(
     assert "'aptui explain' shows what these settings change" in capsys.readouterr().out
 
 
-def test_explain_shows_lists_changed_on_the_screen_as_an_override(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_that_was_changed_on_the_screen_is_explained_as_an_override(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = project / "aptui.yaml"
     file.write_text(file.read_text() + "serve: {rejected: [1.2.3.4]}\n")
     order = PeerOrder(PeerAction.REJECT, entry="5.6.7.8")

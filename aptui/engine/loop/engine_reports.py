@@ -100,7 +100,7 @@ class NoticePublisher:
             self.say(text)
 
     def notify_from_threads(self) -> None:
-        """Report the sentences of threads."""
+        """Report the sentences that other threads have put into `from_threads`."""
         while self.from_threads:
             self.say_once(self.from_threads.popleft())
 

@@ -35,10 +35,14 @@ BETWEEN = "\1"
 
 
 class Packed(Struct, frozen=True):
-    """A query whose rows are read in chunks: a rising integer key, the tables, and the columns (all in SQL).
+    """A query whose rows are read in chunks, in the order of an integer column.
 
-    The first of `numbers` is the key; no column may be NULL. A row has one text: its columns of `texts`, joined with `BETWEEN`.
-    With `keys`, only these rows are read, which must fit into one chunk.
+    Args:
+        key: the integer column, in SQL.
+        table: the tables, in SQL.
+        numbers: columns with integers, in SQL; the first is the key. No column may be NULL.
+        texts: columns with texts, in SQL. A row is read with one text, in which they are joined with `BETWEEN`.
+        keys: the keys of the rows to read, which must fit into one chunk; None = all rows.
     """
 
     key: str

@@ -117,7 +117,7 @@ class Texts:
         return mask
 
     def ranks(self, count: int) -> Codes:
-        """Return the rank of each of the first `count` texts in their order without regard to case.
+        """Return the ranks of the first `count` texts, sorted without regard to case.
 
         Equal texts have equal ranks.
         """

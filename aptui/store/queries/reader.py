@@ -79,7 +79,8 @@ class JobRow(Struct, frozen=True):
     """A job as it is listed; `job_id` 0 is a failed analysis. `state` is as in `core.machine`, `status` one of `STATUSES`.
 
     `flaky` are the failures of runs before a run succeeded, "" = none (`core.retry`). `is_draft`: its products are drafts
-    (`core.quality`); `is_finishing`: it has its draft, and only the run that makes its final products is pending or running. `is_critical`: it runs before other jobs.
+    (`core.quality`). `is_finishing`: it has its draft, and only the run that makes its final products is pending or running.
+    `is_critical`: it runs before other jobs.
     """
 
     source: str

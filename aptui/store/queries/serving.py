@@ -518,7 +518,10 @@ def products_with_id(reader: Reader, uuid: bytes, sub_id: int | None, platform: 
 
 
 def walk_dependencies(reader: Reader, product_id: int, *, is_all: bool) -> list[dependencies.AssetDependency]:
-    """Return the run-time dependencies of a product: direct ones or all, nearest first; at most `MOST` and a few more."""
+    """Return the run-time dependencies of a product: direct ones or all, nearest first.
+
+    The search ends when more than `MOST` are found.
+    """
     todo, seen = [product_id], {product_id}
     found: list[dependencies.AssetDependency] = []
     while todo and len(found) <= MOST:

@@ -130,8 +130,7 @@ def test_interrupted_upload_leaves_no_file(open_server, tmp_path):
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA)[0] == 201
 
 
-def test_first_writer_wins_with_the_header_if_none_match(open_server):
-    """The first writer wins."""
+def test_put_with_if_none_match_header_does_not_replace_a_record(open_server):
     assert ask(open_server, "PUT", f"/ac/{KEY}", b"first", If_None_Match="*")[0] == 201
     assert ask(open_server, "PUT", f"/ac/{KEY}", b"second", If_None_Match="*")[0] == 412
     assert ask(open_server, "GET", f"/ac/{KEY}") == (200, b"first")

@@ -146,7 +146,7 @@ class DiffRenderingApp(App[None]):
         return getattr(self._driver, "output", None)
 
     def line_rest_s(self) -> float:
-        """Return how long no update may use the connection to the terminal, so that it is free for keys (seconds)."""
+        """Return how long updates must not use the connection to the terminal (seconds), which stays free for keys."""
         output = self.output_layer
         return 0.0 if output is None else output.rest_s()
 
