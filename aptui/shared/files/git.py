@@ -129,7 +129,7 @@ def run_git(folder: str | bytes | Path, *words: str, limit_s: float = _GIT_LIMIT
     Raises:
         OSError, subprocess.TimeoutExpired: git is missing, cannot be run, or did not end within `limit_s`.
     """
-    import subprocess  # imported here for a faster start: most engines never run git, because they read the repository themselves
+    import subprocess  # imported here for a faster start, because an engine reads the files of the repository and does not run git
 
     environment = {**os.environ, **_ENVIRONMENT}
     return subprocess.run([*_GIT, *words], cwd=folder, capture_output=True, check=False, timeout=limit_s, env=environment)
