@@ -45,13 +45,13 @@ Clients and workers wait while the core processes these files.
 The limit holds if the core decides copies together; it is `_ALONE` times lower if the core decides each copy separately.
 """
 _ALONE = 4
-"""Number of files in these limits that one file counts for if the core decides its copies separately."""
+"""A file whose copies the core decides separately counts as this number of files in the limits above."""
 _LIVE_COPIES_TOGETHER = 256
 """Number of copies that begin a commit while answers still arrive. Fewer copies wait for more copies that share their commit."""
 _HERE_COUNT, _HERE_BYTES = 4, 1 << 16
 """Maximum number and size (bytes) of the files that the engine reads itself, because waking or starting a worker takes longer."""
 _ANNOUNCED_COUNT = 4
-"""Maximum number of saved files whose intents are written while they are read."""
+"""If an order of a live engine has at most this number of files, the intents of its copies are written while the files are read."""
 
 
 class _FileToRead(Struct, frozen=True):
@@ -81,11 +81,15 @@ class _Order(Struct):
 class CopyStaging(Struct, frozen=True):
     """How readers of sources stage copies.
 
-    `staging`: the folder, absolute. `may_start`: whether a job may start now. `is_being_written`: whether a process writes a source
-    (absolute path) now, so that its copy is discarded; the other argument says whether the reader checked that already. `discard`:
-    deletes the staged files of runs with these keys. `may_group`: whether the core decides copies together. `announce`: called with
-    (file, run keys of its copies) whose products will be replaced, while they are read; `withdraw` with the run keys of copies that
-    were not made.
+    Args:
+        staging: the folder for copies, absolute.
+        may_start: whether a job may start now.
+        is_being_written: whether a process writes a source now, so that its copy is discarded. Its arguments are the absolute path,
+            and whether the reader of the file has checked this already.
+        discard: deletes the staged files of runs with these keys.
+        may_group: whether the core decides copies together.
+        announce: called with (file, run keys of its copies) for each file that is being read and whose products will be replaced.
+        withdraw: called with the run keys of copies that were not made.
     """
 
     staging: str

@@ -33,7 +33,7 @@ from aptui.worker.processes import KILLED
 SHORT_IN_FLIGHT = 2
 PATIENT_PASSES = 16
 PATIENT_S = 10.0
-"""Limits of overtaking: after this number of overtakes or seconds, a job that waits for memory blocks all later jobs."""
+"""A job that waits for memory blocks all later jobs after it was overtaken `PATIENT_PASSES` times, or after this time (seconds)."""
 
 
 class WorkerSlot(Struct, eq=False):

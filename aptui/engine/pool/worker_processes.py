@@ -103,8 +103,9 @@ class PoolSettings(Struct, frozen=True):
 
     Args:
         nice: added to a worker's niceness, so that other programs of the user have priority.
-        recycle_runs, recycle_cpu_s, recycle_rss_bytes: a worker is replaced after this number of runs that together used this much
-            processor time (starting a worker takes 0.1 s of it), or if it uses more than this much memory.
+        recycle_runs, recycle_cpu_s: a worker is replaced when it has done this number of runs and used this much processor time.
+            Starting a worker takes 0.1 s of processor time.
+        recycle_rss_bytes: a worker is also replaced if it uses more than this much memory.
         term_grace_s: time between SIGTERM and SIGKILL.
         environment: added to the allow-list's variables.
         scan_folders: absolute paths; workers report which files below them a call opened.

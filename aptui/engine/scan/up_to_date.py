@@ -116,8 +116,10 @@ Met = tuple[str, list[tuple[FolderPart, list[Entry]]]]
 
 
 Opens = Callable[[], AbstractContextManager["LastRun | None"]]
-"""Opens the database that has the stored digests of files, in the process that will use it, because a connection must not be used
-across a fork; `nullcontext` if bytes are not compared."""
+"""Opens the database with the stored digests of files; `nullcontext` if bytes are not compared.
+
+The process that uses the connection opens it, because a connection must not be used across a fork.
+"""
 
 
 class _Comparison(Struct, frozen=True):
