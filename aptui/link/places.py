@@ -29,7 +29,6 @@ from msgspec.structs import replace
 
 from aptui import __version__
 from aptui.config.dirs import engine_record, filesystem, identity_of, xdg
-from aptui.link.port import PROTOCOL
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
 from aptui.shared.forms import prepare_form
@@ -199,6 +198,8 @@ def process_start(pid: int) -> int:
 
 def describe_this_process(project: Folder, cache: Folder, started_ms: int) -> EngineRecord:
     """Return a record of this process as the engine of `cache`, for `announce`."""
+    from aptui.link.port import PROTOCOL  # imported here for a faster start: only engines need it
+
     pid = os.getpid()
     return EngineRecord(
         pid=pid,

@@ -34,7 +34,7 @@ from aptui.tui import shell_commands
 from aptui.tui.background import run_in_background
 from aptui.tui.data.session import NoticeListener, Session
 from aptui.tui.drawing import FrameClock, FrameDrawing, MainScreen
-from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine, Palette, ShellProvider
+from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
 from aptui.tui.frame.engine_control import EngineControl, TrustQuestion
 from aptui.tui.frame.sheets import ENGINE_ROOT, KeyTester, Sheet, Sheets, Toasts, actions_of
 from aptui.tui.frame.statusline import Banner, Hints, Rule, StatusLine, TabBar
@@ -53,6 +53,7 @@ from aptui.tui.terminal.output.display import DiffRenderingApp
 from aptui.tui.terminal.safety import make_safe
 
 if TYPE_CHECKING:
+    from textual.command import Provider
     from textual.driver import Driver
     from textual.timer import Timer
 
@@ -75,6 +76,13 @@ _PIXELS_AFTER_S = 0.5
 """Delay between the last change of size or focus and the next question to tmux whether it shows pixels (seconds)."""
 
 
+def _palette() -> type[Provider]:
+    # Imported here, because only the palette needs this class, and the palette opens later.
+    from aptui.tui.frame.palette import ShellProvider
+
+    return ShellProvider
+
+
 PARTS = frozenset({"bar", "copying", "engine", "keys", "sheets", "switcher", "terminal", "themes"})
 """Names of the app's attributes that have actions: the binding `engine.pause` calls `app.engine.action_pause`."""
 
@@ -84,7 +92,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     CSS_PATH = "app.tcss"
     TITLE = "aptui"
-    COMMANDS = {ShellProvider}  # noqa: RUF012  # Textual's own form
+    COMMANDS = {_palette}  # noqa: RUF012  # Textual's own form
     VERTICAL_BREAKPOINTS = [(0, "-short"), (10, "-tall")]  # noqa: RUF012  # Textual's own form
     BINDINGS: ClassVar[list[BindingType]] = [
         *(
@@ -293,6 +301,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     def action_command_palette(self) -> None:
         """Open the palette, unless the palette is open already."""
+        from aptui.tui.frame.palette import Palette  # imported here: not needed before the palette opens
         from aptui.tui.widgets.menu import close_pop_ups  # imported here to start faster
 
         if not isinstance(self.screen, Palette):

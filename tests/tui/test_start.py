@@ -56,7 +56,7 @@ def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]
 
 
 def test_first_rows_are_shown_before_optional_imports(seen: dict[str, list[str]]) -> None:
-    late = {"PIL", "mimetypes", "numpy.ma", "peewee", "platformdirs", "pydoc", "pygments", "re2", "ssl"}
+    late = {"PIL", "mimetypes", "numpy.ma", "peewee", "platformdirs", "pydoc", "pygments", "re2", "ssl", "textual.command"}
 
     assert "aptui.tui.screens.jobs.jobs_pane" in seen["modules"]
     assert late & set(seen["modules"]) == set()

@@ -1,21 +1,17 @@
-"""The `:` line with completion, the command palette, the records of a command and of an answer, and the protocol `Host`.
+"""The `:` line with completion, the records of a command and of an answer, and the protocol `Host`.
 
 Tests: `tests/tui/test_shell.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from msgspec import Struct
 from textual.app import App, ComposeResult
-from textual.await_complete import AwaitComplete
 from textual.binding import Binding, BindingType
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.containers import Horizontal
-from textual.content import Content
 from textual.message import Message
 from textual.strip import Strip
 from textual.suggester import Suggester
@@ -23,7 +19,6 @@ from textual.widget import Widget
 from textual.widgets import Input
 
 from aptui.tui.frame.line import Line, Part, Parts, strip_of
-from aptui.tui.preferences.keymap import MOVES, show_key
 
 if TYPE_CHECKING:
     from aptui.tui.data.session import Session
@@ -239,49 +234,3 @@ class Host(Protocol):
 
     def in_ui(self, do: Callable[..., object], *arguments: Any) -> None:
         """Schedule `do` in the app's thread; thread-safe."""
-
-
-class Palette(CommandPalette):
-    """The palette. If a burst of keys chooses twice, it still closes once: a second close would remove the screen below."""
-
-    is_leaving = False
-
-    def dismiss(self, result: None = None) -> AwaitComplete:
-        """Close the palette, unless it is closing already."""
-        if self.is_leaving or not self.is_current:
-            return AwaitComplete()
-        self.is_leaving = True
-        return super().dismiss(result)
-
-
-class ShellProvider(Provider):
-    """Supplies the palette with all actions of the current place, commands and moves to panes, one line each."""
-
-    async def discover(self) -> Hits:
-        """Yield every entry while the input is empty."""
-        for title, does, run in self._offers():
-            yield DiscoveryHit(Content.assemble(title, (f"  {does}", "dim")), run, text=title)
-
-    async def search(self, query: str) -> Hits:
-        """Yield the entries that match the input."""
-        matcher = self.matcher(query)
-        for title, does, run in self._offers():
-            score = matcher.match(f"{title} {does}")
-            if score > 0:
-                yield Hit(score, matcher.highlight(title) + Content.styled(f"  {does}", "dim"), run, text=title)
-
-    def _offers(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        """Yield (title, key or effect, function) of each entry."""
-        host = cast("Host", self.app)
-        actions = [
-            (name.partition(".")[0] in MOVES, does, show_key(key), partial(self.app.simulate_key, key))
-            for key, name, does in host.actions_here()
-        ]
-        yield from (action[1:] for action in actions if not action[0])
-        for command in host.commands():
-            if command.complete is None:
-                yield f":{command.name}", command.does, partial(command.run, "")
-            else:
-                for argument in command.complete() or ("",):
-                    yield f":{command.name} {argument}".rstrip(), command.does, partial(command.run, argument)
-        yield from (action[1:] for action in actions if action[0])
