@@ -1,11 +1,11 @@
 r"""The filter language of every pane, of saved filters and of `aptui jobs --filter`: parses a text and finds the matching rows.
 
-Terms are separated by blanks, and a row must match all of them; `"…"` keeps blanks; `!` in front inverts. `field:regex` matches a
-field, a bare term is a regex on the source path, a bare status word is a status unless quoted; `after:` and `before:` take a
-time, `slower:` and `faster:` a duration; `after:9:00..10:00` or `slower:1s..5s` is a range; `error:` and `warning:` also match
-lines of a job's log; `w:>4096`, `seconds:1..5` match facts of products (`core.run_report`), `check:size` findings of checks,
-`is:flaky`, `is:draft` and `is:critical` the job. A pattern ignores case, because products are named in lower case; `(?-i)` in
-front makes it respect case.
+Terms are separated by blanks, and a row must match all of them. `"…"` keeps blanks; a `!` before a term inverts it.
+`field:regex` matches a field. A term without a field is a regex on the source path, or a status if it is a status word that is
+not quoted. `after:` and `before:` take a time, `slower:` and `faster:` a duration; `after:9:00..10:00` or `slower:1s..5s` is a
+range; `error:` and `warning:` also match lines of a job's log. `w:>4096` and `seconds:1..5` match facts of products
+(`core.run_report`), `check:size` matches findings of checks, `is:flaky`, `is:draft` and `is:critical` match properties of the
+job. A pattern ignores case, because products are named in lower case; a pattern that begins with `(?-i)` respects case.
 
 Any pattern of a user or a remote client must take linear time: see `regex`. Patterns have no look-around and no back-references.
 """
@@ -56,9 +56,9 @@ _NUMBER_FIELDS = {
 COUNTS = {"error": "errors", "warning": "warnings"}
 """{field about lines of logs: the column that counts those lines}."""
 BEINGS = ("flaky", "draft", "critical")
-"""Words for `is:`: columns of numbers that are 0 unless the job has the property."""
+"""Words that `is:` accepts. Each names a column of numbers that are 0 unless the job has the property."""
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
-"""Lower bound of a range that has only an upper bound; it excludes jobs that were never completed from `before:`."""
+"""{column: lower bound of a range without one}. The 1 keeps jobs that were never completed (0) out of the result of `before:`."""
 _TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
 _BLANK = re.compile(r"\s*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
@@ -136,7 +136,7 @@ class Filter(Struct, frozen=True):
         *,
         reads_logs: bool = True,
     ) -> Mask:
-        """Return which rows match: for all rows, or for `rows`.
+        """Return a mask of the rows that match: of all rows of the table, or only of `rows`.
 
         Args:
             check: called every few milliseconds; an exception that it raises ends the search.
@@ -174,8 +174,8 @@ class Filter(Struct, frozen=True):
     def spans(self, texts: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
         """Return the matching spans of each source path, as (start, end) in characters.
 
-        There is one span for each positive term, in order; spans that meet are merged. Meant for one call for all visible
-        rows.
+        There is one span for each term on the path that is not inverted: its first match. Spans that touch are merged. One call
+        should pass the paths of all visible rows.
         """
         terms = [term for term in self.terms if isinstance(term, TextMatch) and term.field == "source" and not term.is_negated]
         found: list[list[tuple[int, int]]] = [[] for _ in texts]
@@ -416,7 +416,7 @@ def _with_text(
 
 
 def _price(term: Term) -> int:
-    """Return the relative cost of a term: to compare numbers is cheap, to read logs is expensive."""
+    """Return the relative cost of a term: comparing numbers is cheap, reading logs is expensive."""
     if isinstance(term, Between):
         return 0
     return 2 if term.field in COUNTS else int(term.field == "source")

@@ -51,7 +51,7 @@ _LONGEST = 500
 
 @lru_cache(maxsize=1024)
 def cause_of(error: str) -> str:
-    """Return the first line of an error with the parts of one job masked: paths, places, numbers, ids, quoted names."""
+    """Return the first line of an error; paths, positions, numbers, ids and quoted names, which differ between jobs, are masked."""
     line = error.strip().partition("\n")[0][:_LONGEST].rstrip()
     return _PARTS.sub(_mask, line)
 
@@ -116,7 +116,7 @@ _FACTS: dict[str, Any] = {
 _MOST_RECENT = 4096
 """Maximum number of reasons, errors and groups that are remembered, so that equal ones are stored once."""
 _FEW_REASONS = 64
-"""Maximum number of reasons in a chunk that are compared with earlier reasons, so that equal reasons have the same code."""
+"""Maximum number of distinct reasons in a chunk that share codes with earlier chunks; more reasons are stored without a search."""
 _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
 
@@ -146,7 +146,7 @@ class AnalysisKeys:
 
 
 class Whole(Struct, frozen=True):
-    """Facts about all jobs, for a table that has only the first ones; the fields are those of `parts.FirstJobs`."""
+    """Facts about all jobs, for a table that has only the first jobs; the fields are those of `parts.FirstJobs`."""
 
     job_count: int
     source_count: int
@@ -201,7 +201,10 @@ class JobTable:
         return self._columns[field][: self._count], self._texts[field] if field in self._texts else self._pools[field].texts
 
     def read_log_lines(self, field: str, rows: Rows, check: Callable[[], None] | None) -> Sequence[str]:
-        """Return the log lines of these rows' last runs at "error" or "warning"; without `check` only those already read."""
+        """Return the log lines with the level `field` ("error" or "warning") of the last run of each row.
+
+        Without `check`, no further logs are read.
+        """
         jobs = list(zip(self._columns["id"][rows].tolist(), self._columns["run_key"][rows].tolist(), strict=True))
         if self.log_lines is None:
             return [""] * len(jobs)
@@ -311,7 +314,7 @@ class JobTable:
         self._write_facts(rows, [facts for _job_id, facts in listed])
 
     def facts(self, row: int) -> ContentFacts | None:
-        """Return the facts of the products of a row, None for none."""
+        """Return the facts about the products of a row, None if they have no facts."""
         if "format" not in self._columns:
             return None
         numbers = {name: self._columns[name][row].item() for name in NUMBER_FACTS}
@@ -344,11 +347,9 @@ class JobTable:
         return row
 
     def put_notices(self, news: Sequence[JobChanged], keys: Rows, statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
-        """Change the rows of these jobs, or add rows, each at most once; return the indexes of the rows.
+        """Change the rows of these jobs, and add rows for new jobs; return the indexes of the rows.
 
-        `keys` are ids, or analysis keys.
-
-        Many jobs in one call cost only a few passes over arrays.
+        `keys` are job ids or analysis keys, each at most once. The call needs only a few passes over arrays, even for many jobs.
         """
         rows = self._rows_of(keys)
         for at in np.flatnonzero(~self._are_alive(rows)).tolist():
@@ -548,9 +549,10 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
 
 
 def order_of_sources(table: JobTable, rows: Codes, field: str, *, is_descending: bool) -> Codes:
-    """Return ordered rows, grouped by source. A group has the place of the job whose value the source's line shows.
+    """Return ordered rows so that the rows of each source are together.
 
-    That is the job with the largest number, the latest time or the worst status; for texts, the first job.
+    The line of a source shows the value of one of its jobs: the largest number, the latest time, the worst status, or the first
+    text. All rows of the source go to the place of this job.
     """
     if field == "status":
         by_last = is_descending

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 # This is several times cheaper than reading single rows, and other Python threads can run while SQLite works.
 
 CHUNK = 16_384
-"""Size of one step of a search: rows of a query, or texts. It is small, because a search can be stopped only between two steps."""
+"""Number of rows that are read, or texts that are searched, at a time. It is small, because a search stops only between chunks."""
 BETWEEN = "\1"
 """Separator of the columns of a row's text: SQLite joins one text for each row faster than one for each column."""
 
@@ -40,7 +40,7 @@ class Packed(Struct, frozen=True):
     Args:
         key: the integer column, in SQL.
         table: the tables, in SQL.
-        numbers: columns with integers, in SQL; the first is the key. No column may be NULL.
+        numbers: columns with integers, in SQL; the first is the key. None of them may be NULL.
         texts: columns with texts, in SQL. A row is read with one text, in which they are joined with `BETWEEN`.
         keys: the keys of the rows to read, which must fit into one chunk; None = all rows.
     """
@@ -106,7 +106,7 @@ def read_packed(reader: Reader, packed: Packed) -> Iterator[Piece]:
 
 
 def _join(reader: Reader, packed: Packed, last: int) -> bytes:
-    """Return the texts of a chunk, joined in Python; only for the rare texts that contain a separator or are NULL."""
+    """Return the texts of a chunk, joined in Python, for the rare chunk in which a text is NULL or contains a separator."""
     between = BETWEEN if len(packed.texts) > 1 else "\0"
 
     def clean(text: object) -> str:
@@ -228,7 +228,7 @@ def read_job_parts(reader: Reader, *, wants_first: bool = False) -> Generator[Jo
 _LEAST_JOBS = 10_000
 """Minimum number of jobs for `FirstJobs`. With fewer jobs, all jobs are read just as fast."""
 _MOST_FIRST, _LEAST_SOURCES = 400, 150
-"""Number of first jobs, and the minimum number of their sources: a high terminal has 150 lines."""
+"""Number of first jobs, and minimum number of their sources, so that they fill even a terminal of 150 lines."""
 _SAMPLE_SOURCES = 150
 # The query returns jobs in the order of `job_table.FAILED_FIRST`.
 _FIRST_SQL = f"""
@@ -268,7 +268,7 @@ def _read_first(reader: Reader, beginning: Beginning) -> FirstJobs | None:
 
 
 def _read_parts_of(reader: Reader, sources: Iterable[int], beginning: Beginning) -> list[JobPart]:
-    """Return the parts of all jobs of some sources, without facts, which rows do not show."""
+    """Return the parts of all jobs of some sources; facts about products are left out, because rows do not show them."""
     listed = sorted(sources)
     jobs = [job_id for (job_id,) in reader.ask(f"SELECT JobID FROM Jobs WHERE {_in('SourcePK', listed)} LIMIT {CHUNK}")]
     return [

@@ -161,7 +161,7 @@ class TextPattern:
         self.other_spellings = [spelling for letter, spelling in _FOLDED.items() if letter in letters]
 
     def runs(self, data: bytes) -> list[int]:
-        """Return the bounds of runs of texts with this pattern: an offset in its first text, and one behind its last text."""
+        """Return two offsets for each run of adjacent texts that match: one within its first text, one behind its last text."""
         match, anchor, size = self._run.Match, self._re2.RE2.Anchor.UNANCHORED, len(data)
         at = 1
         places: list[int] = []

@@ -86,7 +86,7 @@ class Texts:
             self.extend(texts[:count] + [""] * (count - len(texts)))
 
     def extend_distinct(self, texts: Sequence[str]) -> Codes:
-        """Add each text of `texts` that is new, once; return the code of each text."""
+        """Add each distinct text of `texts` once, even if the column has it already; return the code of each text."""
         start = len(self)
         places, distinct = number_distinct(texts)
         self.extend(distinct)
@@ -133,7 +133,7 @@ class Texts:
 
 
 def number_distinct(texts: Sequence[str]) -> tuple[Codes, list[str]]:
-    """Return the distinct texts, and for each text its place among them."""
+    """Return for each text its index in the list of distinct texts, and this list."""
     codes: defaultdict[str, int] = defaultdict()
     codes.default_factory = codes.__len__
     places = np.fromiter(map(codes.__getitem__, texts), np.int32, len(texts))

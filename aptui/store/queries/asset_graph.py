@@ -1,9 +1,9 @@
-"""The graph of products and sources by their dependencies, with one query for a whole set of nodes; read-only.
+"""The graph of the dependencies between products and sources. One query finds the edges of a whole set of nodes; read-only.
 
 An edge leads from the dependent to its dependency: from a source to the sources that it depends on, from a product to its source
-and to the products that it needs at run time, and from an intermediate source to the product with the same file. A dependency of a
-source that is not a source is a file. Nodes are numbers, since there may be millions: a product is its id, a source its negative
-id, a file the number from `AssetGraph.file`.
+and to the products that it needs at run time, and from an intermediate source to the product with the same file. If a source
+depends on a path that is not a source, the edge leads to a file. Nodes are numbers, since there may be millions: the id of a
+product, the negative id of a source, or the number that `AssetGraph.file` returns for a file.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class MissingReference(NamedTuple):
 
 
 Node = NewType("Node", int)
-"""A product's id, or a source's id below zero; files get numbers from `_FILES` downwards, as they are found."""
+"""The id of a product, or the negative id of a source; files are numbered from `_FILES` downwards, in the order they are found."""
 _FILES = -(1 << 48)
 
 
@@ -302,7 +302,7 @@ class AssetGraph:
             yield from ((Node(-edge.source_id), end, _LINKS[edge.kind]) for end in ends)
 
     def _declaring(self, targets: Mapping[Node, Collection[str]]) -> Iterator[_Raw]:
-        """Yield the edges to nodes. `targets` has for each node the names by which dependencies name it, the path first."""
+        """Yield the edges to nodes. `targets` is {node: the path and UUIDs by which dependencies may name it, the path first}."""
         by_target = group_rows((name, node) for node, names in targets.items() for name in names)
         for edge in self.edges.read_declared_on(by_target):
             link = _LINKS[edge.kind]
@@ -338,7 +338,9 @@ class AssetGraph:
     def walk(
         self, starts: Iterable[Node], depth: int | None = None, *, is_reverse: bool = False, ends: frozenset[Node] = frozenset()
     ) -> dict[Node, Edge | None]:
-        """Walk from `starts` along the edges or against them, to the end, for `depth` steps, or to the first of `ends`.
+        """Walk from `starts` along the edges or, if `is_reverse`, against them.
+
+        The walk ends after `depth` steps (None = no limit), when one of `ends` is reached, or when no node is left.
 
         Returns:
             {node: the edge over which it was reached first, None for the starts}, in the order in which nodes were reached.
@@ -368,7 +370,7 @@ class AssetGraph:
         return [] if last is None else _trail(reached, last)
 
     def all_paths(self, starts: Collection[Node], ends: Collection[Node]) -> set[Node]:
-        """Return every node on any way from `starts` to `ends`, both included."""
+        """Return all nodes on the paths from `starts` to `ends`, including the ends of the paths."""
         needing: dict[Node, list[Node]] = {}
         reached, frontier = set(starts), sorted(starts)
         while frontier:
@@ -437,7 +439,7 @@ class AssetGraph:
         return list(found)
 
     def assets(self, uuid: bytes, sub_id: int | None) -> list[Node]:
-        """Return the products with this asset id, or all of the source with this UUID."""
+        """Return the products with this asset id; `sub_id` None = all products of the source with this UUID."""
         sql = f"""SELECT p.ProductID FROM Sources s CROSS JOIN Jobs j ON j.SourcePK = s.SourceID{self._on}
             CROSS JOIN Products p ON p.JobPK = j.JobID WHERE s.SourceGuid = :uuid AND (:sub_id IS NULL OR +p.SubID = :sub_id)
             ORDER BY 1"""

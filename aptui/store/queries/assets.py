@@ -117,7 +117,7 @@ _UUID = re.compile(
     r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::(\d+|0x[0-9a-fA-F]+))?"
 )
 _SHORT_UUID = re.compile(r"\{([0-9a-fA-F]{8})(?:…|\.\.\.)\}(?::(\d+|0x[0-9a-fA-F]+))?")
-"""A UUID or an asset id as narrow columns of the screen show it, cut short."""
+"""Matches a shortened UUID or asset id, as narrow columns of the screen show it: `{049FCC20…}:0`."""
 
 
 class DeclaredDependency(Struct, frozen=True):
@@ -168,8 +168,8 @@ NOTHING_MISSING = "No missing dependencies found"
 class ProductDetails(Struct, frozen=True):
     """A product with the facts that are cheap to query; `queries.dependencies` has its dependencies.
 
-    `scanned_s` is the time of its last scan for missing dependencies, 0 = never; `scan_says` is the text about the whole scan that
-    is stored with its findings. `facts` are the facts that its builder reported.
+    `scanned_s` is the time of its last scan for missing dependencies, 0 = never. `scan_says` is the stored text about the result of
+    the whole scan. `facts` are the facts that its builder reported.
     """
 
     product: ProductRow
@@ -254,7 +254,7 @@ def source_details(reader: Reader, source_id: int) -> SourceDetails | None:
 
 
 def analysis_durations(reader: Reader, ids: Collection[int]) -> dict[int, int]:
-    """Return {source id: how long its last analyses took, ms}, for the rows on the screen."""
+    """Return {source id: total duration of its last analyses (ms)}, for the rows on the screen."""
     marks = ", ".join("?" * len(ids))
     sql = f"SELECT source_id, SUM(duration_ms) FROM aptui_analyses WHERE source_id IN ({marks}) GROUP BY source_id"
     found: dict[int, int] = dict(reader.ask(sql, tuple(ids)).fetchall())

@@ -1,11 +1,11 @@
 """A reader that follows the change feed page by page: each page is one short query, so a slow client does not block the database.
 
-Besides the records of `store.db.change_log` there are two more, both with the number to continue from:
+A page has the records of `store.db.change_log`, and two more; `seq` of both is the number to continue from:
 
     {"seq": 7, "kind": "listed"}   the listing is complete; changes that happened while it was written follow
     {"seq": 7, "kind": "resync"}   the given number is unknown or too old: read a listing, then continue from this number
 
-After a listing, a removal of an entry that was never listed may follow; ignore it.
+After a listing, a client may receive the removal of an entry that was never listed; it must ignore this record.
 
 Tests: `tests/features/gateway/http/test_change_feed.py`.
 """
@@ -148,7 +148,7 @@ def parse_number(text: str) -> int | None:
 
 
 class ChangeTail:
-    """A position in the feed of one database, which may be set aside and created again while the position is in use.
+    """A position in the change feed of one database; it stays usable if the database is set aside and created again.
 
     Args:
         path: path of the database.

@@ -65,7 +65,7 @@ def folder_count(reader: Reader) -> int:
 
 
 _BITE = 500
-"""Products read at a time: while a cursor is open, the write-ahead log cannot be moved into the database."""
+"""Number of rows of products that are read at a time: an open cursor keeps SQLite from moving its log into the database."""
 _NAMES_SQL = """SELECT ProductName FROM Products WHERE ProductName > :folder || '/' AND ProductName < :folder || '0'
 AND instr(substr(ProductName, length(:folder) + 2), '/') = 0"""
 _DIGEST_SQL = """SELECT COALESCE(o.digest, x'') FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID
@@ -93,14 +93,14 @@ class OrphanFile(Struct, frozen=True):
 
 
 def amount(reader: Reader) -> tuple[int, int]:
-    """Return (how many products, of how many bytes)."""
+    """Return (number of products, their total size in bytes)."""
     sql = "SELECT COUNT(*), COALESCE(SUM(o.size), 0) FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID"
     count, size = reader.ask(sql).fetchone()
     return count, size
 
 
 def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductRow, Finding | None]]:
-    """Yield every product with the finding about it; reads all bytes of the product. An engine may run at the same time."""
+    """Read all bytes of each product; yield the product and the finding about it, if any. An engine may run at the same time."""
     root, last = os.fsencode(cache_dir), 0
     while rows := reader.ask(f"{PRODUCTS_SQL} WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?", (last, _BITE)).fetchall():
         for row in rows:
@@ -255,7 +255,7 @@ class CheckMark(Struct, frozen=True):
 
 
 def check_marks(reader: Reader, checks: Sequence[Check]) -> dict[int, CheckMark]:
-    """Return {job id: findings about its products and its source's name, and findings of a check that blocks its commit}."""
+    """Return {job id: findings about its products, about the name of its source, and of checks that block its commit}."""
     found: dict[int, list[tuple[str, str]]] = {}
     for finding in findings(reader, checks):
         jobs = [finding.job_id] if finding.job_id else [job for (job,) in reader.ask(_JOBS_OF_SQL, (finding.source,))]
@@ -286,7 +286,7 @@ def findings_of(reader: Reader, checks: Sequence[Check], source: str) -> list[Ch
 
 
 def products_to_check(reader: Reader, source: str = "", left_out: Collection[str] = ()) -> Iterator[ProductToCheck]:
-    """Yield the products, by source, or those of one source, without some platforms; takes a second for 300,000 products."""
+    """Yield all products, or those of `source`, by source, except on the platforms `left_out`. 300,000 products take a second."""
     sql = f"{_PRODUCTS_SQL} WHERE s.SourceName = ?" if source else _PRODUCTS_SQL
     rows = reader.ask(f"{sql} ORDER BY s.SourceName, p.ProductName", (source,) if source else ())
     for rel, platform, job_id, name, size, width, *others in rows:

@@ -1,11 +1,11 @@
 """Direct dependencies of sources and of products; `asset_graph` finds indirect dependencies.
 
 `SourceEdges` finds the dependencies of sources: the declared targets, and the sources that the targets name. Its answers have the
-same form for our databases and O3DE's. Our rows are in `aptui_edges`, where letters beyond ASCII are in lower case, too; a database
-that O3DE wrote has only `SourceDependency`. Every query takes many sources at once.
+same form for our databases and O3DE's. A database of ours has the table `aptui_edges`, in which all letters, also those beyond
+ASCII, are in lower case; a database that O3DE wrote has only `SourceDependency`. Every query takes many sources at once.
 
-The functions below it find the dependencies of products, for the engine, the catalog and the asset panels. They read
-`ProductDependencies` (made by `db.product_links`), by an index.
+The functions after `SourceEdges` find the dependencies of products, for the engine, the catalog and the asset panels. They read the
+table `ProductDependencies`, which `db.product_links` writes, by an index.
 
 Tests: `tests/store/queries/test_asset_graph.py`.
 """
@@ -41,7 +41,7 @@ _UUIDS_SQL = (
     ("SourceGuid", "SELECT SourceGuid, SourceID FROM Sources"),
     ("uuid", "SELECT uuid, source_id FROM aptui_legacy"),
 )
-"""Columns with UUIDs: the own UUID of a source comes before its additional UUIDs."""
+"""(column, query) of the UUIDs of sources. A source's own UUID comes first, because it has precedence over additional UUIDs."""
 
 
 class DeclaredEdge(NamedTuple):
@@ -77,7 +77,7 @@ class SourceEdges:
     def read_declared_on(self, targets: Collection[str]) -> list[DeclaredEdge]:
         """Return the dependencies that name one of these paths (lower case) or UUIDs (hex).
 
-        `patterns` has dependencies by pattern.
+        Dependencies on patterns are left out; `patterns` returns them.
         """
         if self.is_ours:
             sql = f"SELECT {_OWN_COLUMNS} FROM json_each(?) k CROSS JOIN aptui_edges e ON e.target = k.value WHERE e.kind <> 1"
@@ -142,7 +142,7 @@ class SourceEdges:
         return found
 
     def by_path(self, paths: Iterable[str]) -> dict[str, list[int]]:
-        """Return {path in lower case: the sources that have it}."""
+        """Return {path in lower case: the ids of the sources with this path}."""
         if self.is_ours:
             sql = "SELECT k.value, o.source_id FROM json_each(?) k CROSS JOIN aptui_sources o ON o.path_key = k.value ORDER BY 2"
         else:
@@ -276,7 +276,7 @@ class AssetDependency(Struct, frozen=True):
 class UnmetPath(Struct, frozen=True):
     """A declared path that does not name exactly one product.
 
-    Either no product has the path, or it has a `*`, or it is an exclusion (which is not a dependency).
+    Either no product has this path, or the path contains a `*`, or the path is an exclusion (which is not a dependency).
     """
 
     path: str

@@ -55,10 +55,10 @@ class StoredRunLog(Struct, frozen=True):
 
 
 def place_of(log_dir: Path, name: str) -> str:
-    """Return the path of a log with this name in the database, as text.
+    """Return, as text, the path of the log that has this name in the database.
 
-    O3DE writes absolute names. If no log exists at such a path, the database may have been moved together with its logs; the path
-    of the log in `log_dir` is then returned.
+    O3DE stores absolute paths as names. If no file exists at the stored path, the database may have been moved together with its
+    logs, so the path of the log in `log_dir` is returned.
     """
     if not _ABSOLUTE.match(name):
         return f"{log_dir}/{name}"
@@ -108,9 +108,9 @@ LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
 """{field of the filter: level of the log lines that it searches}."""
 
 _END_BYTES = 128 * 1024
-"""Number of bytes that are kept of each end of a run's output (`worker.output`).
+"""Number of bytes at the beginning and at the end of a run's output that `worker.output` keeps.
 
-Of a longer log, twice this number is read at the beginning, and this number at the end.
+Of a log that is longer than both, the first `2 * _END_BYTES` and the last `_END_BYTES` bytes are read.
 """
 _MOST_CHARS = 4096
 """Maximum number of characters that are kept of one log at one level."""
@@ -122,7 +122,7 @@ _NOTHING: LinesByField = dict.fromkeys(LEVELS, "")
 
 
 class LogLines:
-    """Lines of the logs of jobs' last runs. One thread reads logs; any other thread may query the lines that were read.
+    """Lines from the log of each job's last run. One thread reads logs; any other thread may query the lines that were read.
 
     Args:
         database: the asset database, which has the names of the logs.

@@ -98,9 +98,10 @@ class Amount(Struct, frozen=True):
 
 
 class CacheContents(Struct, frozen=True):
-    """Contents of the cache. `folders` are the largest, by the first folder in the products' paths.
+    """Contents of the cache, by platform and by builder.
 
-    `grown` are new products, by platform; `largest` are the largest products.
+    `folders` are the largest top folders of the products' paths; `grown` has the new products of each platform; `largest` has the
+    largest products.
     """
 
     platforms: tuple[Amount, ...]
@@ -111,7 +112,7 @@ class CacheContents(Struct, frozen=True):
 
     @property
     def total(self) -> Amount:
-        """Return the total of all folders."""
+        """Number and total size of all products."""
         return Amount("", sum(item.count for item in self.platforms), sum(item.size_bytes for item in self.platforms))
 
 

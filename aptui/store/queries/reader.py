@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aptui.core.rows import RunStep
 
 STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
-"""All statuses that users see. Records of counts have more entries, for completed jobs with warnings or errors."""
+"""All statuses that users see. Counts by status may have more entries, for completed jobs with warnings or errors."""
 _OLDEST_READ = 36
 """Oldest O3DE version whose tables have all queried columns."""
 _NOT_ASKED = frozenset({"FailureCauseSourcePK", "FailureCauseFingerprint"})
@@ -45,7 +45,7 @@ REASON_SQL = _FULL_REASON_SQL.replace("origin", "o.origin").replace("reason", "o
 """Why a job ran and where its result came from, in one sentence (`core.model.with_origin`)."""
 _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
 CRITICAL_SQL = "CASE WHEN instr(o.plan, ',true,') THEN json_extract(o.plan, '$[0][3]') ELSE 0 END"
-"""Whether a job is critical; most plans need not be unpacked for this (`core.rows.pack_plan`)."""
+"""Whether a job is critical. The search for `true` avoids unpacking most plans (`core.rows.pack_plan`)."""
 _JOBS_SQL = f"""
 SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE({REASON_SQL}, ''),
     COALESCE(o.completed_ms, j.LastLogTime), {_DURATION_SQL}, j.WarningCount, j.ErrorCount, j.LastLogFile, j.JobID,
@@ -78,7 +78,7 @@ RESTORED = ", restored by hand"
 class JobRow(Struct, frozen=True):
     """A job as it is listed; `job_id` 0 is a failed analysis. `state` is as in `core.machine`, `status` one of `STATUSES`.
 
-    `flaky` are the failures of runs before a run succeeded, "" = none (`core.retry`). `is_draft`: its products are drafts
+    `flaky` has the kinds of failures before the successful run, "" = none (`core.retry`). `is_draft`: its products are drafts
     (`core.quality`). `is_finishing`: it has its draft, and only the run that makes its final products is pending or running.
     `is_critical`: it runs before other jobs.
     """
@@ -249,7 +249,7 @@ class Reader:
         return [job_id for (job_id,) in self._database.execute(sql)]
 
     def failures_before(self, before_ms: int) -> list[tuple[str, str, str]]:
-        """Return (source, platform, kind of the failure) of the failed jobs that have not run since, analyses last."""
+        """Return (source, platform, kind of the failure) of jobs whose last run failed before this time (ms), analyses last."""
         kind = "CASE failure WHEN '' THEN '' ELSE json_extract(failure, '$[0]') END"
         sql = f"""SELECT s.SourceName, j.Platform, {kind} FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
             JOIN Sources s ON s.SourceID = j.SourcePK WHERE o.state = 'failed' AND o.completed_ms < ?
@@ -285,7 +285,7 @@ class Reader:
         return fingerprint.load(row[0]) if row else ()
 
     def totals(self) -> JobTotals:
-        """Return counts over the whole database; jobs without messages are counted together, without a look-up for each job."""
+        """Return counts over the whole database; completed jobs without messages are counted without reading their rows."""
         jobs = dict.fromkeys(STATUSES, 0)
         unfinished = f"""SELECT {_STATE_SQL}, COUNT(*) FROM Jobs j LEFT JOIN aptui_jobs o ON o.job_id = j.JobID
             WHERE j.Status <> 4 GROUP BY 1 UNION ALL SELECT state, COUNT(*) FROM aptui_analyses WHERE state = 'failed' GROUP BY 1"""
@@ -350,7 +350,7 @@ class Reader:
         return [name for (name,) in self._database.execute(_DEPENDENTS_SQL, {"target": target.lower()})]
 
     def file(self, path: str) -> FileFact | None:
-        """Return the stored state of a file: that of its source, else that of the file in the first scan folder that has it."""
+        """Return the stored state of a file. If several scan folders have the path, prefer the folder of the source, else the first."""
         key = path.lower()
         sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ? ORDER BY scan_folder_id"
         rows = self._database.execute(sql, (key.rpartition("/")[0],)).fetchall()

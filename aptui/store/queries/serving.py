@@ -78,7 +78,7 @@ class ProductFile(Struct, frozen=True):
 
 
 class Awaited(Struct, frozen=True):
-    """A source from which a file may be made: number of its pending or running jobs, and of its failed jobs."""
+    """A source whose jobs may make a requested file: the number of its pending or running jobs, and of its failed jobs."""
 
     source_id: int
     key: str
@@ -145,10 +145,10 @@ def find_awaited_by_id(reader: Reader, uuid: bytes, platform: str) -> list[Await
 
 
 def find_awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
-    """Return the sources from which a product of this name may be made.
+    """Return the sources whose jobs may make a product of this name.
 
-    The result has its last source, and the sources in the same relative folder whose name, up to its first dot, begins the
-    product's name.
+    These are the source from which the product was made last, and sources in the same relative folder with a similar name: the name
+    of the product, up to its first dot, equals the name of the source up to its first dot, or continues it with `_`.
     """
     platform, _, path = name.partition("/")
     maker = reader.ask(
@@ -305,7 +305,7 @@ def job_of_run(reader: Reader, run_key: int) -> tuple[int, int] | None:
 def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> list[int]:
     """Return the sources that a term names, at most `limit`.
 
-    This is the source with exactly this path, else the sources that `is_meant` accepts.
+    If a source has exactly this path, return only this source; otherwise return the sources that `is_meant` accepts.
     """
     exact = reader.source(term)
     if exact is not None:
@@ -365,7 +365,7 @@ class FoundAsset(Struct, frozen=True):
     sources: tuple[str, ...] = ()
 
     def status(self, lookup: AssetLookup, running: Iterable[int]) -> str:
-        """Return unknown (the lookup names no asset), missing, queued, processing, compiled or failed.
+        """Return the status of the asset: missing, queued, processing, compiled, failed, or unknown if the lookup names no asset.
 
         Args:
             running: ids of running jobs; the database does not store which jobs run.
@@ -395,7 +395,7 @@ class FoundAsset(Struct, frozen=True):
 
 
 def find_asset(reader: Reader, lookup: AssetLookup, platforms: Sequence[str]) -> FoundAsset:
-    """Return the rows of an asset; `platforms` are those that the client is interested in."""
+    """Return the rows of an asset; `platforms` are the platforms in which the client is interested."""
     if lookup.uuid:
         return _find_by_id(reader, lookup, platforms)
     unsettled = find_pending_jobs(reader, lookup.term, lookup.platform, is_exact=lookup.is_exact)
@@ -478,7 +478,10 @@ class ProjectPaths(Struct, frozen=True):
         return [each for each in found if platform in ("", each.name.partition("/")[0])]
 
     def _relatives(self, path: str) -> list[str]:
-        """Return an absolute path as paths relative to the scan folders; a relative path is returned unchanged."""
+        """Return an absolute path as paths relative to the scan folders that contain it; return a relative path as it is.
+
+        All paths are in lower case.
+        """
         text = normalize(path)
         if not text.startswith("/"):
             return [text.lower()]
@@ -540,7 +543,7 @@ def walk_dependencies(reader: Reader, product_id: int, *, is_all: bool) -> list[
 
 _THREADS = 4
 _TRIES, _PAUSE_S = 50, 0.01
-"""Maximum number of queries, and their interval (seconds), until the database has the rows of a notice."""
+"""Maximum number and interval (seconds) of queries that wait until the database has the rows of a notice."""
 
 
 class Database:
@@ -589,9 +592,10 @@ class Database:
         return inode, open_reader(self.path)
 
     async def read_products(self, digests: Mapping[str, str], moment: tuple[int, int]) -> dict[str, Served]:
-        """Return {name: product} of products with these digests, as new as a moment (epoch, seq) of the engine.
+        """Return {name: product} for the names in `digests`, after the database has the rows of a commit.
 
-        The engine reports a commit shortly before the database has its rows.
+        The engine reports a commit shortly before it writes the rows. So wait until the database has reached `moment` (epoch, seq),
+        or the products have the digests of `digests` ({name: digest in hex}), but at most half a second.
         """
         for _try in range(_TRIES):
             now, rows = await self.ask(lambda reader: (reader.moment(), products_named(reader, digests)))

@@ -134,7 +134,7 @@ def session_at(reader: Reader, word: str) -> WorkSession:
 
 
 def _is_session(reader: Reader, word: str) -> bool:
-    """Whether a word is the number of a kept session. Other digits can be the beginning of a commit's hash."""
+    """Whether a word is the number of a kept session. If not, its digits may be the beginning of a commit's hash."""
     sql = "SELECT 1 FROM aptui_sessions WHERE session_id = ? AND session_id > 0"
     return word.isdecimal() and len(word) <= _DIGITS and reader.ask(sql, (int(word),)).fetchone() is not None
 
@@ -202,10 +202,9 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
 
 # The usual duration of a job is the median of its earlier runs, and its noise is their median absolute deviation (MAD).
 #
-# A slow run means little if the durations of a job vary. So a run counts as slower only if its extra time exceeds this noise,
-# and if it took at least a quarter, and some milliseconds, more than the median. The noise of a few runs is not reliable; then
-# the run must have taken twice as long as the median. If the last run made a draft, only drafts are compared; otherwise only finals
-# are compared.
+# If the durations of a job vary much, a slow run means little. So a run counts as slower only if its extra time exceeds three times
+# the noise, a quarter of the median, and 30 ms. The noise of a few runs is not reliable; then the run must have taken twice as long
+# as the median. If the last run made a draft, only drafts are compared; otherwise only finals are compared.
 
 LAST_RUNS = 12
 """Maximum number of earlier runs that are compared; these are the newest runs."""
@@ -222,7 +221,7 @@ _LEAST_MS = 30.0
 _LEAST_JOBS = 5
 """Minimum number of jobs before a builder counts as slower."""
 
-# Runs that took at most `_LEAST_MS` cannot be slower by more than that, and most jobs have only such runs.
+# A run that took at most `_LEAST_MS` cannot count as slower. Most jobs have only such runs, so the query skips these jobs.
 _CANDIDATES_SQL = f"""WITH good AS (SELECT job_id, session_id, duration_ms FROM aptui_session_runs
     WHERE outcome = 0 AND is_restored = 0 AND job_id IN (SELECT job_id FROM aptui_session_runs WHERE duration_ms > {_LEAST_MS})),
     ends AS (SELECT job_id, MAX(session_id) last, MIN(duration_ms) fastest, COUNT(*) runs FROM good GROUP BY job_id)
@@ -237,7 +236,7 @@ WHERE session_id > 0 AND outcome = 0 AND is_restored = 0)"""
 class JobPace(Struct, frozen=True):
     """Duration of a job's last run (`now_ms`), compared with earlier runs.
 
-    `median_ms` is the median of `runs` earlier runs, `noise_ms` their deviation.
+    `median_ms` is the median of `runs` earlier runs, `noise_ms` the standard deviation, estimated from their MAD.
     """
 
     now_ms: float
@@ -257,7 +256,7 @@ class JobPace(Struct, frozen=True):
 
     @property
     def is_faster(self) -> bool:
-        """Whether the present duration is shorter than the median by more than the noise."""
+        """Whether the present duration is shorter than the median by more than the noise, or is less than half the median."""
         return self.runs > 0 and self.now_ms < self.median_ms - min(self.margin_ms, 0.5 * self.median_ms)
 
     @property
