@@ -1,6 +1,6 @@
 """The app: creates its parts, the frame, the panes and the keys, and handles Textual's events.
 
-Keys name their action as `part.action`: `engine.pause` is `action_pause` of `AptuiApp.engine` (`actions`).
+A key names its action as `part.action`: `engine.pause` is the method `action_pause` of `AptuiApp.engine`.
 
 Nothing is polled. Code that has something to draw calls `wake`, from any thread. The next frame hands the waiting updates to every
 pane, and the visible pane draws them (`drawing`). While nothing happens, no timer runs and no byte is sent to the terminal.
@@ -73,7 +73,7 @@ _FOREIGN_PANES_AFTER_S = 1.0
 
 
 _PIXELS_AFTER_S = 0.5
-"""Delay between the last change of size or focus and the next question to tmux whether it shows pixels (seconds)."""
+"""Delay after a change of size or focus before tmux is asked again whether it shows pixels (seconds)."""
 
 
 def _palette() -> type[Provider]:
@@ -212,8 +212,8 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.keys.report_mistakes()
         self.session.on_state.append(lambda: self.in_ui(self._show_engine))
         await self.switcher.show_first()
-        # The read begins after a paint. Reading during the import of the pane saves no time, because Python runs one thread at a
-        # time.
+        # The read begins after a paint. To read while the pane is imported would save no time, because Python runs one thread at
+        # a time.
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
@@ -369,19 +369,19 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
     # -------------------------------------------------------------------------------------------------------- keys and themes
 
     def _watch_app_focus(self, focus: bool) -> None:
-        """Keep the focused widget while the terminal has no focus: Textual would remove the focus, which closes menus."""
+        """Do nothing: Textual's method would remove the focus from the widget when the terminal loses it, which closes menus."""
 
     def on_app_focus(self) -> None:
-        """Reload changed theme files, and ask tmux for pixels again."""
+        """Reload changed theme files, and ask tmux again whether it shows pixels."""
         self.themes.reload()
         self._ask_tmux_for_pixels()
 
     def on_resize(self) -> None:
-        """Ask tmux for pixels again: a terminal that joins the session changes the size of the pane if it has another size."""
+        """Ask tmux again whether it shows pixels: the size may have changed because another terminal joined the tmux session."""
         self._ask_tmux_for_pixels()
 
     def _ask_tmux_for_pixels(self) -> None:
-        """Ask for pixels again soon if the screen is inside tmux, because other terminals may show the tmux session now."""
+        """Inside tmux, ask again soon whether pixels can be shown: another terminal may show the tmux session now."""
         if safety.facts().multiplexer and self.terminal.wants_pixels:
             if self._pixel_timer is not None:
                 self._pixel_timer.stop()
@@ -398,7 +398,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         await super().on_event(event)
 
     async def _check_bindings(self, key: str, priority: bool = False) -> bool:  # noqa: FBT002  # Textual defines this signature
-        """Write keys that were typed before an input had the focus into the input that has it now: "/r" searches for "r"."""
+        """If a key was typed just before an input got the focus, write it into the input: "/r" searches for "r"."""
         character = key_to_character(key)
         if not priority and isinstance(self.focused, Input) and character is not None and character.isprintable():
             self.focused.replace(character, *self.focused.selection)
@@ -442,7 +442,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 # ------------------------------------------------------------------------------------- names of builders, and events to show
 
 _BUILDERS_KEY = "shell.builders"
-"""Key, in the project's remembered values, of {UUID in hex: name of a builder}."""
+"""Name of the remembered value of the project that has {UUID in hex: name of a builder}."""
 
 
 def find_known_names(app: AptuiApp) -> dict[bytes, str]:
@@ -456,7 +456,10 @@ def find_known_names(app: AptuiApp) -> dict[bytes, str]:
 
 
 def make_finder(app: AptuiApp) -> Callable[[], dict[bytes, str]] | None:
-    """Return a function that finds and stores the names of all builders in a thread; None = the configuration has all of them."""
+    """Return a function that finds and stores the names of all builders; None = the configuration has all names.
+
+    The function is called in a thread.
+    """
     config, complete = app.config, app.all_builders
     if config is None:
         return partial(_read_from_jobs, asset_database(app.session.cache_dir))
@@ -484,11 +487,11 @@ def _read_from_jobs(database: Path) -> dict[bytes, str]:
 _MOST_REMEMBERED = 1_000
 """Maximum number of reported addresses that are remembered."""
 _AT_ONCE = 3
-"""Maximum number of messages that name one rejected address; further addresses are only counted."""
+"""Maximum number of rejected addresses that get a message of their own at once; further addresses are only counted."""
 
 
 class EngineEvents(NoticeListener):
-    """Shows events: goes to an asset that an editor wants to show, and reports each address that the gateway rejected, once.
+    """Shows events of the engine: goes to the asset that an editor asked to show, and reports each rejected address once.
 
     Args:
         reveal: goes to a source; called in the session's thread.

@@ -1,7 +1,7 @@
 """Background threads of the screen.
 
-One class handles the newest request of each kind in a thread, another class runs a task that can be cancelled, and a function makes
-a single call.
+`LatestOnly` handles the newest request of each kind in a thread, `BackgroundTask` runs a task that can be cancelled, and
+`run_in_background` makes a single call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class LatestOnly(Generic[R]):
     Args:
         name: name of the thread.
         handle: called in the thread with the kind and the request.
-        last: kind that waits until nothing else is requested.
+        last: kind of request that waits until no request of another kind waits.
         pause_s: debounce time: while requests arrive faster than every `3 * pause_s`, wait for a pause of `pause_s`; 0 = no wait.
     """
 

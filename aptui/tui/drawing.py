@@ -1,8 +1,8 @@
 """Frames of the screen: at most ten frames a second, and none while nothing happens.
 
 A frame hands the waiting updates to every pane, then draws the lines around the panes and the visible pane. Updates wait until the
-connection to the terminal and the processor are free, because drawing updates would delay the next key. If updates keep coming,
-they are drawn four times a second, and twice a second if they take long to apply.
+processor and the connection to the terminal are idle, because drawing updates would delay the next key. If updates keep coming,
+they are drawn four times a second, or twice a second if they take long to apply.
 
 If many updates wait, a frame applies them in several parts, and draws after the last part. A key that is pressed between two parts
 has precedence: until its echo is sent, no part is applied and no update is drawn.
@@ -35,15 +35,15 @@ if TYPE_CHECKING:
 FRAME_S = 0.1
 """Minimum interval of frames after a burst (seconds)."""
 _BURST = 6
-"""Number of frames that are drawn without a wait after an idle time.
+"""Number of frames after an idle time that are drawn without a wait.
 
-A filter that a key changed needs two or three frames, the first rows need five.
+It takes two or three frames to show the result of a changed filter, and five frames to show the first rows.
 """
 
 NEWS_FRAME_S, MANY_NEWS_FRAME_S = 0.25, 0.5
-"""Minimum intervals of frames for updates after a burst (seconds): the usual interval, and the one for slow updates."""
+"""Minimum intervals between frames that show updates, after a burst (seconds): normally, and for slow updates."""
 _NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
-"""Number of frames for updates that are drawn at once, and the idle time that must precede them (seconds).
+"""Number of frames with updates that are drawn without a wait after an idle time, and the length of this idle time (seconds).
 
 So the user sees the first results at once.
 """
@@ -63,8 +63,8 @@ class FrameClock:
     Args:
         app: the app.
         draw: draws one frame, or applies a part of the updates and returns True if more are left.
-        rest_s: returns how long updates must not use the connection to the terminal, so that it is free for keys (seconds).
-        key_s: returns after how long to check again whether the last key was echoed (seconds), 0 = no key waits for its echo.
+        rest_s: returns the time (seconds) until updates may use the connection to the terminal; until then, it is free for keys.
+        key_s: returns the delay (seconds) until the next check whether the last key was echoed, 0 = no key waits for its echo.
         clock: a double for tests.
     """
 
@@ -142,8 +142,8 @@ class FrameClock:
 
     def _frame(self) -> None:
         if self._has_more_parts:
-            # The frame whose parts are being applied may lack the change for which this frame was requested. So another one
-            # follows.
+            # The current frame, some parts of which are already applied, may lack the change for which this frame was requested.
+            # So another frame follows.
             self._is_frame_requested = True
             return
         self._is_woken = self._is_news_due = self._is_frame_requested = False
@@ -217,7 +217,7 @@ class FrameDrawing:
     Args:
         feed: returns the reader of updates, None = not opened yet.
         switcher: the panes.
-        gate: holds keys back until they can act.
+        gate: holds keys until the rows or filters that they act on are shown.
     """
 
     def __init__(self, app: App[Any], feed: Callable[[], Feed | None], switcher: PaneSwitcher, gate: KeyGate) -> None:

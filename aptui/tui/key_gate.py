@@ -20,13 +20,13 @@ _CHECK_S = 0.05
 
 
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
-"""Keys that never wait, because they act on no row, log or filter."""
+"""Keys that never wait: Ctrl+C and Ctrl+L do not act on a row, log or filter."""
 _LEAVE, _SHOW = "quit", "switcher.number("
-"""The action that closes the screen, and the start of the actions that go to another pane."""
+"""The action that closes the screen, and the first characters of the actions that go to another pane."""
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
-"""Awaited states that do not delay a key which leaves the pane.
+"""Awaited states that do not delay a key that closes the screen or goes to another pane.
 
-The state "the sheet" is not among them: without the wait, a sheet that is about to open would cover the next pane.
+The state "the sheet" delays these keys too: otherwise a sheet that is about to open would cover the next pane.
 """
 
 
@@ -77,7 +77,7 @@ class Keyboard:
         return found.binding.action if found is not None else ""
 
     def name_missed(self, key: str, engine: EngineControl) -> str:
-        """Return the description of the key's action if the action only lacks an engine, else ""."""
+        """Return the description of the key's action if it is disabled only because no requests can be sent, else ""."""
         with engine.suppose():
             for namespace, bindings in self._app.screen._modal_binding_chain:  # noqa: SLF001  # as in Textual's `_check_bindings`
                 for binding in bindings.key_to_bindings.get(key, ()):

@@ -67,7 +67,7 @@ class Shell(Host, Protocol):
         """Request a frame for an update that the user's keys did not cause; thread-safe."""
 
     def copy_text(self, text: str, *, raw: bool = False) -> None:
-        """Copy text to the clipboard of the user's terminal, and report by which route."""
+        """Copy text to the clipboard of the user's terminal, and show a message that says how it was copied."""
 
     def act(self, action: str) -> None:
         """Schedule an action of the app."""
@@ -82,22 +82,22 @@ class Shell(Host, Protocol):
         """Make keys wait until the returned function is called, because an earlier key has not taken effect yet."""
 
     def reveal(self, pane_id: str, text: str, **how: str) -> None:
-        """Go to a pane and call its `reveal` with the arguments; keys wait until then."""
+        """Go to a pane and call its `reveal` with the arguments; keys wait until `reveal` was called."""
 
 
 class Pane(Container):
     """One of the numbered screens, such as Jobs. It fills the space between the two rules.
 
     The app calls the methods below in its own thread. `on_news` hands updates to all panes, also to hidden ones, so that a pane is
-    current when it is shown again; it only notes the updates. `on_frame` draws; it is called after updates and after
-    `self.shell.wake()` (thread-safe), at most ten times a second, while the pane is visible.
+    current when it is shown again; the method only notes the updates and does not draw. `on_frame` draws. It is called while the
+    pane is visible, after updates and after `self.shell.wake()` (thread-safe), at most ten times a second.
     """
 
     DEFAULT_CSS = "Pane { width: 1fr; height: 1fr; }"
     name_of_pane: ClassVar[str] = ""
     """The id of the pane, as in its `PaneSpec`; the pane switcher sets it."""
     wants_jobs: ClassVar[bool] = False
-    """Whether the pane needs the whole table of jobs once (`Batch.table`), even if the user first visits the pane late."""
+    """Whether a pane that is opened after the table of jobs (`Batch.table`) was handed out must receive the table later."""
 
     @property
     def shell(self) -> Shell:
@@ -109,7 +109,7 @@ class Pane(Container):
         return ""
 
     def activate(self) -> None:
-        """React when the pane becomes visible; its widget that had the focus last has the focus again already."""
+        """React when the pane becomes visible. The focus is already on the widget of the pane that had it last."""
 
     def deactivate(self) -> None:
         """React when the user leaves the pane: store the values to remember in `self.shell.memory`."""
@@ -121,7 +121,7 @@ class Pane(Container):
         """Draw what changed; called after `on_news`."""
 
     command_names: ClassVar[tuple[str, ...]] = ()
-    """Names of all commands that `commands` can return, for a message that names the screen of a command."""
+    """Names of all commands that `commands` can return, so that a message can say on which screen a command works."""
 
     @classmethod
     def list_command_names(cls) -> Sequence[str]:

@@ -36,7 +36,7 @@ class PaneSwitcher(Actions):
         specs: all panes.
         memory: remembers which pane was shown last.
         wake: requests a frame.
-        read_jobs: reads the table of jobs again, for a pane that was mounted after the table was handed out.
+        read_jobs: reads the table of jobs again, for a pane that was opened after the table was handed out.
         hold: makes keys wait for a named state until the returned function is called.
     """
 
@@ -59,7 +59,7 @@ class PaneSwitcher(Actions):
         self._focus_of: dict[str, Widget] = {}
         self._has_table_passed = False
         self._parts: list[Batch] = []
-        """Updates that the panes have not received yet, the oldest last."""
+        """Parts of a batch that the panes have not received yet; the next part is the last element."""
 
     # ---------------------------------------------------------------------------------------------------------------- panes
 

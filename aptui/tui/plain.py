@@ -58,7 +58,7 @@ def _job_of(notice: JobChanged) -> str:
 
 
 class Stream(NoticeListener):
-    """A listener that stores lines until they are written; if `_MOST_WAITING` lines wait, new lines are only counted."""
+    """A listener that stores lines until they are written. While `_MOST_WAITING` lines wait, new lines are dropped and counted."""
 
     def __init__(self) -> None:
         self._lines: Queue[str] = Queue(_MOST_WAITING)
@@ -105,7 +105,7 @@ def follow(session: Session, out: TextIO, is_over: Callable[[float], bool]) -> N
 
 
 def until_key(wait_s: float) -> bool:
-    """Wait for a key and read it; return True, also if the terminal is gone."""
+    """Wait at most `wait_s` for a key and read it; return whether a key was pressed or the terminal is gone."""
     readable, _, _ = select.select([0], [], [], wait_s)
     return bool(readable) and (os.read(0, 64) is not None)
 

@@ -350,7 +350,7 @@ class Reader:
         return [name for (name,) in self._database.execute(_DEPENDENTS_SQL, {"target": target.lower()})]
 
     def file(self, path: str) -> FileFact | None:
-        """Return the stored state of a file. If several scan folders have the path, prefer the folder of the source, else the first."""
+        """Return the stored state of a file. If several scan folders have the path, the folder of its source comes first."""
         key = path.lower()
         sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ? ORDER BY scan_folder_id"
         rows = self._database.execute(sql, (key.rpartition("/")[0],)).fetchall()

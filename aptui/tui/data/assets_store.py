@@ -1,7 +1,8 @@
 """The trees of the Assets screen: sources, intermediates and products as arrays, their problems and their cells.
 
-Trees are read in a thread. A tree is a list of nodes in the order of a fully open tree: folders before files, names without case.
-With `parent`, `depth` and `end` (the first node that is not below), opening, closing and searching are a few passes over arrays.
+Trees are read in a thread. A tree is a list of nodes in the order of a fully open tree: folders before files, then by name without
+regard to case. The arrays `parent`, `depth` and `end` (the first node that is not below a node) make opening, closing and searching
+fast.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ def read_unwell(reader: Reader) -> UnwellSources:
 
 
 class TreeHealth:
-    """Problems of every node of one tree and of its descendants; the number for a folder is the difference of two prefix sums.
+    """Number of jobs with problems at or below each node of one tree, computed as the difference of two prefix sums.
 
     Args:
         end: one past the last descendant of each node.
@@ -93,9 +94,9 @@ class TreeHealth:
 
 
 def health_cell(counts: dict[str, int]) -> Cell:
-    """Return the cell of a node with these problems: the worst in words, the others as signs: `✗ 2 failed  ! 3  · 12`.
+    """Return the cell for these problems; the worst has a word, the others only a sign and a number: `✗ 2 failed  ! 3  · 12`.
 
-    Signs that need more than `HEALTH_CELLS` are left out. The cell is empty if there are no problems.
+    Problems that do not fit into `HEALTH_CELLS` are left out. The cell is empty if `counts` is empty.
     """
     if not counts:
         return Cell("")
@@ -263,7 +264,7 @@ class AssetTree(Struct):
 
 
 def _query_of(kind: Kind) -> Packed:
-    """Return the query for the files of a tree: path, id, whether the file belongs to another tree, duration of its analyses."""
+    """Return the query for the files of a tree; its columns: id, whether the file is in another tree, analysis duration; path."""
     if kind is Kind.PRODUCTS:
         return Packed(
             "p.ProductID", "Products p", ("p.ProductID", f"(p.Flags & {assets.INTERMEDIATE_FLAG}) <> 0", "0"), ("p.ProductName",)
@@ -284,7 +285,7 @@ class FilesRead(NamedTuple):
 class _OrderedFiles(NamedTuple):
     """Files in the order of the tree; `at` is the index of each file's folder in `folders`, -1 for files at the top.
 
-    `folders` is {path in lower case: its first spelling}.
+    `folders` is {path in lower case: the path as the first file spells it}.
     """
 
     folders: dict[str, str]
@@ -363,7 +364,7 @@ def _sort_files(files: FilesRead) -> _OrderedFiles:
 
 
 def _folders(paths: Collection[str]) -> dict[str, str]:
-    """Return {folder in lower case: its first spelling} with all parents, in the order of the tree."""
+    """Return {folder in lower case: the folder as the first path spells it} with all parents, in the order of the tree."""
     found: dict[str, str] = {}
     for path in paths:
         while path and path.lower() not in found:
@@ -412,7 +413,7 @@ class AssetsStore:
         """Duration of the last read; callers that read repeatedly wait in proportion to this duration."""
 
     def tree(self, kind: Kind) -> AssetTree | None:
-        """Return the last tree; None while it is read for the first time, which the first call starts."""
+        """Return the last tree. The first call starts to read it; until it is read, return None."""
         with self._lock:
             if kind not in self._visited:
                 self._visited.add(kind)
@@ -421,7 +422,7 @@ class AssetsStore:
             return self._trees.get(kind)
 
     def mark_stale(self) -> None:
-        """Read the trees again that were requested before (`Batch.are_assets_stale`); `tree` returns the old trees until then."""
+        """Read all trees again that were ever requested, after `Batch.are_assets_stale`; `tree` returns old trees until then."""
         with self._lock:
             for kind in self._visited:
                 self._request(kind)

@@ -1,10 +1,10 @@
 """Joins notices with the database: subscribe, then read, then apply notices.
 
 A notice has a moment (epoch, seq), and every transaction of the database stores the moment up to which its rows are current. The
-feed subscribes first and reads then, so that no change is missed. A notice up to the moment of the read is already in the rows, and
-only shows whether its job is running; a later notice also changes the row. The engine may write rows after their notices: if the
-rows are older than the subscription, they are read again as soon as the database has reached its moment. A failed read is repeated
-at the first notice after the database exists.
+feed subscribes first and then reads, so that no change is missed. If a notice is not later than the moment of the rows, its change
+is already in the rows, and the notice only shows whether its job is running; a later notice also changes the row. The engine may
+write rows after it sends their notices: if the rows are older than the subscription, they are read again as soon as the database
+has reached the moment of the subscription. A failed read is repeated at the first notice after the database exists.
 
 Other threads call `receive`, `note_subscription`, `note_loss` and `read`; the UI calls `drain` once a frame.
 """
@@ -53,7 +53,7 @@ NOTHING_YET = "nothing was processed yet; jobs appear here as the engine finds t
 CATCH_UP_S = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Delays before each of five checks whether the database has reached the moment of the subscription (seconds)."""
 _PART = 400
-"""Number of changed jobs that are applied at once; applying them takes 2 ms, which is the longest delay of a key."""
+"""Number of changed jobs that are applied at a time. This takes 2 ms, so a key is delayed by at most 2 ms."""
 _MOST_MESSAGES = 200
 _NO_ENGINE: Moment = (0, 0)
 """Moment of a database that no engine of aptui writes."""
@@ -114,7 +114,7 @@ class Batch(Struct, frozen=True):
         )  # fmt: skip
 
     def parts(self, most: int = _PART) -> list[Batch]:
-        """Return the batch in parts that are quick to apply, the first part last.
+        """Return parts of the batch that are quick to apply, in reverse order, so that `pop` returns the first part.
 
         The first part has everything except most changes of jobs; each other part has only changes of jobs.
         """
@@ -182,7 +182,7 @@ class Feed(NoticeListener):
         self._delivered: dict[JobKey, JobNews] = {}
         self._tidied_ms = 0
         self._thread: threading.Thread | None = None
-        # Whether the thread will check once more for a pending read. A thread that is about to end does not check, but is alive.
+        # Whether the thread will check again for a pending read. `is_alive` cannot tell: a thread that is about to end is alive.
         self._is_reading = False
         self._closed = threading.Event()
 
@@ -301,7 +301,7 @@ class Feed(NoticeListener):
             with self._lock:
                 self._reading -= 1
                 self._pending.error, self._has_failed = error, bool(error)
-                # Two reads may overlap. Only the read that began last gives its rows, because these rows are the newest.
+                # Two reads may overlap. Only the rows of the read that began last are used, because they are the newest.
                 if table is not None and number == self._reads:
                     self._adopt(table)
             self._wake()
@@ -376,7 +376,7 @@ class Feed(NoticeListener):
         return None
 
     def _without_first(self, parts: Iterator[JobPart]) -> Iterator[JobPart]:
-        """Yield the parts other than `FirstJobs`, which are shown at once; then pause, so that the screen can paint them."""
+        """Yield all parts except `FirstJobs`. Show `FirstJobs` at once, and pause then, so that the screen can paint these jobs."""
         for part in parts:
             if isinstance(part, FirstJobs):
                 table = build_first_table(part, self._builders, self._analyses)

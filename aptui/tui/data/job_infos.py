@@ -43,9 +43,9 @@ if TYPE_CHECKING:
 WORDS = tuple(STATUS_CODES)
 _TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
 _FETCHED = re.compile(r"(^|; )its result is (from [^(]+\S) \(.*\)$")
-"""The part of a reason that a row shows for a fetched result; the details have its origin and time."""
+"""Matches the origin in the reason of a fetched result. A row shows only group 2; the details show also the time."""
 _EXIT = re.compile(r"^command exited with status (?:\d+|#): (?=\S)")
-"""The beginning of every failure of a command; cells omit this part, because the column only has room for the error."""
+"""Matches the first words of each error of a command. Cells omit them, because the column has room only for the error itself."""
 
 
 def job_cell(table: JobTable, row: int, column_id: str, now_ms: int, began_ms: int | None, percent: int = -1) -> Cell:
@@ -80,9 +80,9 @@ def source_cell(table: JobTable, row: int, spans: Sequence[tuple[int, int]]) -> 
 
 
 class SourceJobs(Struct, frozen=True):
-    """The shown jobs of one source: their rows, the row of the worst job, and two numbers.
+    """The shown jobs of one source: their rows, and the row of the job with the worst status.
 
-    `count` is the number of jobs that are as bad as the worst job, `job_count` the number of all jobs of the source.
+    `count` is the number of shown jobs with this status, `job_count` the number of all jobs of the source.
     """
 
     rows: Rows
@@ -99,7 +99,7 @@ def jobs_of_source(table: JobTable, rows: Rows, job_count: int) -> SourceJobs:
 
 
 def is_worse(table: JobTable, row: int, other: int) -> bool:
-    """Return whether a job has a problem (failed, errors, warnings) that is worse than the state of the other job."""
+    """Return whether a job failed or has errors or warnings, and its status is worse than that of the other job."""
     mine, others = (int(_urgency(table, np.array([each]))[0]) for each in (row, other))
     return mine <= WITH_WARNINGS and mine < others
 
@@ -188,15 +188,15 @@ def _reason(table: JobTable, row: int) -> Cell:
 
 
 def short_error(error: str, source: str) -> str:
-    """Return the first line of an error, without parts that its row shows already or that every failed command has.
+    """Return the first line of an error without the words that all failed commands share and without the source at its beginning.
 
-    The text of a cause has "#" for a number and "…" for a path.
+    `error` may also be the text of a cause (`cause_of`), in which "#" stands for a number.
     """
     return without_source(_EXIT.sub("", error.partition("\n")[0]), source)
 
 
 def without_source(error: str, source: str) -> str:
-    """Return an error without the path or name of its source at the beginning, which the row shows already."""
+    """Remove the path or name of the source from the beginning of an error, because the row shows it already."""
     name = source.rpartition("/")[2]
     return error.removeprefix(f"{source}:").removeprefix(f"{name}:").lstrip() or error
 
@@ -213,9 +213,8 @@ def _duration(table: JobTable, row: int, now_ms: int, began_ms: int | None) -> s
 class JobRowInfo(Struct, frozen=True):
     """The facts of a row; `key` is the job id, negative for a failed analysis.
 
-    `status` is a word of `filter.STATUS_WORDS`, `check` the findings of checks.
-
-    `source_id` is 0 for jobs that arrived by notices; `Reader.job(key).source_id` returns their source.
+    `status` is a word of `filter.STATUS_WORDS`, `check` the findings of checks. `source_id` is 0 if the job is known only from
+    notices; then query `Reader.job(key).source_id`.
     """
 
     key: int
@@ -287,7 +286,7 @@ def find_with(table: JobTable, rows: Rows, word: str) -> Rows:
 
 
 def nearest(places: Rows, at: int, step: int) -> int | None:
-    """Return the place nearest before (-1) or after (1) `at`, continuing from the other end; None = no other place.
+    """Return the nearest number before (-1) or after (1) `at`; after the last one, continue at the other end; None = no other.
 
     `places` is ascending.
     """
@@ -304,12 +303,12 @@ def _are_alike(codes: Rows) -> bool:
 
 
 _PEEK = 4096
-"""Number of rows that are filtered first, for the first screenful."""
+"""Number of rows that are filtered first, so that a screenful of rows can be shown before all rows are filtered."""
 _SCREENFUL = 100
 _SAMPLE = 300
-"""Approximate number of further rows that are measured."""
+"""Approximate number of rows after the first screenful in which the widths of texts are measured."""
 _CHEAP_SORT = 200_000
-"""Maximum number of rows that are sorted again at each edit of the filter, if anything changed: sorting takes 10 ms."""
+"""Maximum number of rows that are sorted again at an edit of the filter if rows changed; sorting so many rows takes 10 ms."""
 
 
 class ViewRequest(Struct, frozen=True):
@@ -329,10 +328,10 @@ class ViewRequest(Struct, frozen=True):
 
 
 class View(Struct, frozen=True):
-    """The rows of a view in order, or the first screenful if the view is not complete; `error` is why a view has no rows.
+    """The rows of a view in order, or only the first screenful if the view is not complete; `error` is why a view has no rows.
 
-    `needs` is the width of texts by column, of the first screenful and a sample of the other rows. If the request has `by_source`,
-    the rows of each source are together.
+    `needs` is {column: width of its texts}, measured in the first screenful and in a sample of the other rows. If the request has
+    `by_source`, the rows of each source are together.
     """
 
     request: ViewRequest
@@ -412,7 +411,7 @@ class ViewWorker:
         self._publish(_complete(request, order[mask[order]]))
 
     def _order_of(self, request: ViewRequest, count: int) -> Codes:
-        """Return all rows in order; while a filter over many rows is edited, the previous order with new rows last."""
+        """Return all rows in order. While the user edits a filter over many rows, return the previous order, with new rows last."""
         known = self._order
         if known is not None and known[:3] == (request.table, request.field, request.is_descending):
             rows = known[4]
@@ -466,7 +465,7 @@ def _complete(request: ViewRequest, rows: Codes) -> View:
 # line has the key of this job.
 
 _SOURCES = 1 << 62
-"""Number that is added to a job id to make the key of a source; ids of failed analyses are negative, so the key may be smaller."""
+"""Number that is added to the smallest job id of a source to make its key; the id of a failed analysis is negative."""
 _LEAST_SOURCE_KEY = 1 << 61
 
 
@@ -476,7 +475,7 @@ def source_key(job_ids: npt.NDArray[np.number]) -> int:
 
 
 def job_of_key(key: int) -> int:
-    """Return the id of the first job of the source with this key; the key of a job is returned as it is."""
+    """Return the smallest job id of the source with this key; return the key of a job unchanged."""
     return key - _SOURCES if is_source_key(key) else key
 
 

@@ -1,11 +1,12 @@
 """The rows of the Jobs screen: all jobs, filtered and sorted, kept up to date by notices.
 
-Rows do not jump under the user. A changed row stays in its place. A new row that passes the filter is added last. A row that no
-longer passes is removed, but not while it is on the screen (`hold`), so that a failed job that turns green stays visible.
+Rows do not move while the user reads them. A changed row keeps its position. A new row that passes the filter is added last. A row
+that no longer passes is removed, but not while it is on the screen (`hold`): a failed job that succeeds stays visible.
+
 A line shows one job, or all shown jobs of a source (`group_by_source`); the key of a source's line is the key of the source.
-`is_out_of_order` is true if the shown rows differ from those that filter and order define; `resort`, or another filter or order,
-corrects this. When all jobs were read again, the new table is shown as soon as its rows are filtered and sorted; rows keep their
-keys.
+`is_out_of_order` is true if the shown rows or their order are no longer those that the filter and the sort order define; `resort`,
+or another filter or order, corrects this. After all jobs were read again, the new table is shown as soon as its rows are filtered
+and sorted; rows keep their keys.
 
 Only the UI's thread calls these classes. The feed's thread reads; the view worker's thread filters and sorts.
 """
@@ -69,7 +70,7 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, add_prefix
 
 _LEAST_SIZE = 1024
-"""Spare capacity for new rows (number of rows)."""
+"""Number of rows by which arrays are longer than necessary, so that new rows fit."""
 
 
 class ShownRows:
@@ -106,7 +107,7 @@ class ShownRows:
     def places_of_source(self, row: int, sources: Rows) -> tuple[int, int]:
         """Return the range of the rows of a row's source, as positions in `self.rows`; (0, 0) if no row of the source is shown.
 
-        If lines show jobs, the rows of a source may be apart; then return the range of only the first row.
+        If each line shows a job, other rows may be between the rows of a source; then the range has only the first row.
 
         Args:
             sources: the source of each row of the table.
@@ -137,7 +138,7 @@ class ShownRows:
         self._is_shown[rows] = True
 
     def reconsider(self, table: JobTable, passing: Filter, changed: Rows | set[int]) -> bool:
-        """Add and remove changed rows by the filter; return whether any was added or removed."""
+        """Apply the filter to changed rows: show or remove them; return whether any row was added or removed."""
         rows = without_repeats(np.sort(np.fromiter(changed, np.int64, len(changed))))
         if int(rows[-1]) >= len(self._is_shown):
             self._is_shown = np.concatenate(
@@ -236,7 +237,7 @@ class JobsStore:
         self.by_source = False
         """Whether a line shows a source instead of a job."""
         self._expanded: set[int] = set()
-        """Ids of jobs: one job of each expanded source."""
+        """Ids of one job of each expanded source: they stay valid when all jobs are read again."""
         self._derived = _Derived(-1)
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._found: Mapping[int, CheckMark] = {}
@@ -248,7 +249,7 @@ class JobsStore:
         self.is_loaded = False
         """Whether the table has all jobs."""
         self.needs: Mapping[str, int] = {}
-        """Width of the texts of the view when it was made, by column."""
+        """{column: width of its texts}, measured when the view was made."""
 
     def close(self) -> None:
         """End the worker."""
@@ -338,7 +339,7 @@ class JobsStore:
         return lines.source_count if whole is None else whole.source_count
 
     def group_by_source(self, *, on: bool) -> None:
-        """Show a source in each line, or a job."""
+        """Show a source in each line (`on`), or a job."""
         if on != self.by_source:
             self.by_source = on
             self._request_view()
@@ -624,7 +625,8 @@ class JobsStore:
         self._shown.lines = SourceLines() if view.request.by_source else None
         self._lay_lines()
         if view.is_complete:
-            # The widths that were shown with the first jobs are those of a sample of all jobs. They stay, so that no column moves.
+            # The first jobs were shown with widths that were measured in a sample of all jobs. The widths stay, so that no column
+            # moves.
             if not follows_first:
                 self.needs = view.needs
             self._done, self._sorted_changes = view.request.number, view.request.changes

@@ -39,9 +39,9 @@ BACK_OFF_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 START_WITHIN_S = 30.0
 """Maximum time from the start of an engine until it accepts connections (seconds)."""
 READ_AGAIN_S = 2.0
-"""Minimum interval of reads while another run writes (seconds)."""
+"""Minimum interval between reads of the database while another run writes to it (seconds)."""
 _SOON_S = 0.5
-"""Interval of checks whether another run has ended (seconds); a check is cheap: it reads one file of the kernel."""
+"""Interval between checks whether another run has ended (seconds). A check is cheap: it reads one file in `/proc`."""
 
 
 class SessionState(StrEnum):
@@ -49,7 +49,7 @@ class SessionState(StrEnum):
 
     ATTACHING = "connecting"
     WAITING = "waiting"
-    """Another run holds the cache; an engine is started after it."""
+    """Another run is using the cache; the session starts an engine when that run has ended."""
     ATTACHED = "connected"
     DETACHED = "no engine"
     REATTACHING = "reconnecting"
@@ -130,7 +130,7 @@ class Session:
         """Disconnect; the engine keeps running."""
 
     def _have_read(self) -> None:
-        """Have listeners read the database without an engine; a subscription makes them read it again."""
+        """Make the listeners read the database although no engine is connected; after a subscription, they read it again."""
         for listener in self.listeners:
             listener.note_subscription(0, 0, {})
 
@@ -167,8 +167,8 @@ class EnginePlaces(Struct, frozen=True):
     Args:
         socket: path of the engine's socket; "" = each attempt to connect finds it by the cache or the registry.
         start: starts a daemon, or raises a `KnownError`; None = the session starts no engine.
-        holder: returns the id of the process that holds the cache, 0 = no process, or unknown.
-        starts_at_once: whether the session starts an engine without being asked; False for a project that is not trusted.
+        holder: returns the id of the process that is using the cache, 0 = no process, or unknown.
+        starts_at_once: whether the session starts an engine without a call of `start_engine`; False for an untrusted project.
     """
 
     project_name: str
@@ -292,7 +292,7 @@ class LinkSession(Session):
             self._lose()
 
     def _have_changes_read(self) -> None:
-        """Have listeners read the database again if another run has changed it, at most every `READ_AGAIN_S`."""
+        """Make the listeners read the database again if another run has changed it, at most every `READ_AGAIN_S`."""
         if time.monotonic() >= self._read_s + READ_AGAIN_S and _stamps(self.cache_dir) != self._read_stamps:
             self._have_read()
 
@@ -357,7 +357,7 @@ class LinkSession(Session):
         while not self._is_closing:
             news = client.news(None)
             for line in news:
-                # Nearly all notices are `JobChanged`, up to ten thousand a second, and are skipped here.
+                # `JobChanged` is skipped for speed: nearly all notices are of this type, up to ten thousand a second.
                 if not isinstance(line.notice, JobChanged):
                     self._note(line.notice)
             for listener in self.listeners:

@@ -43,7 +43,7 @@ class EngineControl(Actions):
 
     @contextmanager
     def suppose(self) -> Iterator[None]:
-        """Make `can_ask` True within a `with` block, so that the caller can find the actions that an engine would make possible."""
+        """Make `can_ask` True within a `with` block, to find the actions that are possible when requests can be sent."""
         self._is_supposed = True
         try:
             yield
@@ -51,7 +51,7 @@ class EngineControl(Actions):
             self._is_supposed = False
 
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
-        """Send a request to the engine. On success show `done` and call `then` in the app's thread; show a refusal as an error."""
+        """Send a request to the engine. On success, show the text `done` and call `then` in the app's thread, else show the error."""
         self._session.ask(verb).add_done_callback(lambda answer: self._screen.in_ui(self._handle_answer, answer, done, then))
 
     def _handle_answer(self, answer: Future[Answer], done: str, then: Callable[[Answer], object] | None) -> None:
@@ -124,8 +124,8 @@ class TrustQuestion:
     """Asks whether the user trusts a project; `config.trust` decides when, `cli.trust_verb` makes the texts.
 
     Args:
-        changes: sentences about files that changed since the user trusted the project; empty if the user never did.
-        runs: the code that the project would run: a sentence, then a line for each command or file.
+        changes: sentences about files that changed since the user trusted the project; empty if the user never trusted it.
+        runs: lines about the code that the project would run: a sentence, then each command or file.
         trust: stores trust and starts the engine.
         restrict: makes the screen read-only.
         is_running: whether an engine is already running, so that the question is not asked.

@@ -141,7 +141,7 @@ class TabLine(Line):
 
     Args:
         titles: returns the titles and the number of the current one.
-        words: returns the words at the right, the least important word first; if room is short, words are dropped in this order.
+        words: returns the words at the right, the least important word first; words that do not fit are dropped in this order.
         choose: called with the number of the clicked tab.
     """
 

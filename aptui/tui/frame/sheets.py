@@ -282,7 +282,7 @@ _KEYS_CELLS = 14
 def help_lines(
     active: dict[str, ActiveBinding], keymap: Keymap, commands: Sequence[Command], title: str, width: int = 200
 ) -> list[Parts]:
-    """Return the entries of the help: active actions (those of the current place first), commands, terms of filters, signs.
+    """Return the entries of the help: active actions (those of the current pane first), commands, terms of filters, signs.
 
     Enter on an entry runs the action of the entry's first part. Lines are at most `width` cells wide; `BREAK` separates the lines
     of an entry.
@@ -399,11 +399,11 @@ class KeyTester(Sheet):
 
 _WIDTH = 18
 ENGINE_ROOT = "Engine root"
-"""Name of the fact whose row is below the row of the project."""
+"""Name of the fact that the info sheet shows directly below the project."""
 
 
 def info_lines(session: Session, config: Config | None, more: list[tuple[str, str]], width: int = 200) -> list[Parts]:
-    """Return the entries of the info sheet, at most `width` wide; `more` has the rows of the pane and of the app."""
+    """Return the entries of the info sheet, at most `width` cells wide; `more` has (name, value) of further facts."""
     project_dir = str(config.project_dir) if config else ""
     engine = session.engine
     roots = [row for row in more if row[0] == ENGINE_ROOT]
@@ -437,7 +437,7 @@ def _fold_line(line: Parts, width: int) -> Parts:
 
 
 def _folder_rows(config: Config) -> list[tuple[str, str]]:
-    """Return rows of the scan folders, in the order in which they override each other, and of the types with `.meta` files."""
+    """Return rows for the scan folders, in the order of their precedence, and a row for the file types with `.meta` files."""
     rows: list[tuple[str, str]] = []
     found = (folder for folder in config.project.scan_folders if not folder.is_intermediate)
     folders = sorted(found, key=lambda folder: folder.order)
@@ -512,7 +512,7 @@ class Toasts(Widget):
         self._timer: Timer | None = None
 
     def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
-        """Show one message in the corner, with its line breaks."""
+        """Show one message in the corner; each of its lines is also stored as an entry of `:messages`."""
         now = time.monotonic()
         free_width = max(10, self.app.size.width - 6)
         if severity == "information":  # of several informational messages, only the newest is shown
@@ -527,7 +527,7 @@ class Toasts(Widget):
         self._draw()
 
     def _draw(self) -> None:
-        """Drop messages that were shown long enough, show the others, and set a timer for the next one to drop."""
+        """Remove messages whose time is over, show the others, and set a timer for the end of the next message."""
         now = time.monotonic()
         self._shown = [each for each in self._shown if each[0] > now][-_MOST:]
         if self._timer is not None:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _BANNER_LINES, _TALL = 3, 20
-"""Maximum number of banner lines on a screen of at least 20 lines; on a lower screen the banner has one line."""
+"""Maximum number of banner lines, and the minimum height of the screen for more than one (lines)."""
 _WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING)
 
 
@@ -66,7 +66,7 @@ class TabBar(Line):
     def parts(self, width: int) -> Parts:
         """Return the longest form of the line that fits.
 
-        In shorter forms the right side loses texts, then the titles become shorter; the shortest form has only numbers of panes.
+        Shorter forms have fewer texts at the right, or short titles; the shortest form has only the numbers of the panes.
         """
         platforms = Part(self._platforms, "muted")
         state = _state_part(self._session.state)
@@ -149,7 +149,7 @@ def _state_part(state: SessionState) -> Part:
 
 
 def health_part(health: Health | None) -> Part:
-    """Return the state of the watched folders: the worst state if any folder is not watched normally."""
+    """Return the state of the watched folders: their number, or, if any is not watched normally, the worst state."""
     if health is None or not health.roots:
         return Part("")
     modes = [root.mode for root in health.roots]
@@ -195,7 +195,10 @@ class Banner(Line):
 
 
 _PATH, _PATH_CELLS = re.compile(r"'(/[^']+)'"), 40
-"""Matches a path in a message; the banner cuts out the middle of a longer path, so that there is room for the reason."""
+"""Matches a path in a message, and the maximum width of a path in the banner (cells).
+
+The middle of a longer path is cut out, so that there is room for the reason.
+"""
 
 
 def _cut_path(found: re.Match[str]) -> str:
@@ -293,7 +296,10 @@ def types(key: str) -> bool:
 
 
 def hints_of(active: dict[str, ActiveBinding], *, is_typing: bool = False) -> tuple[list[Parts], list[Parts]]:
-    """Return (hints of this place, hints of every place), one per action, each with the first key that types no character."""
+    """Return (hints of the focused pane or widget, hints that are always shown), one for each action, with its first key.
+
+    With `is_typing`, keys that type a character are left out.
+    """
     mine: dict[str, Parts] = {}
     always: dict[str, Parts] = {}
     for key, (node, binding, is_enabled, _tooltip) in active.items():
@@ -399,12 +405,12 @@ def _places(session: Session, engine_root: str) -> tuple[str, ...]:
 
 
 def _all(progress: Progress) -> int:
-    """Return the number of jobs in the current work, an analysis counted as one job; the bar and the percentage refer to it."""
+    """Return the number of jobs in the current work, which is 100 % of the bar; an analysis counts as one job."""
     return progress.done_now + progress.failed_now + progress.pending_count
 
 
 def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]:
-    """Return the texts about progress, the most important first; if no job runs or no engine is connected, only the failures."""
+    """Return the texts about progress, the most important first; if no engine is connected, only the number of failed jobs."""
     if progress is None:
         return ()
     parts = []
@@ -421,7 +427,7 @@ def _counts(progress: Progress | None, *, is_attached: bool) -> tuple[Part, ...]
         return tuple(parts)
     if left := _time_left(progress):
         parts.append(Part(left, "accent"))
-    # The number of analyses comes before the running jobs, because it is the reason why the number of jobs is an estimate.
+    # The number of analyses comes before the running jobs, because it explains why the number of jobs is an estimate ("about").
     if analyses:
         parts.append(Part(f"{analyses:,} to analyse", "muted"))
     if progress.jobs_running:
@@ -489,7 +495,10 @@ class Rule(Line):
 
 
 def _cells(progress: Progress | None, free_width: int) -> tuple[int, int, int]:
-    """Return the cells of the bar for (done, failed, running) jobs, at least one for each kind that occurs; zeros when idle."""
+    """Return the widths of the bar's parts for (done, failed, running) jobs; zeros when idle.
+
+    A part is at least one cell wide if there are such jobs, while the bar has room.
+    """
     if progress is None or not progress.is_working:
         return 0, 0, 0
     kinds = progress.done_now, progress.failed_now, progress.jobs_running

@@ -81,7 +81,7 @@ def _can_leave(host: Host) -> bool:
 def has_shell(process: int, parent: int) -> bool:
     """Return whether a shell with job control started a process.
 
-    If so, an ancestor is in the same session but in another process group. Without such a shell, a stopped process would never be
+    If so, an ancestor is in the same session but in another process group. Without this shell, a stopped process would never be
     continued (POSIX calls its group orphaned).
     """
     group, session = os.getpgid(process), os.getsid(process)
@@ -149,7 +149,7 @@ class TerminalControl(Actions):
         self.set_pixels(is_on=not self.wants_pixels)
 
     def ask_for_pixels(self, then: Callable[[PixelScreen | None], object] = lambda _: None) -> None:
-        """Ask the terminal whether it shows pixels if the user wants them, and draw pictures again; `then` gets the answer."""
+        """If the user wants pixels, ask the terminal whether it shows them; draw pictures again; call `then` with the answer."""
         app = self._host.app
         output, ask = output_of(app), getattr(app._driver, "ask_for_pixels", None)  # noqa: SLF001  # as above
 
@@ -211,13 +211,13 @@ class TerminalControl(Actions):
 
 
 _SNIPPET, _LEAST_SNIPPET, _AROUND = 36, 8, 6
-"""Widths in the message about a copy: maximum and minimum width of the copied text, and width of the message's margins (cells)."""
+"""Widths in the message after a copy (cells): maximum and minimum width of the copied text, width of the margins."""
 _TWICE_S = 2.0
 """Maximum time between two presses of `Ctrl+C` that together quit (seconds)."""
 
 
 class Copying(Actions):
-    """Copies text and reports by which route; `Ctrl+C` copies the selected text, or quits if no text is selected."""
+    """Copies text and reports how it reached the clipboard; `Ctrl+C` copies the selected text, or quits if no text is selected."""
 
     def __init__(self, host: Host, clips: Clipboard) -> None:
         self._host, self._clips = host, clips
@@ -236,7 +236,7 @@ class Copying(Actions):
         self._clips.copy_soon(text, lambda copied: self._host.in_ui(say, copied.toast()), raw=raw)
 
     def action_copy_or_quit(self) -> None:
-        """Copy the selected text. If no text is selected, quit at the second press within two seconds."""
+        """Copy the selected text. If no text is selected, quit when the key is pressed twice within two seconds."""
         host, app = self._host, self._host.app
         if selected := app.screen.get_selected_text():
             self.copy(selected)

@@ -167,7 +167,7 @@ class ThemeManager(Actions):
             self._refocus()
 
     def reload(self, *, always: bool = False) -> None:
-        """Read the theme files again if any of them has changed; with `always`, also if not."""
+        """Read the theme files again if any of them has changed, or if `always` is set."""
         if not always and self.themes.is_current():
             return
         self.themes = theming.load_themes()
@@ -179,7 +179,7 @@ class ThemeManager(Actions):
     # ----------------------------------------------------------------------------------------------------- changed theme files
 
     def watch(self) -> None:
-        """Start a thread that checks the times of theme files, so that edits are shown at once."""
+        """Start a thread that checks the times of theme files every `CHECK_S`, so that edits are shown without a command."""
         self._has_ended.clear()
         run_in_background("aptui-looks", self._watch_files)
 

@@ -1,4 +1,4 @@
-"""The process that reads a file from standard input and writes a small picture of it to standard output; and the type of pictures.
+"""The decoder: a process that reads a file from standard input and writes a small picture of it to standard output.
 
 A sound becomes its waveform, a font some of its glyphs; `glb` draws models.
 
@@ -88,7 +88,7 @@ _MOST_CPU_S = 5
 _UNPRIVILEGED = 65534
 """UID of `nobody`; RLIMIT_NPROC has no effect on root."""
 _FINE = 4
-"""Maximum factor by which width and height are reduced by averaging; of a larger picture, pixels are skipped first."""
+"""Maximum factor by which averaging reduces width and height. If a picture must shrink more, pixels are skipped first."""
 _MODEL_MEMORY_BYTES = 384 << 20
 """Memory limit for models: NumPy, the vertices of the largest model that is drawn, and temporary arrays."""
 
@@ -169,7 +169,7 @@ def _only_level(stream: BinaryIO, view: PictureView) -> BinaryIO:
 
 
 def _decode_ktx2(data: bytes, view: PictureView) -> Image.Image:
-    """Return a face or layer of a level of a KTX2 file, or of a smaller level that is not smaller than the view."""
+    """Return a face or layer of a KTX2 file at the wanted level, or at the next smaller level that is at most twice the view."""
     import texture2ddecoder
     from PIL import Image
 
@@ -231,7 +231,7 @@ def _drop_privileges() -> None:
 
 
 def _thin_out(picture: Image.Image, view: PictureView) -> Image.Image:
-    """Skip pixels before other calculations, which would need the memory of all pixels again."""
+    """Skip pixels of a large picture first, because all other calculations need memory for a second copy of the pixels."""
     from PIL import Image
 
     shrunk = max(picture.width / (view.width * _FINE), picture.height / (view.height * _FINE))
@@ -262,21 +262,21 @@ def _range(picture: Image.Image) -> tuple[float, float]:
 # ---------------------------------------------------------------------------------------------------------- sounds and fonts
 
 _INK, _LOUD, _AXIS = (90, 150, 230, 255), (230, 90, 80, 255), (128, 128, 128, 120)
-"""Colours that are readable on a dark and on a light ground: a line, a sample at full scale, the middle."""
+"""Colours of lines, of samples at full scale, and of the middle line; they are readable on a dark and on a light background."""
 _CHANNELS, _CHANNEL_SHARE = 2, 4
 """Maximum number of channels that are drawn, and the width of a channel divided by its height."""
 _SAMPLED = 1024
-"""Maximum number of samples of a column that are read: a long sound would need seconds."""
+"""Maximum number of frames that are read for a column of the drawing: to read all of a long sound would take seconds."""
 _FULL_SCALE = 32_767
 _SAMPLE, _ROWS, _ROW_LENGTH = "AaBbGgQqRrSs&@?!01234567", 3, 8
 _NO_CHARACTER = "\uffff"
 _RANGES = ((0x21, 0x180), (0xE000, 0xE100), (0xF000, 0xF100))
 """Code points of Latin letters, and those that icon fonts use."""
 _SMALLEST, _STEP = 8, 4
-"""The smallest font size, and the distance of the font sizes that are tried (pixels)."""
+"""The smallest font size, and the difference between the font sizes that are tried (pixels)."""
 
 Read = Callable[[int, int], "array[int]"]
-"""Reads (first frame, number of frames); returns 16-bit samples, channel by channel."""
+"""Takes (first frame, number of frames); returns 16-bit samples: one sample of each channel for the first frame, and so on."""
 
 
 def _import_drawing_modules(form: str) -> None:

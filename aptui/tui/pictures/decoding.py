@@ -184,12 +184,12 @@ _BY_MARK: dict[bytes, Callable[[bytes], Facts | None]] = {
 REST_S = 0.15
 """Delay before the picture under the cursor is decoded (seconds)."""
 _TIMEOUT_S, _POLL_MS = 30.0, 50
-"""Timeout of a decoder (seconds; long, because jobs may keep the machine busy), and interval of checks for a newer request (ms)."""
+"""Timeout of a decoder (seconds), which is long because jobs may keep the machine busy; interval of checks for `stop` (ms)."""
 _MOST_FILE_BYTES = 128 << 20
 
 
 def objection(facts: Facts, size_bytes: int) -> str:
-    """Return why a picture is not decoded, "" = it is."""
+    """Return why a picture is not decoded, "" if it is decoded."""
     if facts.form not in READERS and facts.form not in DRAWN:
         return f"there is no preview for the format {facts.form}"
     if facts.width * facts.height > MOST_PIXELS:
@@ -200,7 +200,7 @@ def objection(facts: Facts, size_bytes: int) -> str:
 
 
 def decode(path: str, view: PictureView, stop: threading.Event) -> Pixels | str:
-    """Return the picture of a file, or the reason why it cannot be decoded. Blocks until then, or until `stop` is set."""
+    """Return the picture of a file, or the reason why it cannot be decoded. Blocks until the decoder ends or `stop` is set."""
     try:
         # Opened without blocking, because opening a pipe would block the thread.
         fd = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)

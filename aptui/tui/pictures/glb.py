@@ -2,12 +2,12 @@
 
 The facts (triangles, vertices, size of the scene, counts of objects) need only the JSON of the file. Its values are not trusted.
 
-The drawing shows the edges of the triangles, seen from the front, the right and above; the process of `decoder` makes it. The
-projection is orthographic. Near edges cover far ones. The more a triangle is turned to the light, the brighter are its edges; the
-edges of a triangle that shows its back are dark. So a dense mesh looks like a lit surface. Time and memory are bounded: models with
-too many vertices are refused, and if drawing all edges would take too long, only every n-th triangle is drawn.
+The process of `decoder` makes the drawing. It shows the edges of the triangles, seen from the front, from the right and from above,
+in orthographic projection. Near edges cover far ones. The more a triangle faces the light, the brighter its edges are; the edges of
+a triangle that faces away from the viewer are dark. So a dense mesh looks like a lit surface. Time and memory are bounded: models
+with too many vertices are refused, and if drawing all edges would take too long, only every n-th triangle is drawn.
 
-Shapes: points are (count, 3), float32: right, up and towards the viewer. Triangles are (count, 3) numbers of points.
+Shapes: points are (count, 3), float32: right, up and towards the viewer. Triangles are (count, 3), indices of points.
 
 Tests: `tests/tui/pictures/test_glb.py`, `tests/tui/pictures/test_wireframe.py`.
 """
@@ -90,7 +90,7 @@ def _describe(tree: Object) -> list[tuple[str, str]]:
 
 
 def _extent(tree: Object) -> list[float]:
-    """Return the lengths of the sides of the box around all meshes at the places that nodes give them; [] = the box is unknown."""
+    """Return the lengths of the sides of the box around all meshes, as the nodes place them in the scene; [] = unknown."""
     accessors = as_objects(tree.get("accessors"))
     low, high = [float("inf")] * 3, [float("-inf")] * 3
     for here, primitive in place_primitives(tree):
@@ -104,7 +104,7 @@ def _extent(tree: Object) -> list[float]:
 
 
 def place_primitives(tree: Object) -> Iterator[tuple[Matrix | None, Object]]:
-    """Yield (transformation to the scene, primitive) of all nodes; after `_MOST_STEPS`, yield None as transformation and end."""
+    """Yield (transformation to the scene, primitive) for all nodes; after `_MOST_STEPS`, yield (None, {}) and end."""
     nodes, meshes = (as_objects(tree.get(name)) for name in ("nodes", "meshes"))
     children = {child for node in nodes for child in _indices(node.get("children"), nodes)}
     todo = [(index, _unit()) for index in range(len(nodes)) if index not in children]
@@ -190,13 +190,13 @@ if TYPE_CHECKING:
 _TURN, _TILT = 30, 20
 """Angles of the view (degrees): from the front to the right, and from the horizon upwards."""
 _MOST_POINTS = 4 << 20
-"""Maximum number of vertices: they take 12 bytes each, and as many while they are read."""
+"""Maximum number of vertices: each takes 12 bytes, and 12 more while it is read."""
 _MOST_DOTS, _CHUNK_DOTS = 24 << 20, 1 << 20
 """Maximum number of dots of all edges, and of those that are calculated at once: 24 Mi take about two seconds."""
 _CHUNK_TRIANGLES = 1 << 16
 _SAMPLED_TRIANGLES = 1 << 12
 _LIT, _DARK = (150, 205, 255), (35, 55, 85)
-"""Colours of an edge whose triangle is turned to the light, and of one that shows its back."""
+"""Colours of the edges of a triangle that faces the light, and of one that faces away from the viewer."""
 _LIGHT = (-0.4, 0.6, 0.7)
 _SHADES, _DEPTHS = 1 << 8, 1 << 20
 """Number of shades and of depths. A pixel is `depth * _SHADES + shade`, so that the nearest edge is the maximum; -1 = empty."""
@@ -249,11 +249,11 @@ def _choose_stride(meshes: list[tuple[Points, Numbers]]) -> int:
 
 
 def _draw_edges(points: Points, triangles: Numbers, nearest: Numbers, deep: float) -> None:
-    """Draw the edges of triangles into `nearest`: a pixel gets the value of the edge if the edge is nearer than its value.
+    """Draw the edges of triangles into `nearest`; a pixel changes only if the edge is nearer than the edge drawn there before.
 
     Args:
         nearest: (height, width) of `depth * _SHADES + shade` for each pixel.
-        deep: number of depths per length of a pixel's side.
+        deep: number of depths in the length of a pixel.
     """
     import numpy as np
 
@@ -275,7 +275,7 @@ def _draw_edges(points: Points, triangles: Numbers, nearest: Numbers, deep: floa
 
 
 def _shade(corners: Points) -> Numbers:
-    """Return the shade of each triangle: how much its front is turned to the light, 0 for a back."""
+    """Return the shade of each triangle: the more its front faces the light, the larger; 0 if it faces away from the viewer."""
     import numpy as np
 
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])

@@ -1,8 +1,7 @@
-"""Headers of KTX2 and DDS textures: the name of the texel format, and the places of all levels, layers and faces in the file.
+"""Headers of KTX2 and DDS textures: the name of the texel format, and the offsets of all levels, layers and faces in the file.
 
 A level (mip) is one size of the texture, the largest first. Each layer of an array, and each of the six faces of a cube map, is a
-picture; the faces of a layer follow each other. Nothing in a header is trusted: places may be outside the file, and sizes may be
-wrong.
+picture; the faces of a layer follow each other. A header is not trusted: offsets may be outside the file, and sizes may be wrong.
 
 Tests: `tests/tui/pictures/test_texture_levels.py`.
 """
@@ -24,7 +23,7 @@ DDS_SIZE = slice(12, 20)
 """The bytes of a DDS header with height and width."""
 _DXGI_FOLLOWS = b"DX10"
 _DDS_IS_CUBE, _DDS_FACES, _DXGI_IS_CUBE = 0x200, 0xFC00, 4
-"""Flags of a DDS header: it is a cube map, the faces that the file has; and the flag of a cube map in the header of DirectX 10."""
+"""Flags of a DDS header (the texture is a cube map; the faces in the file), and the cube map flag of the header of DirectX 10."""
 _FACES = "+X", "-X", "+Y", "-Y", "+Z", "-Z"
 _MOST_LAYERS = 2048
 """Maximum number of layers that are listed, which is the limit of DirectX and of most graphics cards."""
@@ -35,7 +34,7 @@ _MOST_LEVELS = 16
 class Level(NamedTuple):
     """A level of the first picture: width and height in pixels, its first byte in the file, and its size in bytes.
 
-    `step` is the number of bytes from the same level of one picture to that of the next picture.
+    `step` is the number of bytes from this level of a picture to the same level of the next picture.
     """
 
     width: int
@@ -92,7 +91,7 @@ def ktx2_pictures(head: bytes) -> Pictures:
 
 
 def _all_ktx2_pictures(head: bytes) -> Pictures:
-    """Return all layers and faces of a KTX2 file, because the distance between two pictures follows from their number."""
+    """Return all layers and faces of a KTX2 file, not only those that are listed: their number determines the offsets."""
     layers, faces = struct.unpack_from("<2I", head, 32)
     return Pictures(layers, len(_FACES) if faces == len(_FACES) else 1)
 

@@ -47,7 +47,7 @@ _UNREACHABLE = "<none>"
 
 
 class Action(Struct, frozen=True):
-    """An action that has keys: `scope` is `everywhere`, a pane, or a widget; `keys` are in Textual's spelling."""
+    """An action that has keys: `scope` is `everywhere`, a pane, or a widget; `keys` are spelled as in Textual."""
 
     id: str
     scope: str
@@ -158,7 +158,10 @@ def _override(keymap: Keymap, own: list[list[str]]) -> None:
 
 
 def clashes(actions: Mapping[str, Action]) -> list[tuple[str, str, str]]:
-    """Return (id, id, key) for each pair of actions with the same key whose scopes are equal, or one is the scope `everywhere`."""
+    """Return (id, id, key) for each pair of actions that have the same key and can be active at the same time.
+
+    That is the case if their scopes are equal, or if one scope is `everywhere` and the other is not in `COVERING`.
+    """
     found = []
     by_key: dict[str, list[Action]] = {}
     for action in actions.values():

@@ -58,7 +58,7 @@ class UiMemory:
             self.put(name, [*(each for each in self.history(name) if each != text), text][-_HISTORY:])
 
     def save(self) -> None:
-        """Merge the values that this screen changed into the file, which another screen may have written."""
+        """Write the values that this screen changed to the file; other values that another screen wrote there are kept."""
         own, saved = self._values, self._saved
         changed = {name for name in own.keys() | saved.keys() if own.get(name) != saved.get(name)}
         if not changed:
@@ -77,7 +77,7 @@ class UiMemory:
         self._saved = dict(own)
 
     def _merge(self, values: dict[str, Any], changed: set[str]) -> dict[str, Any]:
-        """Return `values` with this screen's changes; a history keeps the texts that another screen added, before the own texts."""
+        """Return `values` with this screen's changes; in a history, texts that another screen added come before this screen's."""
         for name in changed:
             if name not in self._values:
                 values.pop(name, None)

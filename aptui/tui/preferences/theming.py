@@ -1,7 +1,7 @@
 """Reads themes (shipped ones and the user's), makes Textual's themes and the styles of roles, and chooses a theme for a terminal.
 
-A *role* is the meaning of a colour (failed, path, muted …). Its style is text, `bold #ff6b6b` or `reverse`, so that a theme without
-colours can use attributes. Widgets get styles from `roles(app)` and never name a colour.
+A *role* is the meaning of a colour (failed, path, muted …). Its style is a text such as `bold #ff6b6b`; a theme without colours
+uses only attributes, such as `reverse`. Widgets get styles from `roles(app)` and never name a colour.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MIXES = (0.0, 0.15, 0.3, 0.45, 0.6, 0.8, 1.0)
 def fit_colours(text: str, colours: int) -> str:
     """Return a style or a colour; on a terminal of 256 colours, each colour is replaced by the nearest of the 256.
 
-    Rich would choose a colour of the colour cube unless the wanted colour is nearly grey; a slate bar would become teal.
+    Rich would use the greys of the palette only for colours that are nearly grey; a slate-coloured bar would become teal.
     """
     return _HEX.sub(lambda found: _nearest(found[0].lower()), text) if colours == 256 else text
 
@@ -55,7 +55,7 @@ def _nearest(colour: str) -> str:
     red, green, blue = (int(colour[at : at + 2], 16) for at in (1, 3, 5))
 
     def distance(other: tuple[int, int, int]) -> float:
-        mean = (red + other[0]) / 2  # the weights are approximate; they exist because the eye sees some colours better than others
+        mean = (red + other[0]) / 2  # the weights approximate how well the eye distinguishes shades of red, green and blue
         weights = (2 + mean / 256, 4, 2 + (255 - mean) / 256)
         return sum(weight * (mine - theirs) ** 2 for weight, mine, theirs in zip(weights, (red, green, blue), other, strict=True))
 
@@ -195,7 +195,7 @@ def _stamps() -> tuple[tuple[str, int], ...]:
 
 
 def _mtime_ns(entry: os.DirEntry[str]) -> int:
-    """Return the time of a file, 0 if the file is missing (a dangling link); `load_themes` then reports that it cannot be read."""
+    """Return the time of a file, 0 for a dangling link, so that `load_themes` reports that the file cannot be read."""
     try:
         return entry.stat().st_mtime_ns
     except OSError:

@@ -36,7 +36,7 @@ def offer_copies(shell: Shell, copies: Sequence[Copy], place: tuple[int, int] | 
 
 
 def offer_pair(shell: Shell, panel: KeyValue, place: tuple[int, int] | None = None) -> bool:
-    """Open the menu of texts to copy from a panel; return False if the panel does not have the focus, or is empty."""
+    """Open a menu to copy a key, a value or all rows of a panel; return False if the panel is empty or not focused."""
     pair = panel.current() if panel.has_focus else None
     if pair is not None:
         every = "\n".join(f"[{key}] = {value}" for key, value in panel.pairs)
@@ -45,7 +45,7 @@ def offer_pair(shell: Shell, panel: KeyValue, place: tuple[int, int] | None = No
 
 
 def copy_paths(shell: Shell, paths: Sequence[str]) -> None:
-    """Copy paths as the bytes of their names on disk. If any path has control characters, make all paths safe."""
+    """Copy paths with the same bytes as on disk. If any path has control characters, remove them from all paths."""
     names = [native(path) for path in paths if path]
     if not names:
         shell.show_toast("there is nothing to copy", "warning")

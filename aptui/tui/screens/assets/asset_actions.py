@@ -55,7 +55,7 @@ class AssetExtension:
         self.parts = parts
 
     def actions(self) -> Mapping[str, Callable[[], object]]:
-        """Return {id: function for the selected rows}; `assets.<id>` is the id in the keymap. These actions need an engine."""
+        """Return {id: function for the selected rows}; `assets.<id>` is the id in the keymap. The actions need an engine."""
         return {}
 
     def menu_items(self, panel: Panel) -> Sequence[MenuItem | None]:
@@ -100,7 +100,7 @@ class AssetActions:
         return action_id in self._with_panel or (action_id in self._with_rows and self._shell.can_ask)
 
     def do(self, action_id: str) -> None:
-        """Run an action on the marked rows, or on the row under the cursor after its asset was read."""
+        """Run an action on the marked rows, or on the row under the cursor as soon as its asset is read."""
         if action_id in self._with_rows:
             self._with_rows[action_id]()
         else:
@@ -248,7 +248,7 @@ def _other_side(panel: Panel) -> list[Ref]:
 
 
 def _pattern(model: AssetModel, key: int, kind: Kind) -> str:
-    """Return a pattern for all sources below a folder. For a folder of products, the pattern has no platform."""
+    """Return a pattern for all sources below a folder. For a folder of products, leave its platform out of the pattern."""
     node = model.node_of(key)
     path = model.tree.path(node) if node is not None and model.tree is not None else ""
     if kind is Kind.PRODUCTS:

@@ -46,7 +46,7 @@ COLUMNS = (
     Column("size", "Size", 8, align="right", drop_rank=2),
 )
 _OPEN_UP_TO = 24
-"""Maximum number of references in a group that is open at first."""
+"""Maximum number of references in a group for it to be open when an asset is shown."""
 
 
 class References(LazyTree):
@@ -70,7 +70,7 @@ class References(LazyTree):
         self._before = {}
 
     def list_opened_at_first(self) -> list[int]:
-        """Return the nodes of the short groups, which are open at first."""
+        """Return the nodes of groups that are open when an asset is shown, because they are short."""
         return [self._place[branch.key] for branch in self._roots if branch.children and len(branch.children) <= _OPEN_UP_TO]
 
     def above(self, branch: Branch) -> set[int]:
@@ -84,11 +84,11 @@ class References(LazyTree):
         return found
 
     def _adopt_key(self, branch: Branch, parent: Branch | None) -> Branch:
-        """Give a branch the key of the branch that was at its place before, and the children that were read for that branch."""
+        """Give a branch the key of the equal branch of the previous panel, and the children that were read for that branch."""
         identity = branch.data[:3] if isinstance(branch.data, Ref) else branch.data
         place = (-1 if parent is None else parent.key, identity)
         branch.key = self._keys.setdefault(place, len(self._keys))
-        while branch.key in self._by_key:  # another branch has this key, because the same reference occurs twice
+        while branch.key in self._by_key:  # another branch has this key, because the parent has the same reference twice
             place = (*place, 0)  # type: ignore[assignment]  # each turn makes the tuple longer
             branch.key = self._keys.setdefault(place, len(self._keys))
         branch.parent = parent
@@ -176,7 +176,7 @@ class TreeTabs(Line):
 
 
 class TitleLine(Line):
-    """The line above a widget: a title, more text, and, if the line divides two widgets, a rule to its end."""
+    """The line above a widget: a title and more text; if the line divides two widgets, a rule fills the remaining width."""
 
     def __init__(self, id: str, *, classes: str = "", is_rule: bool = False) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id, classes=classes)
@@ -218,7 +218,7 @@ class FilePreview(TextView):
     leads: ClassVar[bool] = False
 
     class Resized(Message):
-        """Posted when a picture may need another size."""
+        """Posted when a picture may have to be decoded again for another size."""
 
     def on_mount(self) -> None:
         """Report when the terminal begins or ends to show pixels."""
@@ -296,7 +296,7 @@ class AssetDetail(Vertical):
     """
 
     class PreviewReplaced(Message):
-        """Posted when an explanation or a comparison, for which the user asked, takes the place of the preview."""
+        """Posted when an explanation or a comparison that the user requested replaces the preview."""
 
     def __init__(self, queries: QueryWorker, decoder: Decoder) -> None:
         super().__init__(id="assets-detail", classes="-without-preview")
@@ -331,11 +331,11 @@ class AssetDetail(Vertical):
 
     @property
     def preview_width(self) -> int:
-        """Width of a line of the preview without edge and scroll bar (cells); the preview is as wide as a narrow screen."""
+        """Width of a line of the preview without edge and scroll bar (cells); before the first layout, that of a full screen."""
         return (self.size.width or self.app.size.width) - 2
 
     def show(self, panel: Panel) -> None:
-        """Show an asset. If it is the shown asset in a newer state, the cursor and the open branches stay."""
+        """Show an asset. If the asset is shown already and was read again, the cursor and the open branches stay."""
         before, self._panel = self._panel, panel
         is_same = before is not None and (before.kind, before.key) == (panel.kind, panel.key)
         self._title.show(panel.path)
@@ -397,7 +397,7 @@ class AssetDetail(Vertical):
             self._queries.request(PREVIEW, lambda _reader: preview_of(panel.file), partial(self._accept_preview, state))
 
     def _accept_preview(self, state: tuple[object, ...], preview: Preview) -> None:
-        """Show a preview if its file is still shown, and have its picture decoded."""
+        """Show a preview if its file is still selected, and request that its picture is decoded."""
         if state != self._previewed:
             return
         self._preview, self._place = preview, FIRST
@@ -412,7 +412,7 @@ class AssetDetail(Vertical):
         self.on_file_preview_resized()
 
     def on_file_preview_resized(self) -> None:
-        """Have the picture decoded, unless it is decoded for this size already."""
+        """Request that the picture is decoded for the present size, unless this was requested already."""
         preview, earlier = self._preview, self._earlier
         if preview is None or self._panel is None or self.is_explaining:
             return
@@ -431,7 +431,7 @@ class AssetDetail(Vertical):
             self._decoder.want(wanted, partial(self._accept_picture, wanted, replace(preview, above=above), self._place))
 
     def step_texture(self, levels: int, pictures: int) -> bool:
-        """Show another level, face or layer of the texture; return whether the shown file is a texture that has several."""
+        """Show another level, or another face or layer, of a texture; return False if the shown file has only one."""
         preview = self._preview
         if preview is None or (len(preview.levels) if levels else preview.pictures.total) < 2:
             return False
@@ -445,7 +445,7 @@ class AssetDetail(Vertical):
         return self._earlier is not None
 
     def compare(self, panel: Panel, comparison: VersionPair | TextPreview) -> None:
-        """Show an earlier version beside the current one, or the differences of texts, if this asset is still shown."""
+        """If this asset is still shown, show an earlier version beside the current one, or the differences of texts."""
         if self._preview is None or self._panel is None or (panel.kind, panel.key) != (self._panel.kind, self._panel.key):
             return
         self._earlier, self._wanted, self.is_explaining = comparison, (), False

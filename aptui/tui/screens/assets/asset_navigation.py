@@ -75,7 +75,7 @@ class SelectedAsset:
     # --------------------------------------------------------------------------------------------------------------- updates
 
     def note(self, batch: Batch) -> None:
-        """Note whether notices concern the shown asset."""
+        """Note whether notices may have changed the shown asset, so that it must be read again."""
         source = self.panel.source if self.panel is not None else ""
         self._is_stale |= batch.are_assets_stale or any(news.notice.source == source for news in batch.jobs)
 
@@ -162,10 +162,10 @@ class SelectedAsset:
 
 
 TARGET = "target"
-"""Kind of the queries that look for the target of a move."""
+"""Kind of the queries that find the asset to which the user wants to go."""
 _MOST_PLACES = 200
 _GIVES_UP_S = 30.0
-"""Maximum time until the tree has to contain a moved asset; after that, the cursor no longer goes to it (seconds)."""
+"""Maximum time (seconds) to wait until the tree contains a moved asset; then the cursor no longer goes to the asset."""
 _SIGNS = re.compile(r"([.^$*+?{}\[\]|()\\])")
 
 
@@ -185,7 +185,7 @@ class WayBack:
         self._at = 0
 
     def go(self, here: Place | None, stop: Stop) -> None:
-        """Record a move from `here` (None at the start) to a place; the places to which "forward" led are dropped."""
+        """Record a move from `here` (None at the start) to a place; later places, to which "forward" would go, are removed."""
         self._leave(here)
         del self._stops[self._at + 1 :]
         self._stops = [*self._stops, stop][-_MOST_PLACES:]
@@ -200,7 +200,7 @@ class WayBack:
         return self._stops[self._at]
 
     def pop_origin(self) -> str:
-        """Return the screen from which the user came to the current place, and forget it: later calls return ""."""
+        """Return and remove the screen from which the user came to the current place; "" = none, or removed already."""
         if not self._stops:
             return ""
         stop = self._stops[self._at]
@@ -265,7 +265,7 @@ class AssetNavigation:
         self._want(kind, key)
 
     def follow_moved_file(self, path: str) -> None:
-        """Go to an asset that moved once the tree contains it."""
+        """Go to the new path of a moved asset as soon as the tree contains it."""
         self._moved_file = (path, time.monotonic() + _GIVES_UP_S)
         self.apply_target()
 

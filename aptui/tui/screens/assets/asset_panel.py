@@ -33,7 +33,7 @@ from aptui.tui.words import duration_text, size_text
 SOURCE, PRODUCT, JOB = "source", "product", "job"
 """Kinds of targets of a reference; "" = no target."""
 OUT, IN = "out", "in"
-"""Directions in which the references of an opened reference are followed."""
+"""Children of an opened reference: the assets that it depends on (OUT), or that depend on it (IN)."""
 
 
 class AssetPlaces(Struct, frozen=True):
@@ -59,10 +59,10 @@ class Ref(NamedTuple):
 
     Args:
         leads: kind of the target: SOURCE, PRODUCT, JOB, or "" = the line has no target.
-        key: id of the target source or product.
+        key: id of the target.
         text, note, size: texts of the columns.
         role: role of the note.
-        ask: direction of the references that are the children of the line: OUT, IN, or "" = no children.
+        ask: the children of the line: OUT, IN, or "" = no children.
     """
 
     leads: str
@@ -86,12 +86,12 @@ class ReferenceGroup(NamedTuple):
 
 
 class Panel(Struct, frozen=True):
-    """A panel.
+    """Everything that the details show about one asset or folder.
 
     Args:
-        path: the name of the asset: relative path or product name.
+        path: the relative path of a source or folder, or the name of a product.
         file: the path of the file, or of the folder if it exists, for Python's file functions.
-        source: the source whose jobs belong to the panel; for a folder, the folder; "" = no source.
+        source: the path of the source whose jobs belong to the panel; for a folder, the path of the folder; "" = no source.
         products: native paths of the products, for copying.
         folders: possible paths of a folder of sources, in order of precedence.
     """
@@ -180,7 +180,7 @@ def _folder_text(name: str, places: AssetPlaces) -> str:
 
 
 def _find_hidden(reader: Reader, source: SourceRow, places: AssetPlaces) -> Iterator[str]:
-    """Yield the files of later scan folders that a source hides; metadata files are sources of their own."""
+    """Yield the files that a source hides: they have the same relative path in later scan folders, and are not sources."""
     names = [name for name, _ in places.roots]
     if source.scan_folder not in names:
         return
@@ -193,7 +193,7 @@ def _find_hidden(reader: Reader, source: SourceRow, places: AssetPlaces) -> Iter
 
 
 def _file_facts(reader: Reader, path: str, digest: bytes, file: str) -> list[tuple[str, str]]:
-    """Return digest, size and time of a file: the recorded values, else those of the file on the disk."""
+    """Return digest, size and time of a file: the stored values, or, if they are missing, size and time of the file on the disk."""
     known = reader.file(path)
     size, mtime_s = (known.size, known.mtime_ns / 1e9) if known else (-1, 0.0)
     if not known or not known.mtime_ns:  # the database stores no time for a file that was changed just before it was read
@@ -310,9 +310,9 @@ def _unmet_ref(path: str) -> Ref:
 
 
 def _missing_group(details: ProductDetails) -> ReferenceGroup:
-    """Return the missing dependencies that the last scan found, newest first, and the outcome of the scan.
+    """Return the missing dependencies that the last scan found, newest first, and a line with the stored result of the scan.
 
-    If the scan found nothing, the count shows the time of the scan.
+    If the scan found nothing, the title of the group shows the time of the scan in place of a number.
     """
     refs = tuple(
         Ref(PRODUCT if item.product_id else "", item.product_id, item.text, f"{glyph('error')} {short_id(item.asset_id)}",
@@ -335,7 +335,7 @@ def _scan_time(time_s: int) -> str:
 
 
 def _link_ref(link: AssetDependency, direction: str) -> Ref:
-    """Return the line of a product dependency; the dependents of a product are read when its line is opened."""
+    """Return the line of a product dependency; its children are read when the user opens it."""
     continues_run = link.product_id and (link.has_more or direction == IN)
     role = "" if link.product_id else "muted"
     asset_id = assets.asset_id_text(link.source_uuid, link.sub_id)
@@ -381,7 +381,7 @@ def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | N
 
 
 def _intermediate(reader: Reader, name: str) -> int:
-    """Return the id of the source that a product of the platform `common` is, 0 if the product is not an intermediate."""
+    """Return the id of the source with the same file as a product of the platform `common`; 0 = it is not an intermediate."""
     below = f"s.ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
     sql = f"SELECT s.SourceID FROM Sources s JOIN Products p ON p.ProductName = ? WHERE {below} AND lower(s.SourceName) = ?"  # noqa: S608  # constants
     row = reader.ask(sql, (name, name.partition("/")[2].lower())).fetchone()
@@ -404,7 +404,7 @@ def _source(reader: Reader, ids: list[int]) -> tuple[Kind, int] | None:
 
 
 def kind_of_source(reader: Reader, source_id: int) -> Kind:
-    """Return which tree shows a source."""
+    """Return the tree that shows a source: sources or intermediates."""
     sql = f"SELECT 1 FROM Sources WHERE SourceID = ? AND ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"  # noqa: S608 - a constant
     return Kind.INTERMEDIATES if reader.ask(sql, (source_id,)).fetchone() else Kind.SOURCES
 

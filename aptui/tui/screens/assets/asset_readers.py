@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PREVIEW = "preview"
-"""Kind of the queries that run only when no other query waits, because colouring a text takes longer than all other queries."""
+"""Kind of the queries for previews. They run only when no other query waits, because colouring a text takes longest."""
 
 
 class _Query(NamedTuple):
@@ -39,7 +39,7 @@ class QueryWorker:
     Args:
         database: the asset database; it is opened again for every query, because an engine may have replaced it.
         deliver: called by the thread with a function and its arguments; it makes the UI's thread call the function.
-        failed: called, through `deliver`, with the kind of a query and its error.
+        failed: called in the UI's thread with the kind of a failed query and its error.
     """
 
     def __init__(self, database: Path, deliver: Callable[..., object], failed: Callable[[str, KnownError], object]) -> None:
@@ -64,9 +64,9 @@ class QueryWorker:
         return kind in self._newest
 
     def after(self, kind: str, do: Callable[[], object]) -> None:
-        """Call `do` when the newest query of a kind is answered, at once if none is pending.
+        """Call `do` when the newest query of a kind has ended, or at once if no query of this kind is pending.
 
-        A newer query of this kind drops the call.
+        If a newer query of this kind is requested first, `do` is not called.
         """
         if self.is_awaited(kind):
             self._follow_ups[kind] = do

@@ -51,7 +51,7 @@ Place = tuple[Kind, int]
 
 
 class AssetTreeView(VTree):
-    """A tree of assets; enter on a file goes to its details."""
+    """A tree of assets; Enter on a file goes to its details."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "details", id="rows.open")]
 
@@ -62,7 +62,7 @@ class AssetTreeView(VTree):
         self._health_cells = 0
 
     def _measure_columns(self, width: int) -> list[Column]:
-        """Return the columns; in a narrow tree, names get less room than problems, because problems are few and long."""
+        """Return the columns. In a narrow tree, the column of names shrinks, so that the column of problems keeps its width."""
         name, *others = super()._measure_columns(width)
         free_width = width - sum(each.width + len(GAP) for each in others if not each.drop_rank)
         return [replace(name, min_width=max(_LEAST_NAME, min(name.min_width, free_width))), *others]
@@ -285,9 +285,9 @@ STALE_S = 1.0
 _REST_FACTOR = 4
 """Pause between two reads as a multiple of the duration of a read: reads use at most a fifth of one processor."""
 _MOST_READS = 10
-"""Maximum number of reads, one second apart, that wait until the database has the changes that the notices reported."""
+"""Maximum number of repeated reads, one second apart, while the database lacks changes that notices have reported."""
 _CREATES_DATABASE = {SessionState.ATTACHING, SessionState.WAITING, SessionState.ATTACHED, SessionState.REATTACHING}
-"""States of the session in which an engine is about to create the database, or will do so soon."""
+"""States of the session in which a missing database is not an error, because an engine is about to create it."""
 _NOTHING = {
     Kind.SOURCES: "no sources yet; files of the scan folders appear here",
     Kind.INTERMEDIATES: "no intermediates; products that become sources of other jobs appear here",
@@ -297,7 +297,7 @@ _NOTHING = {
 
 
 class LiveTrees:
-    """Reads trees again after notices and shows the newest trees; the interval grows with the duration of a read.
+    """Reads trees again after notices and shows the newest trees; the slower a read is, the longer is the interval.
 
     Args:
         came: called when a newer version of the front tree is shown.
@@ -317,7 +317,7 @@ class LiveTrees:
 
     @property
     def is_placed(self) -> bool:
-        """Whether the cursor stands where it starts: on the first problem if there is one; products have no problems."""
+        """Whether the cursor has been put on the first problem, or needs no move: products have no problems."""
         return self._is_placed or self._trees.kind is Kind.PRODUCTS or self._store.error is not None
 
     @property
@@ -326,7 +326,7 @@ class LiveTrees:
         return not (self._is_stale or self._is_health_stale or self._has_timer)
 
     def note(self, batch: Batch) -> None:
-        """Note that trees, or the problems of jobs, may have changed. Starts of jobs are ignored: they change no row."""
+        """Note that trees, or the problems of jobs, may have changed. Starts of jobs are ignored, because they change no row."""
         self._is_stale |= batch.are_assets_stale
         ended = [news.moment for news in batch.jobs if news.notice.status != "processing"]
         if ended:
@@ -384,7 +384,7 @@ class LiveTrees:
             trees.view.reveal(node)
 
     def _read_until_current(self) -> None:
-        """Read the problems again if they are older than the notices, because the engine saves rows after their notices."""
+        """Read the problems again while they are older than the newest notice: the engine saves rows after it sends notices."""
         unwell = self._store.unwell
         if unwell is not None and unwell.moment < self._newest_moment and self._reads_left > 0:
             self._reads_left -= 1

@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 _NARROW = 110
-"""Width below which the details replace the tree instead of standing beside it (cells)."""
+"""Width of the screen below which the details replace the tree and are not beside it (cells)."""
 _ROOMY, TIGHT = 100, 72
-"""Width from which the tabs show the counts of all trees, and width below which the tabs are brief (cells)."""
+"""Minimum width of the screen for tabs with the counts of all trees, and for tabs with full titles (cells)."""
 _PEEK = "-peek"
 """CSS class of the pane while, on a narrow screen, the preview replaces the tree; the next zoom shows the tree again."""
 _ABOVE_TREE = ("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview", _PEEK)
@@ -286,7 +286,7 @@ class AssetsPane(Pane):
     # ------------------------------------------------------------------------------------------------- events of the widgets
 
     def on_rows_highlighted(self, event: Rows.Highlighted) -> None:
-        """Show the row under the cursor; the cursor may have moved on since the message."""
+        """Show the row under the cursor, unless the cursor has moved on since the message was posted."""
         if event.rows is self.trees.view and event.key == event.rows.cursor_key:
             if (self.trees.kind, event.key) != self.selected.place:
                 for each in self.extensions:
@@ -341,7 +341,7 @@ class AssetsPane(Pane):
     # ------------------------------------------------------------------------------------------------------------------ keys
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Hide actions that need an engine while no engine is running."""
+        """Return whether an action is possible; actions that need an engine are hidden while no requests can be sent."""
         return self.actions.can(str(parameters[0])) if action == "row" else super().check_action(action, parameters)
 
     def action_row(self, action_id: str) -> None:
@@ -397,7 +397,7 @@ class AssetsPane(Pane):
         return [name for name in self.classes if name.startswith("-zoom")]
 
     def action_part(self, step: int) -> None:
-        """Focus the next part: tree, references, preview; never the search, so that letters are not typed into it."""
+        """Focus the next part: tree, references or preview. The search is skipped, so that letters act as keys."""
         tree, focused = self.trees.view, self.app.focused
         parts: list[Widget] = [tree, *self.detail.parts]
         if self._zooms:

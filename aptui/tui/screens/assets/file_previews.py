@@ -1,8 +1,8 @@
 """The preview of a file (its text, or facts about it and its picture), and the comparison with an earlier version of the file.
 
-An earlier version of a product is in the local store, of a source in Git. The history of a job has the digests of the products of
-its last runs. Their bytes are in the local store (extension point `stored file`) until it removes them. If the earlier product is
-not stored, the source is compared instead.
+An earlier version of a source comes from Git, an earlier version of a product from the local store. The history of a job has the
+digests of the products of its last runs; the local store (extension point `stored file`) has their bytes until it removes them. If
+the earlier product is no longer stored, the source is compared instead.
 
 Tests: `tests/tui/screens/assets/test_file_previews.py`, `tests/tui/screens/assets/test_earlier_versions.py`.
 """
@@ -85,7 +85,7 @@ class Preview(Struct, frozen=True):
 
     @property
     def at_first(self) -> TextPreview:
-        """The preview until the picture is decoded: without the text, so that no text flashes up."""
+        """The preview until the picture is decoded. It has no text, because the text would be replaced after a moment."""
         return TextPreview("", self.above, is_numbered=False) if self.form else self.text
 
     def place(self, level: int, number: int) -> TexturePlace:
@@ -99,9 +99,10 @@ class Preview(Struct, frozen=True):
 
         Args:
             place: the level and picture of a texture; if the texture has fewer, the nearest one is decoded.
-            columns, rows: size of the part of the view that pictures fill (cells).
+            columns, rows: size of the area for all pictures (cells).
             shares: number of pictures beside each other.
-            cell: width and height of a cell in pixels if the terminal shows pixels. If None, only drawings depend on the cells.
+            cell: width and height of a cell in pixels if the terminal shows pixels. If None, the size of a picture is fixed, and
+                only drawings are made for the number of cells.
         """
         if cell is not None:
             wide, high = min(columns * cell[0], _MOST_PIXELS), min(rows * cell[1], _MOST_PIXELS)
@@ -192,7 +193,7 @@ def _fold(listed: Sequence[tuple[str, str]]) -> Lines:
 # ------------------------------------------------------------------------------------------------------- earlier versions
 
 _MOST_COMMITS = 2
-"""Number of commits that are compared. The newest commit alone is not enough: it equals the file unless the file was edited."""
+"""Number of commits that are compared with the file: if the file was not edited, the newest commit is equal to it."""
 _MOST_BYTES = 128 << 20
 
 
@@ -217,8 +218,8 @@ class EarlierVersion(NamedTuple):
 
     Args:
         label: where it comes from, such as "run of Nov 26 14:02".
-        path: a file with its bytes.
-        now: path of the current file; this is the source if the earlier product is not stored.
+        path: path of a file with the bytes of the earlier version.
+        now: path of the current file to compare; if the earlier product is not stored, this is the source.
         file: the file in memory that `path` names; None = `path` is on the disk.
     """
 
@@ -316,10 +317,10 @@ def _read_committed(folder: Path, name: str) -> bytes:
 _MOST_LINES = 10_000
 """Maximum number of lines of a text that are compared."""
 _LIMIT_S = 1.0
-"""Maximum time for the comparison (seconds); later differences are less exact then."""
+"""Maximum time for the comparison (seconds); after it, all remaining lines count as different."""
 _CONTEXT_LINES = 3
 _LONG_LINE_CHARS = 400
-"""A longer line, for example of a file without line breaks, is compared in parts."""
+"""Maximum length of a line that is compared as a whole; longer lines, as in files without line breaks, are split."""
 _PART_ENDS = re.compile(r"(?<=[,;>{}\[\]])(?=.)")
 
 
@@ -346,7 +347,7 @@ def _compare_texts(version: EarlierVersion) -> TextPreview | str:
 
 
 def _split(text: str) -> list[tuple[str, int]]:
-    """Return the lines of a text, and of long lines their parts, each with the number of its line."""
+    """Return (text, number of the line) of each line; a long line is split into several parts with the same number."""
     if not text:
         return []
     lines = text.replace("\r\n", "\n").replace("\r", "\n").removesuffix("\n").split("\n")
@@ -362,7 +363,7 @@ class _TextDifference(SequenceMatcher[str]):
         old_texts, new_texts = ([text for text, _ in lines] for lines in (old, new))
         head = _count_equal(old_texts, new_texts)
         tail = _count_equal(old_texts[head:][::-1], new_texts[head:][::-1])
-        # Only the middle is compared, because equal lines at the start and the end may be many.
+        # Equal lines at the start and the end are skipped, because there may be many of them.
         head, tail = max(0, head - _CONTEXT_LINES), max(0, tail - _CONTEXT_LINES)
         old_end, new_end = len(old) - tail, len(new) - tail
         self._old, self._new = old[head:old_end], new[head:new_end]

@@ -52,7 +52,7 @@ PATTERNS = (Column("text", "Pattern", 0, 16, weight=2), Column("kind", "Kind", 8
 DESCENDING = frozenset({"jobs", "average", "total", "share"})
 _NARROWEST_NAME, _WIDEST_NAME = 10, 32
 _PACKAGES = re.compile(r" \([^()]*\)")
-"""The packages in the version of a builder; the list has no room for them, and the details show them."""
+"""Matches the packages in the version of a builder. The details show them; the list has no room for them."""
 _FLAGS = (
     ("is_critical", "critical: its jobs run before all other jobs"),
     ("deletes_products_on_failure", "deletes the old products when a job fails"),
@@ -275,9 +275,9 @@ def _params(builder: Builder) -> list[tuple[str, str]]:
 
 
 def is_descending_next(sort: tuple[str, bool] | None, column_id: str, descending: frozenset[str]) -> bool:
-    """Return whether the column that the user chose is to be sorted descending.
+    """Return whether the column that the user chose must be sorted in descending order.
 
-    Choosing the column by which the rows are sorted already reverses their order; other columns begin descending if they are in
+    If the rows are already sorted by this column, the order is reversed. Otherwise the order is descending if the column is in
     `descending`.
     """
     return not sort[1] if sort is not None and sort[0] == column_id else column_id in descending
@@ -297,7 +297,7 @@ MOST = 1000
 SORTED_BY = ("name", "count", "total", "average", "slowest")
 LARGEST_FIRST = frozenset(SORTED_BY[1:])
 _MOST_NAME = 32
-"""Names up to this length are shown in full; less important columns are dropped to make room (cells)."""
+"""Maximum width of a name that is shown in full (cells); less important columns are dropped to make room for it."""
 _INDENT = 4
 """Cells before the name of an entry in the tree."""
 _TITLES = ("Analysis jobs", "Processing jobs")
@@ -316,7 +316,7 @@ class Metrics:
     """The metrics of one builder as a tree.
 
     Args:
-        database: of the project.
+        database: path of the asset database.
         in_ui: calls a function in the app's thread.
         changed: called in the app's thread when entries arrived.
     """
@@ -446,7 +446,7 @@ def metrics_columns(entries: Sequence[Entry], builder: str) -> tuple[Column, ...
 
 
 def _where(entry: Entry, builder: str) -> str:
-    """Return the platforms of a job, with its job key unless that is the builder's name."""
+    """Return the platforms of a job, and its job key unless the key is equal to the builder's name."""
     where = entry.platform if entry.job_key in {"", builder} else f"{entry.platform} {entry.job_key}"
     return "" if entry.is_analysis else where.replace(",", ", ")
 

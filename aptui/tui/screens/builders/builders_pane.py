@@ -63,8 +63,8 @@ class BuilderReading:
 
     Args:
         set_timer: calls a function after some seconds.
-        due: called when the delay of a read has ended; it must lead to a call of `poll`, which starts the read.
-        taken: called after each read with the previous result, in the app's thread.
+        due: called when a delayed read can start; it must cause a call of `poll`, which starts the read.
+        taken: called in the app's thread after each read; its argument is the previous result.
     """
 
     def __init__(
@@ -118,12 +118,12 @@ _SORT = ("total", True)
 _BESIDE_CELLS = 170
 """Minimum width of the screen for the details beside the list (cells); on a narrower screen they are below it."""
 _LEAST_SHARE, _MOST_SHARE = 5, 8
-"""Minimum and maximum width of the list beside the details, in twelfths of the screen."""
+"""Minimum and maximum width of the list if the details are beside it, in twelfths of the screen's width."""
 _COLUMNS_LINES = 36
-"""Minimum height of the screen for all three parts of the details, in columns below the list (lines)."""
+"""Minimum height of the screen at which all three parts of the details are shown, as columns below the list (lines)."""
 _LEAST_LIST = 4
 _AROUND_LIST = 2
-"""Cells that the list needs beside its columns: the edge and the scroll bar."""
+"""Width of the edge and the scroll bar of the list (cells)."""
 _DETAIL_LINES = 17
 """Number of lines for the details below the list; on a high screen, the list gets the remaining lines."""
 _AROUND_PATTERNS = 3
@@ -131,7 +131,7 @@ _AROUND_PATTERNS = 3
 
 
 class BuildersSearch:
-    """The filter line, which filters the list (by names and patterns) or the metrics (by sources); each keeps its own filter."""
+    """The filter line. It filters the list by names and patterns, or the metrics by sources; each has its own filter."""
 
     def __init__(self, pane: BuildersPane) -> None:
         self._pane = pane
@@ -167,7 +167,7 @@ class BuildersSearch:
         self._narrow("")
 
     def forget_list(self) -> None:
-        """Drop the filter of the list; the caller fills the list again."""
+        """Clear the filter of the list; afterwards the caller must fill the list again."""
         self._texts["list"] = ""
         self._hide()
 
@@ -299,7 +299,7 @@ class BuildersPane(Pane):
     # ----------------------------------------------------------------------------------------------------------------- layout
 
     def on_resize(self) -> None:
-        """Put the details beside the list or below it: one part, or all three as columns if there is room."""
+        """Put the details beside the list or below it. Show one part of them, or all three as columns if there is room."""
         has_columns = self.size.width >= _BESIDE_CELLS and self.size.height >= _COLUMNS_LINES
         self.set_class(self.size.width >= _BESIDE_CELLS and not has_columns, "-beside")
         self.set_class(has_columns, "-columns")
@@ -315,7 +315,7 @@ class BuildersPane(Pane):
     def _divide_height(self) -> None:
         """If the details are below the list, give the list the height that it needs.
 
-        The height depends on the builder that has most patterns, so that it does not change when the cursor moves.
+        It is computed for the builder with the most patterns, so that it does not change when the cursor moves.
         """
         is_below = not self.has_class("-beside") and not self._is_zoomed
         lines = _DETAIL_LINES

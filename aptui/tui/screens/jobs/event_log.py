@@ -134,9 +134,9 @@ class LogCursor:
             self.go_to_main_line(job_details)
 
     def go_to_main_line(self, job_details: JobDetails | None) -> None:
-        """Go to the first error, else to the first warning, else to the last line other than the count of errors.
+        """Go to the first error, else to the first warning, else to the last line that does not count the errors.
 
-        In the log of a running job, go to the last line.
+        If the job is running, go to the last line.
         """
         if job_details is not None and job_details.running_key:
             self._pane().action_last()
@@ -144,7 +144,7 @@ class LogCursor:
             self.skip_count_line(job_details.records if job_details is not None else ())
 
     def skip_count_line(self, records: Sequence[JobLogLine]) -> None:
-        """Move the cursor up from the line that counts the errors."""
+        """If the cursor is on the last line and this line counts the errors, move it one line up."""
         pane = self._pane()
         if pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
             pane.action_move(-1)
@@ -168,8 +168,8 @@ def title(log: EventLog, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
     wanted = cell_len(sanitize(info.source))
     least = min(wanted, cell_len(sanitize(info.source.rpartition("/")[2])) + _ELLIPSIS_CELLS)
     forms = _list_failing_parts(job_details, log.shell.session.clock_ms()) if is_read and job_details is not None else []
-    # The text "failing since …" needs room. The number of lines is dropped first, then the number of the run, then the word
-    # "Event".
+    # To make room for the text "failing since …", the number of lines is dropped first, then the number of the run, then the
+    # word "Event".
     none, short_head = Part(""), [Part("Log", role), head[1]]
     levels: list[tuple[list[Part], list[Part], Part]]
     levels = [(head, tail, count), (head, tail, none), (head, [], none), (short_head, [], none)]
@@ -216,13 +216,14 @@ def _list_failing_parts(job_details: JobDetails, now_ms: int) -> list[list[Part]
 
 
 _SAMPLED_RECORDS, _WIDEST_WINDOW = 5000, 16
-"""Number of lines in which the widths of window names (origins) are measured; maximum width of the window column (cells)."""
+"""Number of lines in which window names (origins of lines) are measured, and maximum width of their column (cells)."""
 
 
 class LogColumns:
-    """A log as columns of the filter language.
+    """A log as the table that a filter searches; each line is a row.
 
-    A bare term matches the message, `error` and `warning` match levels, and fields match the window (the origin of the line).
+    A term without a field matches the message, `error` and `warning` match levels, all other fields of text match the window (the
+    origin of the line).
     """
 
     def __init__(self, records: Sequence[JobLogLine]) -> None:
@@ -333,7 +334,7 @@ class LogSearch:
         self._keep_hits()
 
     def forget(self, *, is_other: bool) -> None:
-        """Discard the columns, and for another log (`is_other`) the hits too; called before the changed log is shown."""
+        """Discard the columns of the log, and also the hits if another log follows (`is_other`); called before the log is shown."""
         self._columns = None
         if is_other:
             self._found = None
@@ -483,7 +484,7 @@ class EventLog(Vertical):
         """Show the log of a job once it is read; None = no job is selected.
 
         Args:
-            expects: (status, run key) of the last notice; the database is read until it agrees.
+            expects: (status, run key) of the last notice; the database is read again until it has these values.
             run_key: the run; 0 = the newest.
         """
         self.info, self.chosen_run = info, run_key

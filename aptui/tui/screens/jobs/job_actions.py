@@ -1,4 +1,4 @@
-"""Actions on jobs, which a key of the Jobs screen, such as `r` (run again), or an entry in the menu of a row runs.
+"""Actions on jobs. A key of the Jobs screen, such as `r` (run again), or an entry in the menu of a row runs an action.
 
 Each action has one line in `ROW_ACTIONS`. `JobsPane.BINDINGS` has the keys: `r` calls `row('reprocess')`, which runs the action
 with the id `reprocess`.
@@ -46,7 +46,7 @@ Infos = Sequence[JobRowInfo]
 _MOST_PRODUCTS = 20
 """Maximum number of products in the menu in which the user chooses a product."""
 _ASKS_FROM = 100
-"""Minimum number of jobs at which running again and cancelling ask for a confirmation."""
+"""Minimum number of jobs for which running again or cancelling needs a confirmation."""
 
 
 class RowActions:
@@ -55,7 +55,7 @@ class RowActions:
     def __init__(self, pane: JobsView) -> None:
         self._pane, self._shell = pane, pane.shell
         self.is_asking_why = False
-        """Whether the sheet of `why` is being read; the next key waits for the sheet."""
+        """Whether the explanation for `why` is being read; the next key waits until the sheet shows it."""
 
     def can(self, action_id: str) -> bool:
         """Return whether an action is possible on this screen."""
@@ -134,7 +134,7 @@ class RowActions:
     def _can_reveal(self, pane_id: str) -> bool:
         """Return whether a screen has the method `reveal`.
 
-        The check imports the screen, so only actions and menus make it.
+        The check imports the screen, so it is made only when the user runs an action or opens a menu.
         """
         return any(each.id == pane_id and hasattr(each.load(), "reveal") for each in self._shell.panes)
 
@@ -211,7 +211,7 @@ class RowActions:
     def _with_errors(self, infos: Infos) -> Infos:
         """Return the jobs with errors, or all jobs if no job has errors.
 
-        If several jobs of a line in the table have the same error, return only the first of these jobs.
+        If lines of the table show sources, return only the first of several jobs of a source that have the same error.
         """
         found = [info for info in infos if info.status == "failed" or info.errors] or infos
         if not self._pane.store.by_source:
@@ -440,6 +440,6 @@ def _uuids(infos: Infos, reader: Reader) -> list[str]:
 
 
 def path_of(reader: Reader, info: JobRowInfo) -> str:
-    """Return the path of a job's source in text form, below the path of its scan folder if that is known."""
+    """Return the full path of a job's source as text; if the source is not in the database, the relative path."""
     source = reader.source(info.source)
     return f"{source.root}/{source.source}" if source else info.source
