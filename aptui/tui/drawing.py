@@ -142,8 +142,8 @@ class FrameClock:
 
     def _frame(self) -> None:
         if self._has_more_parts:
-            # The current frame, some parts of which are already applied, may lack the change for which this frame was requested.
-            # So another frame follows.
+            # Some parts of the current frame are already applied, so it may lack the change for which this frame was requested.
+            # Another frame follows.
             self._is_frame_requested = True
             return
         self._is_woken = self._is_news_due = self._is_frame_requested = False

@@ -147,8 +147,8 @@ def find_awaited_by_id(reader: Reader, uuid: bytes, platform: str) -> list[Await
 def find_awaited_by_name(reader: Reader, name: str) -> list[Awaited]:
     """Return the sources whose jobs may make a product of this name.
 
-    These are the source from which the product was made last, and sources in the same relative folder with a similar name: the name
-    of the product, up to its first dot, equals the name of the source up to its first dot, or continues it with `_`.
+    These are the source from which the product was made last, and sources with a similar name in the same relative folder. Names
+    are compared up to their first dots: the product's name is equal to the source's name, or continues it with `_`.
     """
     platform, _, path = name.partition("/")
     maker = reader.ask(

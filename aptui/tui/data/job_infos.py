@@ -308,7 +308,7 @@ _SCREENFUL = 100
 _SAMPLE = 300
 """Approximate number of rows after the first screenful in which the widths of texts are measured."""
 _CHEAP_SORT = 200_000
-"""Maximum number of rows that are sorted again at an edit of the filter if rows changed; sorting so many rows takes 10 ms."""
+"""Maximum number of rows that are sorted again at an edit of the filter if rows changed; sorting them takes 10 ms."""
 
 
 class ViewRequest(Struct, frozen=True):

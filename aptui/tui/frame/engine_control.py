@@ -51,7 +51,7 @@ class EngineControl(Actions):
             self._is_supposed = False
 
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
-        """Send a request to the engine. On success, show the text `done` and call `then` in the app's thread, else show the error."""
+        """Send a request to the engine. On success, show `done` and call `then` in the app's thread; otherwise show the error."""
         self._session.ask(verb).add_done_callback(lambda answer: self._screen.in_ui(self._handle_answer, answer, done, then))
 
     def _handle_answer(self, answer: Future[Answer], done: str, then: Callable[[Answer], object] | None) -> None:
