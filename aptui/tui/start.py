@@ -47,7 +47,7 @@ def run(
         session_factory: makes the session; the session is opened later.
         mouse: False = leave the mouse to the terminal.
         theme: name of a theme, "" = the remembered one.
-        all_builders: returns the builders, including what their code declares. The call may take seconds.
+        all_builders: returns the builders, with the facts from their classes. The call may take a while.
         engine_root: the engine of an O3DE project, for the info sheet.
         trust: the question to the user before an engine starts, None if the project is trusted.
 
@@ -103,7 +103,7 @@ _COMMANDS = dict.fromkeys(
 )
 """Names that Textual's app imports for Textual's command palette, which aptui does not use.
 
-The real module imports a tenth of Textual's code. Only aptui's own palette imports it, when it opens.
+The real module imports a tenth of Textual's code. Only `aptui.tui.frame.commandline`, which has aptui's own palette, imports it.
 """
 
 

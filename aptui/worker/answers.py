@@ -21,12 +21,12 @@ _SHOWN = 100
 _LONGEST_KEY = 4096
 """Maximum characters of a job key; paths have the same limit.
 
-The limit keeps rows, log lines and screen lines small, because all of them contain the key.
+The key is limited, because every row, log line and screen line of a job contains it.
 """
 
 
 class AnswerRefused(Exception):
-    """The answer of a builder is not valid, or reports a failure.
+    """The call of a builder failed, or its answer, its products or its declarations are refused.
 
     The text is the reason in one line; `kind` is the kind of failure (`core.retry`).
     """

@@ -45,7 +45,7 @@ _RECEIVE_BYTES = 1 << 18
 HELD_S = 0.02
 """Maximum delay (seconds) of an answer that is held to be sent with later answers.
 
-The engine also waits this long before it commits, so that results share a commit.
+The engine also holds results so that they share a commit: for the same time, or longer if no client waits for them.
 """
 _LEAST_SHARE_BYTES, _LARGEST_SHARE_BYTES = 2 << 30, 8 << 30
 """Minimum and maximum (bytes) of a worker's default memory limit.

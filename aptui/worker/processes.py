@@ -16,7 +16,7 @@ KILLED = "command killed by SIGKILL: likely out of memory"
 _SETTLE_S = 0.05
 """Time (seconds) in which children, such as the last program of a shell's pipeline, have to end after a run.
 
-Children that still run after this time are reported as left running.
+Children that still run after this time are killed, and reported as left running.
 """
 _lasting: dict[int, int | None] = {}
 """{pid: wait status, None while the child runs}.

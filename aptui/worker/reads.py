@@ -230,9 +230,9 @@ class Reads:
 
         Args:
             digest_of: digests a file, "" for one that is missing.
-            adds: whether every file that was read may become a dependency. If False, existing files are returned without digests,
-                except files that a file in another scan folder hides: hidden files have digests in any case, because no other
-                record of them exists.
+            adds: whether every file that was read may become a dependency. If False, missing files are left out, and existing
+                files have no digests. Files that a file in another scan folder hides, existing or missing, are returned with
+                digests in any case, because no other record of them exists.
         """
         reads = []
         probed = {path: where for path, where in self._absent.items() if _is_hidden(_as_configured(path))}

@@ -404,7 +404,10 @@ def _in_dots(pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Gr
 
 
 def _in_shades(picture: Grid, ground: Ground, *, is_utf8: bool) -> list[list[Segment]]:
-    """Return, for each cell, the share of the cell to fill with ink. Ink is light on a dark ground, and dark on a light ground."""
+    """Return the lines of a picture in shades: each cell shows its grey by the share that is filled with ink.
+
+    Ink is light on a dark ground, and dark on a light ground.
+    """
     cells = (picture[0::2] + picture[1::2]) / 2
     alpha = cells[..., 3] / 255
     light = cells[..., :3] @ np.array(_EYE, np.float32) / 255

@@ -400,7 +400,7 @@ class Table(Rows):
 
 
 class SideTable(Table):
-    """A table whose cursor's row no other widget shows."""
+    """A table without another widget that shows details of the cursor's row."""
 
     leads: ClassVar[bool] = False
 

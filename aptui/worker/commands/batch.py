@@ -192,7 +192,7 @@ def read_manifest(path: str) -> Mapping[str, FileAnswer]:
 def _find_names(
     rule: CommandRule, folder: str, source: str, values: Mapping[str, str], answers: Mapping[str, FileAnswer]
 ) -> list[str]:
-    """Return the names of the products of a source, [] if it has no product."""
+    """Return the names of the products of a source, [] if no product was found."""
     answer = answers.get(source)
     if answer is not None and (answer.products or not answer.ok):
         return [os.path.normpath(name) for name in answer.products if answer.ok]

@@ -350,7 +350,9 @@ def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecor
 def with_running(
     job_details: JobDetails, info: JobRowInfo, running: RunningLines, *, is_wanted: bool
 ) -> tuple[JobDetails, RunningLines | None]:
-    """Return (the details to show, with the running run's lines if there are any; the running lines to keep, or None).
+    """Return (the details to show, the running lines to keep, or None).
+
+    While the run is in progress, the details have its lines, unless the user stepped to another run.
 
     Args:
         job_details: the details as they were read from the database.
@@ -368,7 +370,7 @@ def with_running(
 
 
 def continues_run(before: JobDetails | None, now: JobDetails) -> bool:
-    """Return whether `now` shows the same run as `before`, which is still running or has just ended."""
+    """Return whether `before` shows the lines of a running run, and `now` shows the same run, which may have ended."""
     if before is None or not before.running_key or before.info.key != now.info.key:
         return False
     return before.running_key == (now.running_key or (now.run.run_key if now.run else 0))

@@ -55,7 +55,7 @@ class CheckMarks:
             self._worker.put(None)
 
     def pop(self) -> Mapping[int, CheckMark] | None:
-        """Return the findings of the last run of the checks, None if no run has ended since the last call."""
+        """Return the findings of the last run of the checks, None if no run has succeeded since the last call."""
         with self._lock:
             found, self._found = self._found, None
             return found
@@ -136,7 +136,10 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
 
 
 def find_first_failure(job_details: JobDetails) -> str:
-    """Return time and commit of the first run in the current series of failed runs, "" if only the last run failed."""
+    """Return time and commit of the first run in the current series of failed runs.
+
+    Return "" if an older run is shown, or if only the last run failed and its commit is unknown.
+    """
     failing = job_details.failing if job_details.is_newest else None
     failed = list(takewhile(lambda run: run.outcome, job_details.runs))
     if failing is None or not (failing.commit or len(failed) > 1):

@@ -307,7 +307,7 @@ class JobsPane(Pane):
         return "the filter" if self.store.is_busy else ""
 
     def activate(self) -> None:
-        """Refresh the screen when it becomes visible."""
+        """Lay out the panes when the screen becomes visible; focus the upper pane if no pane has the focus."""
         if not self.has_focus_within or self.box.has_focus_within:
             self.upper.focus()
         self.arrange_parts()
@@ -406,7 +406,7 @@ class JobsPane(Pane):
         self.changes.keep()
 
     def _explain_empty(self) -> str:
-        """Return the text of an empty table: the filter hides all jobs, or no file in the watched folders matches a pattern."""
+        """Return the text of an empty table: no job matches the filter, or no jobs exist yet (with folders and patterns)."""
         if self.store.total:
             hint = "" if self.store.row_count() else self.choices.find_hint()
             return f"no job matches{'; ' * bool(hint)}{hint}; press Esc to clear the filter"

@@ -128,7 +128,7 @@ class JobsTableView(Table):
         self.starts_at_top = True
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a row and clear `is_held`. The row keeps its line on the screen."""
+        """Put the cursor on a row and clear `is_held`. When rows move later, this row keeps its line on the screen."""
         self.is_held = self.starts_at_top = False
         super().move_cursor(index)
 
@@ -194,7 +194,7 @@ class Causes(Listing[CauseGroup]):
         super().__init__(self._draw)
         self._pane, self._store = pane, store
         self._first: dict[_Cause, tuple[int, OutcomeChange | None]] = {}
-        """{cause: (id of the job that failed first, time and commit of its first failure; None = unknown)}."""
+        """{cause: (id of the job that failed first, the change since which it fails; None = unknown)}."""
         self._reader: LatestOnly[list[CauseGroup]] = LatestOnly("aptui-causes", self._read)
 
     def close(self) -> None:
@@ -202,7 +202,7 @@ class Causes(Listing[CauseGroup]):
         self._reader.close()
 
     def renew(self) -> None:
-        """Group the failures again; a thread reads when each of them began."""
+        """Group the failures again; a thread reads since when the jobs of each group fail."""
         groups = self._store.failure_groups()
         if groups != self.records:
             self.show(groups)
@@ -268,10 +268,10 @@ _TALL, _TALLEST = 30, 45
 
 
 class RunningStrip(Line):
-    """The strip above the table: the running jobs with their ages, and the rate of the last seconds. It is shown while jobs run.
+    """The strip above the table: the running jobs with their ages, and the rate of the last seconds.
 
-    The strip is redrawn once a second, and a job keeps its position until it ends. If more jobs run than fit, the strip gets
-    another line. This line stays until no job runs.
+    The strip appears when a job runs, and disappears when no job runs or waits. It is redrawn once a second, and a job keeps its
+    position until it ends. If more jobs run than fit, the strip gets another line. This line stays until the strip disappears.
     """
 
     def __init__(self, pane: JobsView, store: JobsStore) -> None:

@@ -164,7 +164,10 @@ class LastVisit:
             run_in_background("aptui-news", self._read, infos, config.project_dir if config is not None else None)
 
     def _may_run_again(self) -> bool:
-        """Return whether the engine may still run failed jobs again: true until scan, analyses and these runs have ended."""
+        """Return whether the engine may still run failed jobs again.
+
+        This is true until scan, analyses and these runs have ended, unless the queue is paused.
+        """
         session = self._pane.shell.session
         is_attached = session.state is SessionState.ATTACHED
         if is_attached and session.latest_health is not None and session.latest_health.is_paused:
@@ -316,7 +319,7 @@ _FLIPPED_S = 0.3
 
 
 class Resting:
-    """Decides when rows may move: `HOLD_S` after the last input, and an interval (`AGAIN_S`) after the last sort.
+    """Decides when rows may move: `HOLD_S` after the last input, and at least `AGAIN_S` after the last sort.
 
     Args:
         clock: seconds of a monotonic clock.

@@ -244,7 +244,7 @@ class ToolsPane(Pane):
         self._found: list[DoctorRow] = []
         self._are_settings_stale = True
         self._stays_on_top = True
-        """Whether the cursor goes to a new first row when rows appear above it. True until the user moves the cursor."""
+        """Whether the cursor goes to the first row when rows change. True until the user leaves the first row or runs a tool."""
 
     def compose(self) -> ComposeResult:
         """Yield the tables and the note."""

@@ -94,7 +94,9 @@ class ChangedLines(Compositor):
         return False
 
     def _render_chops(self, crop: Region, is_rendered_line: Callable[[int], bool]) -> Sequence[Mapping[int, Strip]]:
-        """Return {column: strip that begins there} for each line, divided at the borders of widgets; {} for lines not requested.
+        """Return {column: strip that begins there} for each line, divided at the borders of widgets.
+
+        In lines that are not requested, None replaces each strip.
 
         Args:
             crop: the box around all requested lines.

@@ -78,8 +78,10 @@ _LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
 The first frames, which draw the whole screen, are sent without a wait.
 """
 _LONG_BYTES, _SAMPLED_LONG_FRAMES = 1500, 4
-"""Minimum size of a frame (bytes) from which the time per byte is measured, because other delays dominate shorter frames; number of
-frames kept."""
+"""Minimum size of a frame that `Pace.takes_s` uses (bytes), and maximum number of these frames that are kept.
+
+In shorter frames, other delays dominate.
+"""
 
 
 class Pace:
@@ -373,7 +375,7 @@ class OutputLayer:
     def _sixels(self) -> str:
         """Return the sixel pictures whose cells are all visible, with their positions.
 
-        Pictures on the last line are left out: they would scroll the screen.
+        Pictures that reach the last line are left out: they would scroll the screen.
         """
         out, corner = "", placeholder(0, 0)
         for y, row in enumerate(self._drawn):

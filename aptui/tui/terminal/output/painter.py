@@ -215,8 +215,8 @@ class Row:
             x: column of the first character.
             text: printable text.
             pen: its style.
-            goes_on: whether the previous text ends at `x`. If so, leading combining characters of `text` are added to the cell
-                before `x`.
+            goes_on: whether the previous text ends at `x`. If so, leading combining characters of `text` are added to the
+                character before `x`.
         """
         cells, styles, accents = draw_cells(text, pen)
         if accents and goes_on:
@@ -331,7 +331,10 @@ def shift_lines(lines: Sequence[T], count: int) -> list[T | None]:
 
 
 _NEAR = 4
-"""Maximum number of unchanged cells between two changed cells that are rewritten, because skipping them needs a cursor move."""
+"""Maximum distance (columns) of two changed cells that are written in one run: cells between them cost less than a cursor move.
+
+A scroll is tried only if more than this number of lines changed.
+"""
 _WORTH_REPEATING = 8
 """Minimum number of equal characters in a run that is sent as one character and a repetition."""
 _WORTH_ERASING = 14
@@ -601,7 +604,7 @@ def _region(shift: Shift, columns: Columns | None) -> str:
 _SCROLL_BAR = 2
 """Number of columns at the right that may show a scroll bar.
 
-They are not compared, because a scroll bar does not move with the text.
+Moved lines are found without them, because a scroll bar does not move with the text.
 """
 
 
@@ -626,7 +629,7 @@ def _differing(old: Row, new: Row) -> list[int]:
 
 
 def _widen(here: set[int], old: Row, new: Row) -> set[int]:
-    """Add to `here` the neighbours of characters that a terminal may draw too wide, and the other halves of wide characters."""
+    """Add to `here` the cells right of characters that a terminal may draw too wide, and the other halves of wide characters."""
     width = len(new.texts)
     here |= {x + 1 for x in here if x + 1 < width and not (new.texts[x] or "").isascii()}
     more = True
