@@ -367,11 +367,11 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Te
         return [key]
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the state of a row: all values that determine how the row looks, except the theme. Equal states look the same."""
+        """Return the state of a row: all values that determine how the row looks, except theme and width. Equal states look the same."""
         raise NotImplementedError
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
-        """Paint a row with its gutter; the result depends only on the state of the row and on the theme."""
+        """Paint a row with its gutter; the result depends only on the state of the row, the theme and the width."""
         raise NotImplementedError
 
     def draw_header(self) -> list[Segment]:

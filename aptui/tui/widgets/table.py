@@ -175,7 +175,10 @@ class TableModel(Protocol):
         """Return the number of rows."""
 
     def cell(self, index: int, column_id: str) -> Cell:
-        """Return a cell. The table calls this for visible rows only, and again only after `version` rose."""
+        """Return a cell. The table calls this for visible rows, and again only after `version` rose.
+
+        To measure the columns of a short table, it calls this for all rows.
+        """
 
     def key(self, index: int) -> int:
         """Return the stable id of a row."""

@@ -297,7 +297,7 @@ class VTree(Table):
     def _title(self, column: Column) -> str:
         """Return the title of a column.
 
-        The label column shows the path of the first visible row instead if the row's parents are above the view.
+        If the first visible row has ancestors, which are above the view, the label column shows their path instead.
         """
         nodes, labels, path = self._open_nodes, self.columns[0].id, ""
         is_path = column.id == labels and self.sort is None and self.top < len(nodes.view)
