@@ -170,8 +170,9 @@ class FileLines:
                 self._fd = -1
 
     def index(self, stop: threading.Event | None = None) -> bool:
-        """Count the lines. Call this in a thread, and again if `has_changed` returns True. Return False if
-        `stop` or `close` ended the count.
+        """Count the lines. Call this in a thread, and again if `has_changed` returns True.
+
+        Return False if `stop` or `close` ended the count.
 
         Memory: one number per 256 KB.
         """

@@ -177,8 +177,8 @@ class LogPane(Rows):
     def renew_source(self, source: LineSource) -> None:
         """Show a newer state of the same log.
 
-        A cursor on the last line goes to the new last line, unless the log is paused. Any other cursor stays on its line. Marks are
-        kept.
+        A cursor on the last line goes to the new last line, unless the log is paused. Any other cursor stays on its line.
+        Marks are kept.
         """
         is_at_end = self._paused_count is None and self.shown_count and self.cursor == self.shown_count - 1
         self.source, self._seen_version = source, None

@@ -367,7 +367,7 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Te
         return [key]
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the state of a row: all values that determine how the row looks, except theme and width. Equal states look the same."""
+        """Return the state of a row: all values that determine its look, except theme and width. Equal states look the same."""
         raise NotImplementedError
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
