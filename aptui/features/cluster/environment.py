@@ -44,7 +44,7 @@ _CODE_OF_EVERY_JOB = (
     "core/settings.py",
     "sdk/*.py",
 )
-"""Patterns of the files of aptui that every job runs, relative to the package."""
+"""Patterns of the files of aptui that every job uses, relative to the package."""
 
 
 def python_version() -> str:
@@ -53,13 +53,13 @@ def python_version() -> str:
 
 
 def decisive_files(package: Path) -> list[Path]:
-    """Return the files of aptui's code that every job runs."""
+    """Return the files of aptui's code that every job uses."""
     return sorted(path for pattern in _CODE_OF_EVERY_JOB for path in package.glob(pattern))
 
 
 @cache
 def program_version() -> str:
-    """Return aptui's version, and a digest of the code of aptui that every job runs.
+    """Return aptui's version, and a digest of the code of aptui that every job uses.
 
     The digest differs between checkouts of one version.
     """

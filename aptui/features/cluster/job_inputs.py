@@ -208,7 +208,10 @@ class InputTransfer:
 
 
 def _as_here(result: RunResult, builder: Builder) -> RunResult:
-    """Return a remote result in the form of a local worker's result. Remote workers report all reads, so some reads are removed."""
+    """Return a remote result in the form of a local worker's result.
+
+    Remote workers report all reads with their digests. Reads and digests that a local worker would not report are removed.
+    """
     if builder.undeclared_reads is UndeclaredReads.ADD:
         return result
     reads = (read if read.is_hidden else replace(read, digest="") for read in result.reads if read.digest or read.is_hidden)

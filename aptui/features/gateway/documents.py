@@ -90,7 +90,7 @@ class Address(Struct, frozen=True):
     """One HTTP address.
 
     Args:
-        route: the route in aiohttp's syntax; the property `path` returns it in the published form, with `{parameters}`.
+        route: the route in aiohttp's syntax; `path` is the published form of the route, with `{parameters}`.
         handler: answers the requests; its docstring is the summary.
         methods: HTTP methods in lower case.
         scope: required scope; None = no token is needed.

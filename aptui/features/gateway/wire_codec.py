@@ -142,7 +142,7 @@ _ENVELOPE = frozenset({"id", "request"})
 _LAST_ID = (1 << 32) - 1
 """Largest id of a request. The id is sent as four bytes before the bytes of a file."""
 _BOUNDS = codec.Bounds(text=4_096, items=10_000)
-"""Maximum lengths of a request's fields. The paths of all file systems are shorter."""
+"""Maximum lengths of a request's fields. Linux does not accept longer paths."""
 ADVICE = "read 'GET /v1/protocol', which describes every request"
 _ASSET_ID = re.compile(
     r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::([0-9a-fA-F]{1,8}))?"

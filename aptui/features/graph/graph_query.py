@@ -213,7 +213,7 @@ def answer(expression: Expression, graph: AssetGraph, lookup: Callable[[Name], I
     Args:
         expression: the result of `parse`.
         graph: answers questions about dependencies.
-        lookup: returns the nodes with a name; `answer` does not catch its exceptions.
+        lookup: returns the nodes that a name stands for; `answer` does not catch its exceptions.
     """
     evaluation = _Evaluation(graph, lookup)
     if isinstance(expression, Call) and expression.function == "somepath":

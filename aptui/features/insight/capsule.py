@@ -253,7 +253,7 @@ def _quote(text: str) -> str:
 
 
 def write(capsule: Capsule, file: str) -> int:
-    """Write the capsule atomically, and return its size. Capsules of the same job have the same bytes.
+    """Write the capsule atomically, and return its size. Equal capsules give equal bytes.
 
     Raises:
         HostError: the capsule cannot be written, or an input cannot be read.

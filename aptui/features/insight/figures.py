@@ -28,7 +28,7 @@ def document(reader: Reader, name_of: Callable[[bytes], str], status: Mapping[st
     """Return all metrics in the OpenMetrics format.
 
     Args:
-        name_of: returns the name of the builder with a UUID.
+        name_of: returns a builder's name for its UUID.
         status: the engine's answer to `link.port.ReadStatus` as JSON; None = no engine runs.
     """
     return openmetrics.text([*_of_database(reader, name_of), *of_engine(status)])

@@ -143,7 +143,7 @@ def _figure(kind: str, change: JobComparison) -> str:
 
 
 def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int) -> list[Parts]:
-    """Return the lines of `:timeline`: the runs of the critical path, then one bar chart row for each lane of parallel runs.
+    """Return the lines of `:timeline`: the runs of the critical path, then a row of bars for each lane (`_lane`).
 
     Raises:
         UserError: the word is not a session.

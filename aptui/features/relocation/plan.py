@@ -375,7 +375,10 @@ def _with_slashes(text: str, tree: DiskTree) -> str:
 
 
 def _add_sources(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource]) -> None:
-    """Record the matched sources, each followed by its metadata; record other matched files as skipped."""
+    """Record the matched sources, each followed by its metadata, and metadata files that matched without their source.
+
+    Record other matched files as skipped.
+    """
     companions = _Companions(plan, found.folder)
     owned = {name: rel for rel in known for name in companions.of(rel)}
     for rel in found.files:

@@ -374,7 +374,7 @@ class _RelocationSteps:
 
 @contextmanager
 def hold_engines_off(config: Config) -> Iterator[None]:
-    """Prevent engines from starting while files move, because a starting engine would find only a part of the files moved.
+    """Prevent engines from starting while files move, because an engine would find only some of the files at their new paths.
 
     Raises:
         BusyError: an engine is running; it must perform the relocation.
@@ -443,13 +443,13 @@ class RelocationRequests:
         return now + _POLL_S if self._thread is not None or self._waiting else None
 
     def poll(self, now: float) -> None:
-        """Start the first queued request, or answer it if its thread has ended."""
+        """Answer the running request if its thread has ended. If none is running now, start the first queued request."""
         if self._thread is not None and not self._thread.is_alive():
             self._finish()
         if self._thread is not None or not self._waiting:
             return
         order, engine = self._waiting[0][1], self._live.engine
-        # Wait until the scan has ended, because a scan during the move would find only a part of the files moved.
+        # Wait until the scan has ended, because a scan during the move would find only some of the files at their new paths.
         if order.is_confirmed and engine is not None and engine.scans.is_scanning:
             if now >= self._give_up_at:
                 self._report = BusyError("a scan of the project did not end in time", hint="try again when the engine is idle")

@@ -120,7 +120,7 @@ def source_of(panel: Panel) -> str:
 def destination_of(panel: Panel, typed: str) -> str:
     """Return the destination pattern for the typed path.
 
-    A folder is renamed to the typed path. If the path ends with a slash, the folder is moved into that folder.
+    A folder is renamed to the typed path. If the typed path ends with a slash, the folder is moved into the typed folder.
     """
     if not panel.is_folder:
         return typed

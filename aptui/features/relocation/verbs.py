@@ -221,7 +221,7 @@ def _row(scan_folder: str, rel: str, guid: bytes, packed: str, error: str) -> di
 
 
 def _find_moved(reader: Reader) -> Iterator[Move]:
-    """Yield the probable moves: a source was deleted without its identity file, and one other source has the same bytes."""
+    """Yield the probable moves: a source was deleted without its identity file, and exactly one other source has the same bytes."""
     sql = "SELECT key, value FROM aptui_state WHERE key >= ? AND key < ? AND value <> '' ORDER BY key"
     for _key, value in reader.ask(sql, (REMOVED_SOURCE_STATE, f"{REMOVED_SOURCE_STATE[:-1]};")).fetchall():
         digest, rel = value.split(" ", 1)

@@ -70,7 +70,7 @@ class AssetList(Struct, frozen=True):
 
 
 def closure(graph: AssetGraph, seeds: Collection[Node], words: Sequence[str], platform: str) -> AssetList:
-    """Return the asset list of the products `seeds`; `words` are the texts with which the user named the seeds."""
+    """Return the list of the products `seeds` and all products that they need; `words` are the user's names for the seeds."""
     narrow = graph.narrow((Link.PRODUCT,))
     reached = narrow.walk(sorted(seeds))
     facts = {node: fact for node, fact in narrow.facts(reached).items() if isinstance(fact, ProductFact)}

@@ -475,7 +475,7 @@ class MissingSearch:
         tally.seconds = time.monotonic() - tally.began_s
 
     def _terms(self, known: KnownAssets) -> str:
-        """Return the scan settings that affect which names are found in a file."""
+        """Return what, besides the bytes of a file, decides which names are found: scanner version, line limit and extensions."""
         extensions = hashlib.sha256("\n".join(sorted(known.extensions)).encode()).hexdigest()[:16]
         return f"{VERSION} {self._line_limit} {extensions}"
 
@@ -483,7 +483,7 @@ class MissingSearch:
 class _Work(Struct):
     """The objects that one search uses: the project, the database, the reader processes, the rules, and the progress.
 
-    `terms` are the scan settings that affect which names are found in a file.
+    `terms` is what, besides the bytes of a file, decides which names are found (`MissingSearch._terms`).
     """
 
     place: SearchedProject
@@ -560,7 +560,7 @@ class _Work(Struct):
     def _await(self, begun: Future[Reading]) -> Reading:
         """Wait for the result of reading a file.
 
-        If the search was cancelled, return at once: the disk may never answer.
+        If the search is cancelled, stop waiting: the disk may never answer.
         """
         while True:
             try:

@@ -286,7 +286,8 @@ def _until_slash(text: bytes) -> int:
 def _safe_end(data: bytes) -> int:
     """Return how many bytes of `data` can be scanned without splitting a name.
 
-    The cut is after a line end, a blank, or another byte that paths do not contain.
+    The cut is after a line end, else after a blank or another byte that paths do not contain. Without any of these bytes in the
+    last `_TAIL` bytes, the cut may split a name.
     """
     window = data[-_TAIL:]
     end = max(window.rfind(b"\n"), window.rfind(b"\r"))

@@ -36,7 +36,7 @@ A quarter of the total is reserved for the user who runs the gateway.
 class FeedPulse:
     """Wakes followers (clients with `follow=1`) after each write to the database.
 
-    One thread checks the database for all followers. While there are no followers, it does not check.
+    One thread reads the pages for all followers. Without followers, the database is not checked for writes.
     """
 
     def __init__(self, path: Path) -> None:

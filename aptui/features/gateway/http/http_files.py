@@ -58,7 +58,7 @@ async def _wait_until_processed(
 ) -> None:
     """Raise the priority of the pending jobs of these sources, and wait for these jobs.
 
-    Return when the product exists or the engine is idle.
+    Then wait until the product exists, or the engine makes no products now (`_is_idle`).
 
     Raises:
         web.HTTPConflict: a job failed. KnownError: no engine runs, or it refuses.

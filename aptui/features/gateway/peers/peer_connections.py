@@ -218,10 +218,11 @@ def _lines(file: Path) -> list[str]:
         return []
 
 
-# Outgoing connections. While a connection is enabled, the gateway connects to its device, and reconnects after each failure. The
-# connected device is the client of the WebSocket's protocol. The gateway uses TLS unless the device has a loopback address (USB
-# forwarding), because a device may read all products, and because another machine could have the address of the device. The
-# certificate identifies the device (`trust`).
+# Outgoing connections. While a connection is enabled, the gateway connects to its device, and connects again after each failed
+# attempt and each end of the connection. The connected device is the client of the WebSocket's protocol.
+#
+# The gateway uses TLS unless the device has a loopback address (USB forwarding), because a device may read all products, and
+# because another machine could have the address of the device. The certificate identifies the device (`trust`).
 
 RETRY_S = (0.5, 5.0)
 """Delay before the second attempt to connect (as in O3DE), and maximum delay, in seconds."""
@@ -478,7 +479,7 @@ class Peers:
     # ------------------------------------------------------------------------------------------- allowed and rejected lists
 
     def refuses(self, remote: str) -> str:
-        """Return why a client is refused, "" = it is accepted. The guard calls this for each client (`guard.Guard.admissions`)."""
+        """Return why a client is refused, "" = it is accepted. The guard calls this for each connection and each request."""
         why = self.admission.check(remote)
         if why and self.admission.turned_away[remote].count == 1:  # `_check` reports further refusals once per second
             self._on_change()

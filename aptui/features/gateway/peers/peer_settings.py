@@ -71,7 +71,7 @@ class PeerLists(Struct, frozen=True):
     configured: PeerSettings | None = None
 
     def effective_settings(self, configured: PeerSettings) -> PeerSettings:
-        """Return the stored settings. If the configuration of a key was changed later, return the configured value of this key."""
+        """Return the stored settings, but with the configured value of each key whose configuration was changed later."""
         if self.settings is None:
             return configured
         before = self.configured if self.configured is not None else configured

@@ -146,7 +146,7 @@ class ConnectionTables(Container):
         return (Part(f"{count:,}", "muted"),) if count else ()
 
     def show_rows(self, rows: Mapping[str, Sequence[ListedRow]], columns: Mapping[str, tuple[Column, ...]]) -> None:
-        """Show the rows of all tables. `columns` are the new columns of tables that leave out empty columns."""
+        """Show the rows of all tables. `columns` are the new columns of the tables whose columns depend on their rows."""
         for name, fitted in columns.items():
             if self.table(name).columns != fitted:
                 self.table(name).set_columns(fitted)
@@ -362,7 +362,7 @@ def _root(at: int, each: WatchedRoot, order: str, name: Cell, detail: str) -> Li
 
 
 def troubles(health: Health | None) -> list[tuple[str, str]]:
-    """Return all problems of the engine as pairs (the component that does not work, reason)."""
+    """Return all problems of the engine as pairs (the component that does not work, or "Held by"; reason)."""
     if health is None:
         return []
     found = [

@@ -228,7 +228,7 @@ class GatewayPage(ConnectionTables):
         self.orders.close()
 
     def bar_end(self, name: str) -> Sequence[Part]:
-        """Return the text at the right end of the bar above a table: the number of rows, or that the allowed list is off."""
+        """Return the right end of the bar above a table: the number of rows, or whether the allowed list is in effect."""
         if name != "allowed":
             return super().bar_end(name)
         is_on = self.orders.settings.has_allow_list

@@ -302,7 +302,7 @@ class EnginePage(ConnectionTables):
             do(row)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a key applies: the keys of the focused table apply if an engine is connected."""
+        """Whether a key applies to the focused table; `disconnect` and `restart` also need a connected engine."""
         if action in {"disconnect", "restart"}:
             name = "clients" if action == "disconnect" else "workers"
             return self._shell.can_ask and self.is_mounted and self.focused == name and self.lists[name].row_count() > 0

@@ -77,9 +77,9 @@ class NewsPublisher:
         """Whether the set of critical jobs may have changed since the last query."""
         self._sending_s = 0.0
         self._gaps = 0
-        """Number of `resync` notifications that were sent to all clients.
+        """Number of times that an engine has connected or disconnected.
 
-        Notices that are older than the last `resync` are not published.
+        Notices that were read before the last of these events are not published after it.
         """
         self._tasks: list[asyncio.Task[None]] = []
         sessions.hello_callbacks.append(self._send_readiness)
