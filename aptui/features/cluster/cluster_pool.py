@@ -1,8 +1,8 @@
 """A pool of local workers and a cluster: decides which orders run on the cluster, and handles the answers to these orders.
 
 Analyses, copies and hashing stay local, and so do jobs with unknown input files. Other jobs go to the cluster when the local
-workers are busy: the local pool is filled first, in the order of the queue. If a job fails on the cluster, or reads undeclared
-files there, it runs locally from then on: this machine confirms the failure, and has all files.
+workers are busy: the local pool is filled first, in the order of the queue. If a job fails on the cluster (except by its time
+limit), or reads undeclared files there, it runs locally from then on: this machine confirms the failure, and has all files.
 
 A job whose builder needs something that this machine lacks (`needs`) always goes to the cluster, and waits for a suitable worker.
 

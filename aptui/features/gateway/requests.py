@@ -49,7 +49,7 @@ _NO_RESTART: dict[str, Any] = {
 }
 """{setting of `serve` that needs no restart of the gateway: a fixed value}.
 
-The supervisor compares the settings with these fixed values in place of the actual ones, so it ignores changes of these settings.
+`GatewaySupervisor` puts these values into the settings before it compares them, so it ignores changes of these settings.
 
 The gateway applies these settings itself (`peers.peer_connections`) or does not use them.
 """

@@ -79,7 +79,7 @@ class NewsPublisher:
         self._gaps = 0
         """Number of times that an engine has connected or disconnected.
 
-        Notices that were read before the last of these events are not published after it.
+        If the number changes while `_publish` sends notifications, the remaining notifications are dropped.
         """
         self._tasks: list[asyncio.Task[None]] = []
         sessions.hello_callbacks.append(self._send_readiness)
