@@ -68,9 +68,9 @@ def scan_paths(config: Config) -> list[str]:
 
 
 def find_inputs(job: Job, roots: Sequence[str]) -> tuple[PlannedInput, ...]:
-    """Return the source dependencies of a stored job that exist.
+    """Return those source dependencies of a stored job for which a file exists.
 
-    Each is searched in the scan folders `roots`, and the first match is used.
+    Each dependency is searched in the scan folders `roots`, in this order; the first match is used.
     """
     found = []
     for kind, name, digest in job.inputs:

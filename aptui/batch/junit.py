@@ -110,7 +110,7 @@ def _list_reasons(lines: Sequence[JobLogLine]) -> list[str]:
 
 
 def _text(lines: Iterable[str]) -> str:
-    """Return lines as the content of an element, cut at the maximum number of characters of a job."""
+    """Return lines as the content of an element, cut at `MOST_LOG_CHARACTERS` characters."""
     text = "\n".join(_safe(each[:_LONGEST_LINE]) for each in lines)
     return escape(text[:MOST_LOG_CHARACTERS])
 

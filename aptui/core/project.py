@@ -145,7 +145,7 @@ class Builder(Struct, frozen=True):
     `makes_intermediates`: its products are sources of other builders, made once for all platforms. `traces_reads`:
     a command runs under `strace`, which reports its reads (reads of Python builders are always reported).
 
-    `adapter` is set if the code at `origin` is not an aptui builder class, such as a builder of another program: workers call
+    `adapter` is set if the code at `origin` is not a builder class of aptui but, for example, a builder of O3DE: workers call
     this "module:function" with the record to get a builder. `environment` is a text that only this function uses. Without an
     `origin`, this record stands for all builders that the function finds (`engine.registry`). `code_files` are the files of its
     code and its tools: (absolute path, SHA-256 in hex); a run reports the files that it really used (`core.run_report`).

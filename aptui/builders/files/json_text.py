@@ -40,7 +40,7 @@ _MOST_DIGITS = 300
 
 
 class BrokenTextError(SourceError):
-    """The content of a file cannot be used: it is damaged, too large, or has an unsupported format."""
+    """The content of a file cannot be used, for example because it is damaged, too large or in an unsupported format."""
 
 
 class DataText(Struct, frozen=True):

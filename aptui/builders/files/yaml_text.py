@@ -175,7 +175,7 @@ def _compose(yaml: YAML, text: str) -> list[Any]:
 
 
 def _refuse_brackets(text: str) -> None:
-    """Reject text that is nested too deep before it is parsed.
+    """Reject text that is nested too deep, without parsing all of it.
 
     At each bracket, the parser would scan over a thousand further brackets. All brackets are counted, even those inside strings. If
     the nesting seems too deep at a bracket, the text up to that bracket is parsed to be sure.
