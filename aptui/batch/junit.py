@@ -43,8 +43,8 @@ _NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
 def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None = None) -> None:
     """Write the report atomically; jobs of platforms that were not selected are left out.
 
-    `fail_on` is the value of `--fail-on`. Depending on it, a completed job with warnings or errors in its log is a failure in the
-    report, as it is for the exit code.
+    `fail_on` is the level of `--fail-on`. With "error", a completed job with errors in its log is a failure in the report; with
+    "warning", a completed job with warnings is a failure, too. The exit code follows the same rule.
     """
     with replacing(Path(os.path.abspath(file)), what=f"'{file}'") as stream:
         stream.writelines(f"{text}\n".encode() for text in _lines(config, summary, fail_on))

@@ -146,7 +146,7 @@ def start(arguments: Namespace) -> int:
 
 
 def _forget_gateway(config: Config) -> None:
-    """Remove the gateway's record that a crashed engine left, so that `start` does not read it as the record of the new engine."""
+    """Remove the gateway's record that a crashed engine left, so that `start` does not take it for a new record."""
     record = places.find_gateway(config.cache_dir)
     if record is not None and not record.is_alive:
         places.retract_gateway(config.cache_dir)

@@ -146,9 +146,9 @@ class Read(Struct, frozen=True):
     """A file below a scan folder that a run opened for reading, declared or not. `path` is absolute.
 
     `where` is the code that opened the file: "file:line", or a program's name. `digest` is the hex digest of the bytes, "" if
-    the file is missing. `digest` is also "" for an existing file if the read can only cause a warning. `is_hidden`: a file of
-    an earlier scan folder has the same relative path and overrides this file. Scans do not read hidden files, and do not notice
-    when one is missing.
+    the file is missing. `digest` is also "" for an existing file if the read can only cause a warning. `is_hidden`: the
+    file is not a source, because the project ignores it, or because another scan folder has a file of the same relative path
+    (`worker.reads`). Scans do not read hidden files, and do not notice when one is missing.
     """
 
     path: str

@@ -32,7 +32,7 @@ class FailureKind(StrEnum):
     MEMORY = "memory"
     ERROR = "error"
     OBSTACLE = "obstacle"
-    """The job could not run for a reason outside of it: a shared result is missing, or the cluster does not work.
+    """The job could not run for a reason outside of it: a shared result is missing, or the pool or cluster has no worker for it.
 
     No retry rule covers this kind.
     """

@@ -46,7 +46,7 @@ MOST_TEXTURE_MEGAPIXELS = 512
 """Maximum total size of a model's textures in megapixels; each texture is counted once."""
 
 _ALL_MATERIALS = "\x00materials"
-"""Name of the only material file of a checked OBJ. The file is not on the disk; its text joins all material files of the source."""
+"""Name of the only material file of a checked OBJ. It is not a file on disk; its text joins all material files of the source."""
 
 
 class MeshParams(Struct, frozen=True, kw_only=True):

@@ -248,9 +248,10 @@ class _Module:
     # ----------------------------------------------------------------------------------------------------------------- types
 
     def _type(self, kind: int) -> Object:
-        """Return a type as {type, array, members}.
+        """Return {type, array, members}.
 
-        Only arrays have `array`, a list of their lengths (0 = unbounded); only structs have `members`.
+        `array` is the list of an array's lengths (0 = unbounded), and is missing for other types. Only a struct, or an array of
+        structs, has `members`.
         """
         lengths = []
         while self._types[kind][0] in (28, 29):

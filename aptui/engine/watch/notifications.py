@@ -89,8 +89,8 @@ class WatchTimings(Struct, frozen=True):
         rescan_every_s: interval of the periodic full scans.
         rescan_backoff_s: shortest and longest interval between reported losses of one root.
         root_check_every_s: interval of checks whether a root is still the same folder.
-        limits_check_every_s: minimum interval between two counts of the watches, which follow the appearance or disappearance of
-            folders.
+        limits_check_every_s: minimum time between two counts of the watches; they are counted only after folders appeared or
+            disappeared.
         retry_native_s: how long a root that could not be watched is polled before watching is tried again.
         retry_names_s: the first retry time for a root that is polled because a name is not UTF-8; the user may rename that file
             soon.
