@@ -69,7 +69,7 @@ _FEW_KEYS = 8
 
 
 class _Countdown(Struct):
-    """A count for a job that waits for many keys: `left` must become known before its next evaluation, `known` are known."""
+    """Counts for a job that waits for many keys: `left` more keys must become known before it is evaluated; `known` keys became so."""
 
     left: int
     known: int = 0

@@ -219,9 +219,9 @@ class Requests(PipelinePart):
 OVERHEAD_MS = 1.0
 """Duration (ms) of a job without its builder's work; copies and restored results take only this time."""
 MOST_JOBS = 4_000
-"""Maximum number of running, ready or waiting jobs that are examined (5 ms). Any other job counts as an average examined job.
+"""Maximum number of ready jobs, and of waiting jobs, that are examined (5 ms). All running jobs are examined.
 
-If more jobs than this are waiting, chains are not estimated.
+Any other job counts as an average examined job of its state. If more jobs than this are waiting, chains are not estimated.
 """
 _UNDER_WAY = -1.0
 
@@ -245,7 +245,7 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
 
     Args:
         elapsed_ms: {run key: ms since it started}.
-        most: maximum number of jobs of each kind that are examined.
+        most: maximum number of ready jobs, and of waiting jobs, that are examined.
     """
     usual = {builder: jobs.reports.usual_ms(builder) for builder in jobs.builders}
 
