@@ -154,7 +154,7 @@ def _libraries() -> Result:
 
 
 def _builders_need() -> Result:
-    """Check which packages and programs are installed that the extra `builders` needs."""
+    """Check which of the packages and programs that builders can use are installed."""
     from importlib.util import find_spec
 
     packages = [name for name, module in _OPTIONAL if find_spec(module) is None]

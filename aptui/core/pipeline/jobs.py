@@ -69,7 +69,7 @@ _FEW_KEYS = 8
 
 
 class _Countdown(Struct):
-    """Counts for a job that waits for many keys: `left` more keys must become known before it is evaluated; `known` keys became so."""
+    """Counts for a job that waits for many keys: `left` more must become known before it is evaluated; `known` are known."""
 
     left: int
     known: int = 0

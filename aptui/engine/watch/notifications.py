@@ -89,8 +89,8 @@ class WatchTimings(Struct, frozen=True):
         rescan_every_s: interval of the periodic full scans.
         rescan_backoff_s: shortest and longest interval between reported losses of one root.
         root_check_every_s: interval of checks whether a root is still the same folder.
-        limits_check_every_s: time after which the watches are counted again, if folders appeared or disappeared. After new folders they
-            may be counted sooner.
+        limits_check_every_s: time after which the watches are counted again, if folders appeared or disappeared. After new
+            folders they may be counted sooner.
         retry_native_s: how long a root that could not be watched is polled before watching is tried again.
         retry_names_s: the first retry time for a root that is polled because a name is not UTF-8; the user may rename that file
             soon.
