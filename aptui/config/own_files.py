@@ -145,7 +145,10 @@ def note_printing(*, is_over: bool = False) -> None:
 
 @contextmanager
 def writing(path: str | None) -> Iterator[None]:
-    """Do not treat the file at `path`, which the block writes for the user, as a source, now or later; None = no file."""
+    """Do not treat the file at `path`, which the block writes for the user, as a source; None = no file.
+
+    This holds during the block, and after the block until the file is changed.
+    """
     if path is None:
         yield
         return
