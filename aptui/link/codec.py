@@ -148,9 +148,9 @@ T = TypeVar("T")
 LINE_LIMIT_BYTES = 1 << 20
 """Maximum length of a request in bytes, without its line feed."""
 _BOUNDS = Bounds(text=16_384, items=LINE_LIMIT_BYTES)
-"""Maximum sizes of fields. A path has at most 4,096 bytes (limits.h); in text form a byte can become several characters.
+"""Maximum sizes of fields. A path always fits: it has at most 4,096 bytes (limits.h), and at most a character per byte as text.
 
-Lists need no limit of their own, because the whole line is limited.
+`items` is never reached, because the line limit allows fewer items.
 """
 _ENVELOPE = frozenset({"id", "verb"})
 _MANY = b'{"notices":"'

@@ -234,7 +234,7 @@ def _split(line: str, now_ms: int) -> tuple[int, str, str, int]:
 
 
 def _clean(level: int, window: str, message: str) -> tuple[int, str]:
-    """Return the level that the prefix gives, else `level`; and the message without the parts that are only for programs."""
+    """Return the level that a prefix or a span of the message gives, else `level`; and the message without parts for programs."""
     for prefix, level_name in _PREFIXES:
         match = prefix.match(message)
         if match:

@@ -267,7 +267,7 @@ class ResultUploader:
             self._on_end()
 
     def _send(self, remote: Store, made: MadeResult, result: SharedResult) -> bool:
-        """Upload the blobs, then their record; return False and upload no record if an input has changed since the run."""
+        """Upload the blobs, then their record; return False and upload no record if an input changed since before the run."""
         for digest in made.record.blobs:
             remote.put_blob(digest, self._file_of(made, digest), replaces=digest in self._wrong_blobs)
             self._wrong_blobs.discard(digest)

@@ -204,8 +204,8 @@ FORMAT = 5
 """Format number, a part of every key; raised when the meaning of records or keys changes, so that older results are misses.
 
 2: a record lists its executable products. 3: a manifest has the fields of commands and references, and a record has the inputs that
-its run reported; records of format 2 may be from runs with different code. 4: names of found files include the scan folder. 5:
-missing files and listed folders are among the found files."""
+its run reported; records of earlier formats may be from runs with different code. 4: names of found files include the scan folder.
+5: missing files and listed folders are among the found files."""
 Discovered = tuple[tuple[str, str], ...]
 """Found dependencies: ((name of a source, SHA-256 of its bytes in hex or "" if the file is missing), ...), sorted by name."""
 _NAME = re.compile("[0-9a-f]{64}")

@@ -244,7 +244,7 @@ class Service:
         return self._uploader.waiting
 
     def close(self) -> None:
-        """End the threads and close the stores; results that are not uploaded yet are dropped."""
+        """End the threads, release the lease, and close the team's stores; results that are not uploaded yet are dropped."""
         self._uploader.close()
         self._lookups.close()
         if self._lease is not None:

@@ -62,7 +62,11 @@ def is_settled(opening: PreparedSession) -> bool:
 
 
 def _find_changed(opening: PreparedSession) -> Iterator[str]:
-    """Yield folders with changed files. Files written shortly before the check are compared by bytes, not by time."""
+    """Yield the folders with changed files.
+
+    Folders whose sizes and times differ from the stored ones are compared by names and bytes: the times of files that were written
+    shortly before the last run are not trusted.
+    """
     assert opening.check is not None
     assert opening.walk is not None
     walked = {folder.id for folder in opening.walk.scan_folders}

@@ -1,8 +1,8 @@
 """Reads repositories: the commit that is checked out, authors and contents of commits, and operations that are in progress.
 
 The commit is read from Git's files without running Git; authors and contents are read by running Git. If one of Git's files is
-malformed, the commit counts as unknown. Operations (a rebase, a checkout) are recognised by the names and times of a repository's
-files, also for other version-control systems.
+malformed, the commit counts as unknown, and sessions are reported without a commit. Operations (a rebase, a checkout) are
+recognised by the names and times of a repository's files, also for other version-control systems.
 
 Tests: `tests/shared/files/test_git.py`, `tests/shared/files/test_repositories.py`.
 """

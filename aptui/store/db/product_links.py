@@ -10,7 +10,7 @@ The rules, as in O3DE's `PathDependencyManager.cpp`:
 * a link by a path with `*` has a row of its own, and one more row for each product that it matches;
 * an exclusion has a row of its own, and removes matches from the links with `*` of the same product;
 * if several links of a product name the same other product, only one of them gives a row: the link by asset id, or else the first
-    link;
+  link;
 * a product has no row for itself or for another platform, and a path never names an intermediate.
 
 The cost depends on the number of changes. For an added or removed product, exact links are found by its path, and links with `*` by

@@ -220,7 +220,7 @@ def _has_ended(notice: JobChanged) -> bool:
 
 
 def _list_jobs_of(pending: Sequence[NoticeLine], at: int) -> list[JobChanged]:
-    """Return the notices of the jobs that made the changed products in the notice `pending[at]`.
+    """Return the notices of the jobs that changed the products in the notice `pending[at]`.
 
     These notices directly follow it and have the same cause.
     """

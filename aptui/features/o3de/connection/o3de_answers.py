@@ -102,7 +102,7 @@ class ClientAnswers:
         return await handle(request)
 
     async def _pass_barrier(self) -> None:
-        """Wait until the engine has processed all earlier changes on the disk; do not wait if no engine can report this."""
+        """Wait until the engine has processed all earlier changes on the disk; return early if no engine can report this."""
         barrier = feature.find_request("barrier")
         if barrier is not None and self._engine.is_here:
             try:

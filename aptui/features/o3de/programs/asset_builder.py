@@ -254,7 +254,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
-    """Return the configuration of the named project; if it does not contain the source, of the project above the source.
+    """Return the configuration of the named project, or of the project above the source.
+
+    The second is used if no project is named, or if the named project cannot be loaded or does not contain the source.
 
     A script may name the project by a relative path that leads to another project with the same folder name.
 

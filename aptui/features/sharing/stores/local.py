@@ -232,8 +232,8 @@ class LocalStore(FolderStore):
         trust: namespace and keys; records of other writers need a seal with these keys.
         links: allow products that are hard links to blobs; writing into one of them changes all products of that blob.
         origins: addresses of other stores; results that were fetched from them are trusted like results that were made here.
-        origin: address of the store from which the written results were fetched, "" = they were made here. It is recorded, because
-            without a key, results of one project's store must not reach other projects through this store.
+        origin: address of the store from which the written results were fetched, "" = they were made here. This machine's seal of
+            a record covers it. So without keys, a project does not use results from the store of another project.
         say: called about changed blobs.
 
     Raises:
