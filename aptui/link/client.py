@@ -241,7 +241,7 @@ class EngineClient:
         return True
 
     def listen_while_alive(self, is_over: Callable[[], object], *, on_news: Callable[[NoticeLine], object] | None = None) -> None:
-        """Receive messages of the engine until `is_over` returns true; if the engine sends nothing, ping it.
+        """Receive messages of the engine until `is_over` returns true; ping a silent engine, because it may be suspended.
 
         Raises:
             NoAnswer: the engine does not answer a ping. EngineGone: the connection has ended.
