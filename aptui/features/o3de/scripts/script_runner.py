@@ -148,7 +148,7 @@ def _describe_error(error: BaseException, script: str) -> str:
 def _code_files(script: str, loaded: Sequence[ModuleType]) -> tuple[str, ...]:
     """Return the files of a script's code.
 
-    These are the script itself, the modules that it loaded, and modules that it imports although an earlier script loaded them.
+    These are the script itself, the modules that it loaded, and the imported modules that an earlier script had already loaded.
     """
     found = {script: None}
     waiting = [script, *(path for module in loaded if (path := _own_file(module)))]
