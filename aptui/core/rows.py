@@ -74,14 +74,14 @@ Made = tuple[str, str, int]
 
 
 class RunStep(Struct, frozen=True):
-    """Inputs and products of a run."""
+    """Inputs and products of a run, in the form of the history. `step` computes the difference between two of them."""
 
     inputs: Manifest = ()
     products: tuple[Made, ...] = ()
 
 
 def moment(inputs: Manifest, products: Iterable[Product]) -> RunStep:
-    """Return inputs and products of a job as the history stores them."""
+    """Return these inputs and products in the form of the history, which has only a part of each digest."""
     return RunStep(inputs, tuple((product.name, product.digest[:_DIGEST_BYTES].hex(), product.size) for product in products))
 
 
@@ -132,11 +132,11 @@ def apply_step(known: RunStep, text: str) -> RunStep:
 
 
 def moments(now: RunStep, runs: Iterable[tuple[bool, str]]) -> list[RunStep]:
-    """Return the inputs and products of each run.
+    """Return the inputs and products of each run; a failed run has no products.
 
     Args:
-        now: the state of the job.
-        runs: (whether it was committed, its step), the newest first.
+        now: the inputs and products of the job, which are those of its newest committed run.
+        runs: (whether the run was committed, its step), the newest first.
     """
     found = []
     for is_committed, text in runs:
@@ -174,17 +174,18 @@ def source_row(source: Source) -> Row:
 
 
 def as_planned(fact: FileFact, digest: Digest) -> FileFact:
-    """Return the file of a source with its state when the source was last planned; `digest` comes from the source's row.
+    """Return `fact`, a file in its folder's row, with the digest that the source had when it was last planned.
 
-    A folder's row is saved when all its files have been read. Before that, the file may have changed and changed back. Compared
-    with the folder's row alone it would seem unchanged, and products of the other bytes would stay. The size of the other bytes is
-    unknown.
+    `digest`, from the source's row, may be newer than the folder's row, which is saved only when all files of the folder have been
+    read. If an engine planned a source with new bytes and ended before it saved the folder's row, the user may then restore the
+    earlier bytes. By the folder's row alone, the file would seem unchanged, and the products of the new bytes would stay.
+    The size of the new bytes is unknown.
     """
     return fact if fact.digest == digest else replace(fact, digest=digest, size=UNKNOWN_SIZE)
 
 
 def job_row(job: Job, state: JobState | None = None) -> Row:
-    """Return the parameters of "put_job"; if `state` is given, as if the job were in this state already.
+    """Return the parameters of "put_job"; if `state` is given, it is stored instead of the job's present state.
 
     A job that runs on request is stored without a fingerprint until it has run, so that the next engine runs it, too.
     """
@@ -200,7 +201,7 @@ def job_row(job: Job, state: JobState | None = None) -> Row:
 
 
 def analysis_row(job: Job, state: JobState | None = None) -> Row:
-    """Return the parameters of "put_analysis"; if `state` is given, as if the analysis were in this state already."""
+    """Return the parameters of "put_analysis"; if `state` is given, it is stored instead of the analysis' present state."""
     state = state or job.state or JobState.WAITING
     number = 0 if job.is_forced and state not in SETTLED else job.fingerprint
     return (
@@ -339,7 +340,7 @@ class CopyRule(Struct, frozen=True):
 
 
 class PlainCopy(Struct, frozen=True):
-    """One copy of a file. `number` is the fingerprint of `manifest`; `job` is the job of a known file, None if the file is new."""
+    """One copy of a file. `number` is the fingerprint of `manifest`; `job` is None if the file is new."""
 
     job_id: int
     source_id: int
@@ -368,7 +369,7 @@ def product_of(rule: CopyRule, key: PathKey, fact: FileFact) -> Product:
 
 
 def source_row_of_copy(source_id: int, uuid: SourceUuid, key: PathKey, fact: FileFact) -> Row:
-    """Return the parameters of "put_source" for a new file without an identity of its own."""
+    """Return the parameters of "put_source" for a new file without an identity file."""
     mtime_ms, hash64 = fact.mtime_ns // 1_000_000, to_signed(fact.hash64)
     return (source_id, fact.scan_folder, fact.rel, uuid, key, fact.digest, "", mtime_ms, hash64)
 
@@ -447,7 +448,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "doubt_job": "job_id",  # the next engine runs the job in any case: its products differ from their rows, or a run was requested
     "doubt_analysis": "source_id, builder",  # the next engine repeats the analysis in any case
 }
-"""Operations of `Rows`. 64-bit hashes are signed for SQLite (`to_signed`) by the writer's caller."""
+"""Operations of `Rows`. The caller of the writer converts 64-bit hashes to signed numbers (`to_signed`), as SQLite needs them."""
 
 
 class Archive(Protocol):
@@ -456,13 +457,13 @@ class Archive(Protocol):
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges.
 
-        `fact` of a source comes from the folder table, None if the table does not have the file; the digest comes from the source's
-        row (`as_planned`).
+        `Source.fact` comes from the folder table, and is None if the table does not have the file. Its digest comes from the
+        source's row (`as_planned`).
         """
         ...
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
-        """Return these files from the folder table (winners only)."""
+        """Return these files from the folder table; if several scan folders have a file, the one that wins."""
         ...
 
     def forget(self, folder: str) -> None:
@@ -470,11 +471,11 @@ class Archive(Protocol):
         ...
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
-        """Yield remembered winners whose key starts with `prefix` (a folder with its slash, or "")."""
+        """Yield the files of the folder table that win their paths, and have keys that start with `prefix` ("folder/" or "")."""
         ...
 
     def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:
-        """Return {target: keys of sources with an edge on it}; targets are keys or 32 hex digits, compared in lower case.
+        """Return {target: keys of sources that depend on it}; a target is a key or a UUID (32 hex digits), compared in lower case.
 
         Job dependencies (type bit 2) and discovered dependencies are included; wildcard edges are not.
         """
@@ -511,13 +512,13 @@ class Archive(Protocol):
         ...
 
     def conflicts(self) -> dict[str, list[tuple[int, PathKey]]]:
-        """Return {product name: [(job id, key of its source)]} of jobs that failed because they made this name too."""
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because another job makes a product of this name."""
         ...
 
     def list_unfinished(self) -> list[PathKey]:
         """Return the keys of sources with unfinished work.
 
-        Unfinished is a job or an analysis that is neither COMPLETED nor CANCELLED, and an analysis without a fingerprint.
+        A job or an analysis is unfinished if it is neither COMPLETED nor CANCELLED; an analysis without a fingerprint, too.
         """
         ...
 
@@ -538,11 +539,11 @@ class Archive(Protocol):
         ...
 
     def outside(self) -> dict[str, OutsideFile]:
-        """Return {absolute path: its state} of the files outside all scan folders that runs found (`core.run_report`)."""
+        """Return {absolute path: its state} of the files outside all scan folders that runs read (`core.run_report`)."""
         ...
 
     def settings(self) -> dict[str, str]:
-        """Return {relative folder: text of its settings} (`core.settings`), those in aptui_state that are not ""."""
+        """Return {relative folder: text of its settings file} (`core.settings`) from aptui_state, without empty texts."""
         ...
 
     def has_intermediates(self) -> bool:

@@ -118,7 +118,7 @@ def together(products: Iterable[ContentFacts | None]) -> ContentFacts | None:
 
 
 def combine_others(texts: Iterable[str]) -> str:
-    """Return the maximum of each fact in several `ContentFacts.more`; a text counts as higher than a number."""
+    """Combine several `ContentFacts.more` into one with the maximum of each fact; a text counts as higher than a number."""
     others: dict[str, float | str] = {}
     listed = [text for text in texts if text]
     if len(listed) == 1:
@@ -166,12 +166,13 @@ NOTHING_USED = Used()
 
 
 class Ties(Struct):
-    """The files that the present run of a job depends on; not stored in the database.
+    """What the engine knows about the files of a job's present run, to decide whether its result is valid; never stored.
 
-    `known`: {absolute path: stamp at the start of the run} for the files of its manifest. `unproven`: the paths of files whose
-    bytes were not confirmed at the start of the run. `report`: what an analysis used, until its fingerprint is recorded. `doubted`:
-    {absolute path: stamp} of files that seemed to change during the last run. `changed`: a text that names the files that changed
-    during this run, "" = its source. `runs_here`: the job runs on this machine, because the fetched result had other inputs.
+    `known`: {absolute path: stamp at the start of the run} for the files of its manifest. `unproven`: the paths of the files with
+    bytes that were not confirmed at the start of the run. `report`: the code, tools and files that an analysis used, until its
+    fingerprint is recorded. `doubted`: {absolute path: stamp} of files that seemed to change during the last run. `changed`: a text
+    that names the files that changed during this run, "" = the job's source. `runs_here`: the job must run on this machine, because
+    a fetched result was made from other inputs.
     """
 
     known: dict[str, Stamp] = field(default_factory=dict)
@@ -206,7 +207,7 @@ def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
 
 
 def is_of_other_code(code_files: tuple[tuple[str, str], ...], used: Used) -> bool:
-    """Whether the code or tools of a run differ from those in the builder's description; each is a (path, SHA-256 in hex)."""
+    """Whether a run used other code or tools than `code_files`, (path, SHA-256 in hex) of those in the builder's description."""
     return bool(used.code and code_files) and used.code != _digest_described(code_files)
 
 

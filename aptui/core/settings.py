@@ -34,11 +34,17 @@ Json = object
 Slot = tuple[str, str]
 """(platform, or "" for all of them; parameter)."""
 _Layers = tuple[tuple[str, str], ...]
-"""The settings of a source, in order: (`RULE`, its number), (folder, ""), (folder, pattern of its file); the last setting wins."""
+"""The settings that apply to a source, the last one wins.
+
+First (`RULE`, number of the rule) for each rule, then for each folder (folder, ""), and (folder, pattern in its settings file).
+"""
 
 
 class Value(NamedTuple):
-    """One parameter as a folder sets it; `file` is relative to the scan folders, `where` is `file:line:column`."""
+    """The value that a settings file or a rule sets for one parameter, and the position of this setting.
+
+    `file` is the relative path of the settings file, or `RULE`; `where` is `file:line:column`.
+    """
 
     value: Json
     file: str
@@ -59,7 +65,7 @@ class FolderAdjustment(Struct, frozen=True):
     entries: Manifest = ()
     """Entries for the manifest of an analysis, which gets all settings."""
     platform_entries: Mapping[str, Manifest] = field(default_factory=dict)
-    """{platform: entries for the manifests of its jobs}, without the settings that have no effect on jobs of the platform."""
+    """{platform: entries for the manifests of its jobs}; only the settings that have an effect on jobs of the platform."""
 
 
 NOTHING = FolderAdjustment()
@@ -176,7 +182,7 @@ class SettingsTree:
         return [(self._folders[folder].file, self._folders[folder].problem) for folder in self._above(key)]
 
     def adjustment(self, key: PathKey, builder: Builder) -> FolderAdjustment:
-        """Return the adjustments of a source by the rules of `builder` and by the folders above `key`."""
+        """Return the adjustments of the source `key` by the rules of `builder` and by the settings files above it."""
         rules = self._rules.get(builder.uuid, ())
         layers: _Layers = tuple((RULE, str(at)) for at, rule in enumerate(rules) if any(each.fullmatch(key) for each in rule))
         for folder in self._above(key):
@@ -205,7 +211,7 @@ class SettingsTree:
     # ----------------------------------------------------------------------------------------------- combining the layers
 
     def _add_up(self, layers: _Layers, builder: Builder) -> FolderAdjustment:
-        """Combine the layers of a source into the adjustments of one builder."""
+        """Apply all layers of a source in their order; return the resulting adjustments of one builder."""
         values: dict[Slot, Value] = {}
         skips: dict[str, str] = {}
         for folder, word in layers:

@@ -20,7 +20,7 @@ from aptui.core.state.ledger import Ledger
 from aptui.core.state.working_set import WorkingSet
 
 CHAINS_END = PathKey("\x00chains")
-"""Key for jobs that wait until no chain can grow any more."""
+"""Key in `Assembly.waits` for jobs that wait until no chain of intermediates can get another stage."""
 
 
 class Chains:
@@ -32,7 +32,7 @@ class Chains:
         self._folder = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._has_any = memory.archive.has_intermediates()
         self.changed: dict[PathKey, int] = {}
-        """{intermediate that was added, changed or removed since everything was settled: the first run key after its change}."""
+        """{intermediate that was added, changed or removed while work was pending: the first run key after its change}."""
         self._remade: dict[PathKey, list[Job]] = {}
         """{intermediate that another program overwrote: the jobs that must make it again}.
 
@@ -40,11 +40,11 @@ class Chains:
         """
 
     def is_intermediate(self, file: FileFact | Source) -> bool:
-        """Whether a file is in the intermediate folder, or whether a job made a source."""
+        """Whether a file or source is in the intermediate folder."""
         return file.scan_folder == self._folder
 
     def recheck(self, names: Iterable[str]) -> None:
-        """Order a check of intermediates that were added, changed or removed, because each of them is a source."""
+        """Order a check of the intermediates among these products, which were added, changed or removed: each is also a source."""
         keys = [PathKey(name[len(COMMON_PREFIX) :]) for name in names if name.startswith(COMMON_PREFIX)]
         if keys:
             self._has_any = True
@@ -53,9 +53,9 @@ class Chains:
             self._ledger.order(RecheckFiles(self._ledger.cause, tuple(keys)))
 
     def find_changed(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
-        """Return an intermediate that is the target of one of `edges`, and that changed after the run with this key began.
+        """Return an intermediate that changed after the run with this key began, and that one of `edges` names; None if none did.
 
-        The run may have read the earlier bytes of the intermediate. None if no intermediate changed.
+        The run may have read the earlier bytes of the intermediate.
         """
         for edge in edges if self.changed else ():
             if edge.kind is EdgeKind.WILDCARD:
@@ -68,7 +68,7 @@ class Chains:
         return None
 
     def note_seen(self, folder: str) -> None:
-        """Record that a folder was checked, so that no intermediate in the folder has to be checked."""
+        """Record that a folder was checked; its intermediates no longer wait for a check."""
         if self._memory.awaited:
             self._memory.awaited -= {key for key in self._memory.awaited if parent(key) == folder}
 
@@ -83,9 +83,9 @@ class Chains:
         return {key for name, key in names.items() if name not in known}
 
     def is_tampered(self, fact: FileFact) -> bool:
-        """Whether a file that was read is an intermediate with other bytes than its completed job made.
+        """Whether a file that was read is an intermediate that another program overwrote: its job made other bytes.
 
-        The result stays True until that job has run again. It is False for a product that is an input of its own job, because the
+        The result stays True until the job has run again. It is False for an intermediate that its own job reads, because this
         job would wait for itself.
         """
         if not self.is_intermediate(fact) or not fact.digest:
@@ -104,7 +104,7 @@ class Chains:
         return bool(remaking)
 
     def _is_remade(self, key: PathKey) -> bool:
-        """Whether a job still has to make again this intermediate, which another program overwrote."""
+        """Whether another program overwrote this intermediate, and its job has not made it again yet."""
         jobs = self._remade.get(key, ())
         if any(job.state not in SETTLED and job.source.jobs.get((job.builder, job.platform, job.key)) is job for job in jobs):
             return True
@@ -121,7 +121,7 @@ class Chains:
         return [job for source in found for job in source.jobs.values() if job.id in wanted and not job.is_analysis]
 
     def problem(self, job: Job, names: Iterable[str]) -> str:
-        """Return why a run of `job` may not make these intermediates, "" if it may."""
+        """Return the reason why a run of `job` must not make intermediates of these names, "" if it may make them."""
         if job.platform != COMMON_PLATFORM:
             return ""
         above = self._stages_above(job)
@@ -137,9 +137,9 @@ class Chains:
         return ""
 
     def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:
-        """Whether the source of `job` is an intermediate that no job makes any more, or depends on such an intermediate.
+        """Whether `job` is to be deleted, because no job makes its source, an intermediate, or an earlier stage of its chain.
 
-        If so, the job is deleted. `making`: the products of jobs whose runs have just ended.
+        `making`: {job: names of its new products} of the jobs with runs that have just ended.
         """
         source, seen = job.source, {""}
         while source.scan_folder == self._folder and source.key not in seen:
@@ -160,7 +160,7 @@ class Chains:
         return False
 
     def _stages_above(self, job: Job) -> list[PathKey]:
-        """Return the keys of the source of `job`, of the source from which it was made, and so on to the start of the chain."""
+        """Return the keys of all stages from the source of `job` back to the start of its chain."""
         stages = [job.source.key]
         source: Source | None = job.source
         while source is not None and source.scan_folder == self._folder:
@@ -209,21 +209,22 @@ def _has_input(job: Job, key: PathKey) -> bool:
     return any(name == key for inputs in (job.inputs, job.planned_inputs) for _kind, name, _digest in inputs)
 
 
-# A job that writes its own source is detected in its run: the source at the end differs from the source at the start. If a later
-# stage writes the source of an earlier stage, each run is correct by itself, and the chain would never end. But every change of the
-# source coincides with a run of its chain: the run is in progress when the change is noticed, or it has ended and had begun before
-# the file was written. A batch is not notified of changes: when idle, it compares the sources whose chains ran.
+# `ChainFeedback` detects a later stage of a chain that writes the source of an earlier stage: the chain would run for ever, although
+# each of its runs is correct. (A job that writes its own source is detected in its run, at the end of which the source differs.)
+# Every such change of the source happens during a run of a later stage: the run is in progress when the change is noticed, or it
+# has ended, and began before the file was written. A batch is not notified of changes: when idle, it checks the sources of the
+# chains that ran.
 
 _ENDED_MOST = 1000
 _GAP_NS = 1_000_000_000
-"""Maximum gap between runs of one source, on several platforms, that are counted as a single run.
+"""Maximum gap (ns) between runs of one source, on several platforms, that are recorded as a single run.
 
-The file may be checked only after the last of them.
+The file may be written during the first of these runs, and be checked only after the last.
 """
 
 
 class _Span(Struct):
-    """Runs of one intermediate: begin and end in nanoseconds since the epoch, and the name of the last job, for messages."""
+    """Runs of jobs with one intermediate as source: begin and end (ns since the epoch), and the last job's name for messages."""
 
     began_ns: int
     ended_ns: int
@@ -245,7 +246,7 @@ class ChainFeedback:
         self._ran: dict[PathKey, None] = {}
 
     def run_ended(self, job: Job, used: Used, now_ms: int) -> None:
-        """Record the end of a run of a job whose source is an intermediate, with any outcome."""
+        """Record the end of a run, successful or not, of a job with an intermediate as its source."""
         if not used.began_ns:
             return
         self._ran[job.source.key] = None
@@ -264,7 +265,7 @@ class ChainFeedback:
         return ran
 
     def source_changed(self, source: Source, fact: FileFact) -> None:
-        """Count a change of `source` if its chain was running, otherwise reset the count. `fact` is its present file."""
+        """Count a change of `source` if a later stage of its chain ran then, else reset the count. `fact` is its present file."""
         writer = self._writer_of(source, fact)
         if writer:
             self._counts[source.key] = (self.count(source) + 1, writer)

@@ -44,7 +44,7 @@ class CommitChange(Struct):
 
 
 class Commit(Struct):
-    """A run whose products are moved into the cache, and the state of its job after that.
+    """The commit of a run: the products that are moved into the cache, and the state that the job has after that.
 
     `products`, `fingerprint`, `inputs`, `warnings`, `log_file`: as in `Job`. `renames`: (staged path, product) of the products that
     are moved into the cache. `stale`: names that are deleted. `had`: the job's products before the commit. `change`: the difference
@@ -67,13 +67,13 @@ class Commit(Struct):
     requested: tuple[Job, ...] = ()
 
     def find_replaced(self, placed: int) -> dict[str, Product]:
-        """Return {name: product} of the products that the first `placed` moves have put in place of earlier products of the job."""
+        """Return {name: product} of the first `placed` products that were moved, if they replaced earlier products of the job."""
         known = {product.name for product in self.had}
         return {product.name: product for _staged, product in self.renames[:placed] if product.name in known}
 
     @property
     def unrecorded(self) -> tuple[str, ...]:
-        """Names of the products that have no row before the commit, although a failed commit may have moved them into the cache."""
+        """Names of new products: they have no row yet, but may be in the cache if the commit fails half way."""
         known = {product.name for product in self.had}
         return tuple(product.name for product in self.products if product.name not in known)
 
@@ -109,7 +109,7 @@ class Commits:
         self._folder_names = {folder.id: folder.name for folder in project.scan_folders}
 
     def prepare(self, finished: list[Finished], now_ms: int) -> Prepared:
-        """Sort results into commits and results that lost a conflict of product names."""
+        """Decide which results are committed, which lost a conflict of product names, and which jobs are to be deleted."""
         made = {job: self._products(job, result) for job, result in finished}
         verdict = self._conflicts.resolve(made)
         placing = [products for job, products in made.items() if job not in verdict.lost and job not in verdict.ended]
@@ -143,7 +143,7 @@ class Commits:
         return again
 
     def _find_touched(self, commit: Commit) -> tuple[str, ...]:
-        """Return the products that were remade with equal bytes and are already in place."""
+        """Return the products that the run made with the same bytes as before, so that they are not moved."""
         if not self._touches_unchanged:
             return ()
         moved = {product.name for _staged, product in commit.renames}
@@ -153,8 +153,8 @@ class Commits:
         """Yield the identity files for the intermediates of `commit`, in the form of `JobCommit.identities`.
 
         An intermediate has an identity file if its type is enabled for metadata, or if its source has an identity file and a type
-        enabled for metadata. The bytes follow from the source alone, so that each build makes the same file. An existing identity
-        file is kept, as in O3DE, unless it belongs to another job's product.
+        enabled for metadata. Its bytes depend only on the source, so that each build makes the same file. An existing identity
+        file is kept, as in O3DE, unless it belonged to the product of another job.
         """
         source = commit.job.source
         known = {product.name for product in (*commit.had, *commit.job.lost)}
@@ -204,7 +204,7 @@ class Commits:
             for staged, product in zip(result.products, products, strict=True)
             if staged.staged and present.get(product.name) != product.digest
         )
-        # Products that the job no longer makes are deleted, unless another job of this batch makes them now.
+        # Products that the job no longer makes are deleted, unless this batch places new products of the same names.
         stale = tuple(product.name for product in had if product.name not in placed)
         builder = self._builders[job.builder]
         log = _log_of(job, result, builder, now_ms)
@@ -225,7 +225,7 @@ class Commits:
         )
 
     def rows_of(self, commit: Commit) -> Iterator[JobRow]:
-        """Yield the rows that are saved with the products; called once, after `begin` and before any other decision."""
+        """Yield the rows that are saved with the products; called once, after `begin` and before the pipeline decides anything else."""
         job, result = commit.job, commit.result
         if commit.had:
             yield "drop_products", (job.id,)
@@ -263,7 +263,7 @@ class Commits:
 
     @staticmethod
     def note_committed(commit: Commit, job: Job) -> None:
-        """Set the state of `job`, the job of a finished commit or a copy of it, to the state in the commit."""
+        """Copy the state in a finished commit to `job`, which is the job of the commit or a copy of this job."""
         job.products, job.fingerprint, job.inputs = commit.products, commit.fingerprint, commit.inputs
         job.error, job.log_file, job.origin = "", commit.log_file, commit.result.origin
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.failure_cause = 0, "", 0, "", ""
@@ -272,7 +272,7 @@ class Commits:
 
     @staticmethod
     def note_failed(commit: Commit) -> None:
-        """Set the state of a job whose commit failed; it runs again, because some products may be replaced."""
+        """Mark the job of a failed commit as needing a run, because some of its products may have been replaced."""
         commit.job.fingerprint, commit.job.failure = 0, None
         _describe_run(commit, commit.job)
 
