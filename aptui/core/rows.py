@@ -448,7 +448,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "doubt_job": "job_id",  # the next engine runs the job in any case: its products differ from their rows, or a run was requested
     "doubt_analysis": "source_id, builder",  # the next engine repeats the analysis in any case
 }
-"""Operations of `Rows`. The caller of the writer converts 64-bit hashes to signed numbers (`to_signed`), as SQLite needs them."""
+"""Operations of `Rows`. 64-bit hashes among the parameters are signed numbers (`to_signed`), because SQLite needs them."""
 
 
 class Archive(Protocol):
@@ -471,7 +471,7 @@ class Archive(Protocol):
         ...
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
-        """Yield the files of the folder table that win their paths, and have keys that start with `prefix` ("folder/" or "")."""
+        """Yield the files of the folder table that win their paths and have keys with this `prefix` ("folder/" or "")."""
         ...
 
     def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:
@@ -512,7 +512,7 @@ class Archive(Protocol):
         ...
 
     def conflicts(self) -> dict[str, list[tuple[int, PathKey]]]:
-        """Return {product name: [(job id, key of its source)]} of jobs that failed because another job makes a product of this name."""
+        """Return {product name: [(job id, key of its source)]} of jobs that failed because another job makes this product."""
         ...
 
     def list_unfinished(self) -> list[PathKey]:

@@ -209,7 +209,7 @@ def _has_input(job: Job, key: PathKey) -> bool:
     return any(name == key for inputs in (job.inputs, job.planned_inputs) for _kind, name, _digest in inputs)
 
 
-# `ChainFeedback` detects a later stage of a chain that writes the source of an earlier stage: the chain would run for ever, although
+# `ChainFeedback` detects a later stage of a chain that writes the source of an earlier stage: the chain would never end, although
 # each of its runs is correct. (A job that writes its own source is detected in its run, at the end of which the source differs.)
 # Every such change of the source happens during a run of a later stage: the run is in progress when the change is noticed, or it
 # has ended, and began before the file was written. A batch is not notified of changes: when idle, it checks the sources of the

@@ -225,7 +225,7 @@ class Commits:
         )
 
     def rows_of(self, commit: Commit) -> Iterator[JobRow]:
-        """Yield the rows that are saved with the products; called once, after `begin` and before the pipeline decides anything else."""
+        """Yield the rows that are saved with the products; called once, after `begin` and before any other decision."""
         job, result = commit.job, commit.result
         if commit.had:
             yield "drop_products", (job.id,)

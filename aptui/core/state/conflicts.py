@@ -65,7 +65,7 @@ class Nesting:
                 del self._below[folder]
 
     def around(self, name: str) -> list[str]:
-        """Return the names that conflict with `name`: names of its folders, and names below `name` as a folder."""
+        """Return the names that conflict with `name`: they equal a folder of `name`, or are in a folder `name`."""
         if not self._names:
             return []
         return [*(folder for folder in folders_above(name) if folder in self._names), *self._below.get(name, ())]
@@ -76,13 +76,13 @@ Claims = dict[str, dict[int, PathKey]]
 
 
 class ConflictVerdict(Struct):
-    """Effect of the product names of one batch, not applied yet.
+    """Which jobs of a batch of results may make their products, and what other jobs lose; `settle` applies the verdict.
 
-    `making`: {job of the batch: names of its products}. `makers`: {name: the jobs that make it, in the order of the batch}. `lost`:
-    {job that must not make its products: the reason}. `left`: {job that loses products: the products that it keeps}. `taken`: the
-    names of the lost products. `again`: {settled job that lost a product: the reason}; such a job runs again, and fails. `claims`:
-    the claims that the losers get. `ended`: jobs of the batch that share a product name with another job, and are about to be
-    deleted.
+    `making`: {job of the batch: names of its new products}. `makers`: {name: the jobs of the batch that make it, in its order}.
+    `lost`: {job of the batch that must not place its products: the reason}. `left`: {job that loses earlier products: the products
+    that it keeps}. `taken`: the names of the lost products. `again`: {settled job that lost a product: the reason}; it runs again,
+    and fails. `claims`: the claims that the losers get. `ended`: jobs of the batch that share a product name with another job, and
+    are about to be deleted.
     """
 
     making: Mapping[Job, set[str]]
@@ -99,7 +99,7 @@ class ConflictVerdict(Struct):
         return self.left.get(job, job.products)
 
     def take_away(self, name: str, job: Job) -> bool:
-        """Remove a product from the products of a job; return whether the job had this product."""
+        """Record that a job loses a product; return whether the job had this product."""
         products = self.products_of(job)
         left = tuple(product for product in products if product.name != name)
         if len(left) == len(products):
@@ -156,7 +156,7 @@ class Conflicts:
     def are_free(self, names: Mapping[str, int]) -> bool:
         """Whether jobs may make these names: {name: job id, 0 = the job has no id yet}.
 
-        They may if no other job has such a name, claims it, or has a name that conflicts with it.
+        They may if no other job has one of these names, claims it, or has a name that conflicts with it.
         """
         unique = set(names)
         above = {folder for name in unique for folder in folders_above(name)}
@@ -168,19 +168,19 @@ class Conflicts:
         return name in self._claims or (name in owners and owners[name][0] != job.id)
 
     def _owners(self, names: set[str], above: set[str]) -> dict[str, tuple[int, PathKey]]:
-        """Return {product name: its owner} of these names and of names that conflict with them.
+        """Return {product name: (job id, key of its source)} of recorded products that have or conflict with one of `names`.
 
-        The conflicting names are the folders `above`, and names below `names`.
+        A conflicting product has the name of a folder in `above`, or is in a folder with one of `names`.
         """
         archive = self._memory.archive
         return {**archive.owners_below(list(names)), **archive.owners(list(names | above))}
 
     def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: ConflictVerdict) -> list[Job]:
-        """Return the other jobs that make `name`: jobs of this batch, the owner of the name, and jobs that claim the name.
+        """Return the jobs, except `job`, that make `name`: jobs of this batch, the owner of the name, and jobs that claim it.
 
-        A job that no longer makes the name is left out, and loses the name here. There are two cases: its new result is in the same
-        batch and lacks the name, or its source is an intermediate that no job makes any more. In the second case the job is about
-        to be deleted and must not make the new owner fail.
+        A job that no longer makes a product of this name is left out, and loses the name here. There are two cases: its new result
+        is in the same batch and lacks the name, or the job is about to be deleted (`Chains.is_ended`). A job that is about to be
+        deleted must not make the new owner fail.
         """
         found = {other: None for other in verdict.makers.get(name, ()) if other is not job}
         claims = {**self._claims.get(name, {}), **verdict.claims.get(name, {})}
@@ -188,7 +188,7 @@ class Conflicts:
         if name in owners:
             candidates[owners[name][0]] = owners[name][1]
         candidates.pop(job.id, None)
-        if name not in verdict.making[job]:  # the job's new products conflict with a product of its earlier run
+        if name not in verdict.making[job]:  # `name` may be a product of the job's earlier run that conflicts with its new products
             verdict.take_away(name, job)
         for other in self._jobs_of(candidates):
             makes_it = name in verdict.making.get(other, (name,))
@@ -201,13 +201,13 @@ class Conflicts:
         return list(found)
 
     def _jobs_of(self, claimants: Mapping[int, PathKey]) -> list[Job]:
-        """Return the jobs that claim a name, in the order of their claims; the jobs of each source are searched once."""
+        """Return the jobs of {job id: key of its source}, in this order, without jobs that do not exist any more."""
         sources = self._memory.load(dict.fromkeys(claimants.values()))
         found = {job.id: job for source in sources for job in source.jobs.values() if job.id in claimants and not job.is_analysis}
         return [found[job_id] for job_id in claimants if job_id in found]
 
     def _decide(self, one: tuple[Job, str], two: tuple[Job, str], verdict: ConflictVerdict) -> None:
-        """Decide which of two jobs with conflicting names loses; remove the name from a loser that has it."""
+        """Decide which of two jobs with conflicting names loses its name (both, if their sources differ), and record the loss."""
         (job, _), (other, _) = one, two
         if job.source is other.source:
             losers: tuple[Job, ...] = (other,) if self._precedence(job) < self._precedence(other) else (job,)
@@ -237,7 +237,7 @@ class Conflicts:
     # --------------------------------------------------------------------------------------------------------------- settle
 
     def settle(self, verdict: ConflictVerdict) -> list[Job]:
-        """Apply a verdict; return the jobs that have to run again because of it, without the jobs in `verdict.lost`."""
+        """Apply a verdict; return the jobs, except those in `verdict.lost`, that have to run again because of it."""
         for name, claimants in verdict.claims.items():
             for job_id, key in claimants.items():
                 self._claim(name, job_id, key)
@@ -253,12 +253,12 @@ class Conflicts:
         return [job for job in again if job not in verdict.lost]
 
     def lose(self, job: Job, names: set[str]) -> None:
-        """Remove these products of `job`, which are missing from the cache, and mark the job as needing a run."""
+        """Remove these products, which are missing from the cache, from `job`, and mark the job as needing a run."""
         job.lost += tuple(product for product in job.products if product.name in names)
         self._reduce(job, tuple(product for product in job.products if product.name not in names))
 
     def replace(self, job: Job, placed: Mapping[str, Product]) -> None:
-        """Set these products of `job`, which replaced its earlier products in the cache, and mark the job as needing a run."""
+        """Record products that a failed commit put in place of earlier products of `job`, and mark the job as needing a run."""
         self._reduce(job, tuple(placed.get(product.name, product) for product in job.products))
 
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
@@ -288,14 +288,14 @@ class Conflicts:
         return job.id in self._claimed
 
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
-        """Return the jobs that may now have these names, which `job` does not make, because one of its intermediates is invalid."""
+        """Return the other jobs that may now make these names: `job` does not make them, because it has an invalid intermediate."""
         rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
 
     def claim_all(self, job: Job, names: Collection[str]) -> list[Job]:
-        """Make `job`, which failed because another job makes one of its products, claim these names and no others.
+        """Replace the claims of `job`, which failed because of a conflict of product names, by claims on these names.
 
-        Return the jobs that may now have the names that `job` claimed before.
+        Return the jobs that may now have one of the names that `job` no longer claims.
         """
         freed = self._release(job, [name for name in self._claims_of(job) if name not in names])
         for name in sorted(names):
@@ -308,9 +308,9 @@ class Conflicts:
         return self._release(job, [*self._claims_of(job), *(product.name for product in job.products)])
 
     def release_names(self, job: Job, gone: Iterable[str] = ()) -> list[Job]:
-        """Drop the claims of `job`, which lost no name.
+        """Drop all claims of `job`, because its last run lost no name.
 
-        Return the jobs that may now have the claimed names or the names in `gone`.
+        Return the other jobs that may now have one of these names, or one of the names in `gone`.
         """
         return self._release(job, [*self._claims_of(job), *gone]) if self._claims else []
 
@@ -318,7 +318,7 @@ class Conflicts:
         return list(self._claimed.get(job.id, ()))
 
     def _release(self, job: Job, names: Iterable[str]) -> list[Job]:
-        """Drop the claims of `job` on these names. Return the jobs that claim them, or names that conflict with them."""
+        """Drop the claims of `job` on these names. Return the other jobs that claim one of them or a name in conflict with it."""
         freed: dict[Job, None] = {}
         had_claim = False
         for name in names:
@@ -341,7 +341,7 @@ class Conflicts:
         return [other for other in freed if other is not job]
 
     def deletable(self, job: Job, products: Iterable[Product]) -> tuple[str, ...]:
-        """Return the names of these products of `job`, except those that another job has taken over."""
+        """Return the names of these products of `job` that may be deleted: another job has not taken them over."""
         names = [product.name for product in products]
         owners = self._memory.archive.owners(names)
         return tuple(name for name in names if name not in owners or owners[name][0] == job.id)

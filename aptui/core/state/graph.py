@@ -140,15 +140,16 @@ def _describe_cycle(edges: Edges, names: Mapping[int, str], component: set[int])
 
 _MOST_KNOWN_PATHS = 65_536
 _HIDES = "\nhides"
-"""Mark of a scan folder that comes before the scan folder of a source, so that its files hide files beside the source."""
+"""Mark in an entry of `Graph._places`: its scan folder comes before the source's, so that its files hide those of the latter."""
 Identity = tuple[PathKey, bytes, str, str]
 Cycle = tuple[frozenset[Identity], tuple[str, ...]]
 """(The jobs of a cycle, the sorted names of these jobs); both parts are empty for a job that is not in a cycle."""
 
 
 class Assembly(Struct):
-    """A manifest, or its missing inputs: `waits` are keys to wait for, `unread` are files whose bytes have not been read yet.
+    """The manifest of a job, or the inputs that it still lacks.
 
+    `waits` are the keys for which the job waits; `unread` are the files among them with bytes that have not been read yet.
     `blockers` are the unsettled jobs among the job dependencies. `has_drafts`: a job in the manifest has a pending final; `finals`
     are the names of the jobs in the manifest that may make drafts and have no pending final.
     """
@@ -162,7 +163,7 @@ class Assembly(Struct):
     has_drafts: bool = False
     finals: set[str] = field(default_factory=set)
     waits_for_chains: bool = True
-    """Whether the job waits for missing files as long as chains of jobs may still make them."""
+    """Whether missing files are awaited until no chain of jobs can make them any more. An analysis does not wait for them."""
 
 
 class Graph:
@@ -189,7 +190,7 @@ class Graph:
     # --------------------------------------------------------------------------------------------------------------- rules
 
     def rule(self, builder: Builder, platform: str) -> tuple[Entry, Manifest]:
-        """Return the single entry for the whole configuration of (builder, platform), and its expansion."""
+        """Return the entry for the whole configuration of (builder, platform), and the single entries that it combines."""
         found = self._rules.get((builder.uuid, platform))
         if found is None:
             entries = fingerprint.rule_entries(builder, self._platforms[platform], debug_output=self._project.debug_output)
@@ -236,7 +237,7 @@ class Graph:
         return assembly
 
     def _source_entries(self, source: Source) -> list[Entry]:
-        """Return the entries for the bytes of a source, and for its identity unless its path determines the identity."""
+        """Return an entry for the bytes of a source; and one for its identity, if the identity does not follow from its path."""
         entries = [("source", str(source.rel), fingerprint.file_digest(source.fact.digest if source.fact else None))]
         is_intermediate = source.scan_folder == self._intermediates
         if source.identity is not None or source.is_duplicate or (is_intermediate and source.uuid != path_uuid(source.rel)):
@@ -246,11 +247,12 @@ class Graph:
         return entries
 
     def _places(self, source: Source, word: str, entries: Iterable[Entry]) -> list[Entry]:
-        """Return an entry for each scan folder with files of `entries` that are not at their names in the source's scan folder.
+        """Return entries for the positions of the files that `entries` name, one for each scan folder.
 
-        The entries change when a file moves to another scan folder, or its name changes case: a builder that opens the name then
-        finds no file, or another file. An entry also says whether its scan folder comes before the source's scan folder, because
-        files of an earlier scan folder hide files beside the source.
+        They change when a file moves to another scan folder, or its name changes case: a builder that opens the file by its earlier
+        path then finds no file, or another file. A file in the source's own scan folder is left out if its path is exactly the name
+        in `entries`. An entry also says whether its scan folder comes before the source's scan folder: if so, its files hide files
+        with equal paths in the source's scan folder.
         """
         found: dict[int, list[str]] = {}
         for _kind, name, _digest in entries:
@@ -266,11 +268,11 @@ class Graph:
         return [(word, name, digest) for name, digest in sorted(named.items())]
 
     def _folder_at(self, path: str) -> int | None:
-        """Return the scan folder of an absolute path."""
+        """Return the id of the scan folder that contains an absolute path."""
         return next((folder for folder, root in self._paths.items() if path.startswith(root)), None)
 
     def with_discovered(self, source: Source, manifest: Manifest, discovered: Iterable[tuple[str, str]]) -> Manifest:
-        """Return the manifest of a finished run: the planned one, with the new discovered dependencies in place of earlier ones."""
+        """Return the manifest of a finished run: the planned `manifest`, with the discovered dependencies of this run only."""
         others = [entry for entry in manifest if entry[0] not in FOUND]
         plain = [entry for entry in others if entry[0] not in ("job", "products", "ring")]
         rest = [entry for entry in others if entry[0] in ("job", "products", "ring")]
@@ -285,13 +287,13 @@ class Graph:
     def _digest_outside(self, key: PathKey, before: str = "") -> str:
         """Return the last known digest of a file that is outside all scan folders, or hidden in a scan folder.
 
-        If the file was never read, return `before`.
+        `before` is the digest in the rows of the job. It is returned if the engine does not know the file.
         """
         now = self._memory.outside.get(key)
         return (before[: len(fingerprint.short(b""))] if now is None else now.digest) or fingerprint.MISSING
 
     def _digest(self, key: PathKey, assembly: Assembly) -> str:
-        """Return the digest of a file in a manifest; "" if the job has to wait for the file, which `assembly` then records."""
+        """Return the digest of a file for a manifest. If the job has to wait for the file, add it to `assembly` and return ""."""
         fact = self._memory.file(key)
         if isinstance(fact, Unsettled):
             assembly.waits.add(key)
@@ -307,14 +309,14 @@ class Graph:
         return fingerprint.file_digest(fact.digest)
 
     def _may_appear(self, assembly: Assembly) -> bool:
-        """Whether a job has to wait for missing files, because a chain of jobs may still make them."""
+        """Whether a job has to wait for missing files, because a chain of jobs may still make them; note it in `assembly`."""
         if not assembly.waits_for_chains or self._memory.has_grown or not self._memory.may_grow:
             return False
         assembly.waits.add(CHAINS_END)
         return True
 
     def _closure(self, source: Source, jobs: Iterable[Job], assembly: Assembly, *, needs_analyses: bool) -> list[Entry]:
-        """Return entries for companions and all recursive source dependencies, by name."""
+        """Return entries for all direct and indirect source dependencies and their companions, sorted by name."""
         entries: dict[PathKey, Entry] = {}
         for companion in self.companions.find(source.rel):
             entries[companion] = ("companion", companion, self._digest(companion, assembly))
@@ -350,7 +352,7 @@ class Graph:
         return [entries[key] for key in sorted(entries)]
 
     def _resolve(self, edge: SourceEdge, assembly: Assembly, entries: dict[PathKey, Entry]) -> list[PathKey]:
-        """Return the keys of the sources that an edge names. The keys to wait for are added to `assembly`."""
+        """Return the keys of the sources that an edge names. Add the keys for which the job has to wait to `assembly`."""
         if edge.kind is EdgeKind.PATH:
             return [key_of(RelPath(edge.target))]
         if edge.kind is EdgeKind.DISCOVERED:
@@ -374,7 +376,7 @@ class Graph:
     # ---------------------------------------------------------------------------------------------------- job dependencies
 
     def _job_dependencies(self, job: Job, assembly: Assembly) -> list[Entry]:
-        """Return the entries for the jobs that `job` names. The keys to wait for are added to `assembly`."""
+        """Return the entries for the job dependencies of `job`. Add the keys for which the job has to wait to `assembly`."""
         assert job.plan is not None
         entries: list[Entry] = []
         for dependency in self._each_named(job, assembly):
@@ -393,7 +395,7 @@ class Graph:
         return entries
 
     def _each_named(self, job: Job, assembly: Assembly | None = None) -> list[JobDependency]:
-        """Return the job dependencies of `job`, with each wildcard replaced by the matching jobs that are not of its own source."""
+        """Return the job dependencies of `job`; each wildcard is replaced by the matching jobs of other sources."""
         found: dict[JobDependency, None] = {}
         for dependency in sorted(job.plan.job_dependencies) if job.plan else ():
             if not dependency.is_wildcard:
@@ -413,7 +415,7 @@ class Graph:
         return list(found)
 
     def _job_dependency(self, job: Job, dependency: JobDependency, other: Job, name: str, assembly: Assembly) -> list[Entry]:
-        """Return the entries for `other`, the existing job that a dependency of `job` names."""
+        """Return the entries for `other`, the job that a dependency of `job` names. Add it to `assembly` if `job` waits for it."""
         cycle = self._cycle_of(job, other)
         if cycle:
             assembly.cycle = cycle
@@ -436,7 +438,7 @@ class Graph:
         return []
 
     def source_of(self, dependency: JobDependency) -> PathKey | None:
-        """Return the key of the source that a job dependency names, None while no source has its UUID."""
+        """Return the key of the source that a job dependency names; None if it names a UUID that no source has."""
         if not dependency.is_uuid:
             return dependency.source
         return self._memory.key_of(SourceUuid(bytes.fromhex(dependency.source)))
@@ -464,7 +466,7 @@ class Graph:
         self._has_loose_ends = False
 
     def forget_loose_ends(self) -> None:
-        """Forget cycles that were computed while dependencies of some job were unknown."""
+        """Forget the known cycles if dependencies of some job were unknown when they were computed."""
         if self._has_loose_ends:
             self.forget_cycles()
 
@@ -476,7 +478,7 @@ class Graph:
     def _find_cycles(self, root: Job) -> Cycle:
         """Find the cycles among all direct and indirect dependencies of `root`; return the cycle that contains `root`.
 
-        Jobs are compared by identity, because a job may appear in memory and as a copy of its rows.
+        Jobs are compared by their `_identity`, because one job may be two objects: in memory, and as a copy of its rows.
         """
         jobs = {_identity(root): root}
         found: dict[Identity, Cycle] = {}
@@ -487,7 +489,7 @@ class Graph:
         return found[_identity(root)]
 
     def _next_unknown(self, job: Job, jobs: dict[Identity, Job]) -> Iterator[Identity]:
-        """Yield the dependencies of `job` whose cycles are unknown, and put them into `jobs`."""
+        """Yield the jobs among the dependencies of `job` with unknown cycles, and put these jobs into `jobs`."""
         for other in self._next_jobs(job):
             if isinstance(other, Unsettled):
                 self._has_loose_ends = True
@@ -553,7 +555,7 @@ SCAN_END = PathKey("\x00scan")
 
 
 def is_named(dependency: JobDependency, names: Collection[str]) -> bool:
-    """Whether a job dependency names the source that has these `names`: its key and its UUIDs."""
+    """Whether a job dependency names a source; `names` are the key and the UUIDs of this source."""
     return dependency.source in names or (dependency.is_wildcard and any(is_like(dependency.source, name) for name in names))
 
 

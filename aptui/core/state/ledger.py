@@ -14,7 +14,7 @@ from aptui.core.model import Source
 from aptui.core.notices import Notice
 
 RUN_KEY_STATE = "run_keys"
-"""Key in `aptui_state` of the highest reserved run key, for the next engine."""
+"""Key in `aptui_state` of the highest reserved run key; the next engine uses only higher run keys."""
 _BLOCK = 65_536
 _OF_PRODUCTS = (("put_product", 1), ("put_link", 1), ("put_legacy_sub_id", 1), ("put_facts", 1))
 _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
@@ -26,9 +26,9 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),
 }
-"""{operation that drops something: ((operation that adds rows of the same thing, column), ...)}.
+"""{drop operation: ((put operation with rows that the drop makes obsolete, column), ...)}.
 
-An added row belongs to the dropped thing if its column with this number equals the first column of the drop.
+A put row is obsolete if its column with this number equals the first column of the drop.
 """
 
 
@@ -92,9 +92,9 @@ class Ledger(Struct):
             self.ticket += 1
 
     def drop(self, operation: str, row: tuple[object, ...]) -> None:
-        """Add a row that drops something, such as a job or a product.
+        """Add a row of a drop operation, for example of a job or a product.
 
-        Drops are applied before puts, so puts of the same item earlier in this event are removed from the ledger.
+        The writer applies drops before puts. So rows that this event put earlier for the dropped item are removed from the ledger.
         """
         for put_operation, column in _TAKEN_BACK[operation]:
             rows = self.rows.get(put_operation)

@@ -1,4 +1,4 @@
-"""Finds stale results: a file that a run used changed while it ran. The job of a stale result is planned again.
+"""Finds stale results: a file that a run used changed during the run. The job of a stale result is planned again.
 
 `core.pipeline.run_results` uses this module before it commits a result. A committed result cannot be stale: `core.pipeline.plans`
 compares fingerprints to find out whether a job must run again.
@@ -6,16 +6,16 @@ compares fingerprints to find out whether a job must run again.
 The report of a run is compared with the known state of files at the start of the run. Five rules cover files that were known
 before, files that were reported when they were opened, and files that were found only at the end:
 
-* A file of the manifest, and the source of an analysis, must have the stamp from the start of the run: at its opening, if that
-  was observed, and at its end. (Workers check the sources of jobs themselves.)
-* A file of the manifest that was missing at the start must be missing at the end, without an observed opening.
-* A file whose opening was observed must have one stamp: at its opening, at the end, and in the engine's records. If a pattern of
-  the source matches it and the manifest does not contain it, it is new, and the result is stale.
-* The bytes of a file of the manifest may be unconfirmed at the start: it was being read then, or it changed and the analysis of
-  the job is not repeated yet. Such a file must have the manifest's digest at the end, and still be the file of the start. A file
-  that changed back in between may have had other bytes for the run.
-* Any other file is checked once, at the end: it must equal the engine's records, and be older than the run. If it is never
-  older, because a server's clock is ahead of ours, the same stamp after two runs counts, too.
+* A file of the manifest, and the source of an analysis, must have the same stamp at the start of the run, when the run opened it
+  (if this was observed), and at the end of the run. (Workers check the sources of jobs themselves.)
+* A file of the manifest that was missing at the start must be missing at the end, and the run must not have opened it.
+* A file that the run was seen to open must have the same stamp at its opening, at the end of the run, and in the engine's records.
+  If a pattern of the source matches the file and the manifest does not contain it, the file is new, and the result is stale.
+* The bytes of a file of the manifest may be unconfirmed at the start: the engine was still reading them, or the file had changed
+  and the analysis of the job was not repeated yet. At the end, such a file must have the manifest's digest, and the stamp from the
+  start: a file that changed and changed back may have had other bytes when the run read it.
+* Any other file is checked once, at the end: it must equal the engine's records, and be older than the run. A file on a server
+  with a clock ahead of ours may never be older; it is accepted if it has the same stamp after two runs.
 
 `UndeclaredReadCheck` compares the same report with the dependencies of the source, and finds files that the run did not declare.
 """
@@ -64,7 +64,7 @@ class StaleResultCheck:
     def find_changed(self, job: Job, used: Used) -> tuple[str, ...]:
         """Return the paths of files that changed during the run; () means that the result of the run is valid."""
         if not (used.files or used.found):
-            return ()  # a copy reads only its source, and its worker has checked that; a second check would take time for each copy
+            return ()  # a copy reads only its source, which its worker has checked; a second check would take time for each copy
         known = job.ties.known if job.ties is not None else {}
         bad = [file.path for file in used.files if known.get(file.path) and is_other(known[file.path], file.stamp)]
         bad += self._find_appeared(job, known, used)
@@ -86,7 +86,7 @@ class StaleResultCheck:
     def _find_appeared(self, job: Job, known: Mapping[str, Stamp], used: Used) -> list[str]:
         """Return the paths of files that exist although the manifest of a run says that they are missing.
 
-        A file that is still unknown to the engine after a second run is ignored by the project, and is left out.
+        A file that has the same stamp after a second run is left out: the project ignores it, so that the engine never knows it.
         """
         present = {file.path: file.stamp for file in (*used.files, *used.found) if file.stamp and not known.get(file.path)}
         if not present:
@@ -98,13 +98,13 @@ class StaleResultCheck:
 
     @staticmethod
     def _is_matched(job: Job, key: PathKey) -> bool:
-        """Whether a pattern of the job's source matches a file that the manifest does not have."""
+        """Whether this file is missing in the job's manifest, although a pattern of the job's source matches it."""
         patterns = [edge.target for item in job.source.jobs.values() for edge in item.edges if edge.kind is EdgeKind.WILDCARD]
         is_known = any(name == key and kind in _DECLARED for kind, name, _digest in job.planned_inputs)
         return not is_known and any(wildcard(pattern).fullmatch(key) for pattern in patterns)
 
     def _places_of_missing(self, job: Job) -> Iterable[str]:
-        """Yield the paths, in every scan folder, of the missing files of a manifest."""
+        """Yield the paths at which the missing files of the manifest may appear: one in each scan folder."""
         missing = [
             PathKey(name)
             for kind, name, digest in job.planned_inputs
@@ -121,9 +121,9 @@ class StaleResultCheck:
                 yield from (f"{root}/{name}" for root in self._roots.values())
 
     def unread(self, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the paths of files that a run found with unknown bytes, because the engine is still reading them; () = valid.
+        """Return the paths of discovered dependencies with bytes that the engine is still reading; () = the result is valid.
 
-        If a result with such a file were committed, the engine would not notice that the run read other bytes than the engine.
+        If a result with such a file were committed, the engine would not notice that the run and the engine read different bytes.
         """
         if not (self._memory.hashing or self._memory.unstable):
             return ()
@@ -137,9 +137,9 @@ class StaleResultCheck:
         return source is not None and source.fact is not None and source.fact.digest.hex() != digest
 
     def find_differing(self, job: Job, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
-        """Return the paths of the files whose digests in a fetched result differ from the digests on this machine.
+        """Return the paths of the files that have another digest in a fetched result than on this machine.
 
-        If there are any, the job runs on this machine.
+        If such files exist, the fetched result is of no use, and the job is marked to run on this machine.
         """
         bad = []
         for path, digest in discovered:
@@ -152,9 +152,9 @@ class StaleResultCheck:
         return tuple(bad)
 
     def find_hiders(self, job: Job, paths: Iterable[str]) -> tuple[str, ...]:
-        """Return the paths of the files that hide one of `paths`, which a run read.
+        """Return the paths of files that hide one of `paths`, the files that a run read.
 
-        The hiding file may have been missing during the run. A file that has the same stamp after two runs is left out.
+        A hiding file may have appeared after the run read the hidden file. If it has the same stamp after two runs, it is left out.
         """
         before = {name for name, _digest in job.discovered}
         hiders = [hider for path in paths if normalize(path) not in before and (hider := self._graph.hider(path)) is not None]
@@ -165,7 +165,7 @@ class StaleResultCheck:
         return tuple(path for path, _stamp, is_proven in stamps if not is_proven)
 
     def find_unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
-        """Return the files that an analysis named for the first time and that changed since it read them.
+        """Return the paths of files that an analysis was the first to name, and that changed since the analysis read them.
 
         () means that the analysis is valid.
         """
@@ -184,16 +184,16 @@ class StaleResultCheck:
         return tuple(dict.fromkeys(bad))
 
     def _is_missing(self, path: str, manifest: Manifest) -> bool:
-        """Whether the manifest names a file that does not exist now."""
+        """Whether the manifest names the file at `path`, and the engine knows no such file."""
         key = self.key(path)
         return key is not None and self._memory.file(key) is None and any(name == key for _kind, name, _digest in manifest)
 
     def keys(self, paths: Iterable[str]) -> list[PathKey]:
-        """Return the keys of these files, except those outside every scan folder."""
+        """Return the keys of these absolute paths; paths outside all scan folders are left out."""
         return [key for path in paths if (key := self.key(path)) is not None]
 
     def key(self, path: str) -> PathKey | None:
-        """Return the key of an absolute path."""
+        """Return the key of an absolute path, None if the path is outside all scan folders."""
         rel = self._graph.relative(path)
         return None if rel is None else key_of(RelPath(rel))
 
@@ -203,7 +203,7 @@ class StaleResultCheck:
     def _list_stamps(self, manifest: Manifest) -> Iterable[tuple[str, Stamp, bool]]:
         """Yield the path and the stamp of each file of a manifest, and whether its bytes are confirmed.
 
-        Intermediates count as confirmed: the job that makes one may read it, and would wait for itself.
+        Intermediates always count as confirmed: a job may read an intermediate that it makes, and would wait for itself.
         """
         for kind, name, digest in manifest:
             if kind not in _FILES or name.startswith("/"):
@@ -214,7 +214,7 @@ class StaleResultCheck:
                 yield *self._place_of(last), is_proven or last.scan_folder == self._intermediates
 
     def _last_known(self, key: PathKey) -> FileFact | None:
-        """Return the file that wins a path; while that is unknown, the last known winner."""
+        """Return the file that wins a path; while a scan has not decided this yet, the file that won it before."""
         fact = self._memory.file(key)
         return self._memory.last_seen(key) if isinstance(fact, Unsettled) else fact
 
@@ -231,7 +231,7 @@ class StaleResultCheck:
 
     @staticmethod
     def _is_new(job: Job, path: str, stamp: Stamp) -> bool:
-        """Whether the file has another stamp than after the previous run of the job; record the stamp for the next run."""
+        """Whether the file had another stamp, or none, after the previous run of the job; record its stamp for the next run."""
         job.ties = job.ties or Ties()
         previous = job.ties.doubted.get(path)
         job.ties.doubted[path] = stamp
@@ -264,7 +264,7 @@ class UndeclaredReadCheck:
     def of_run(self, job: Job, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
         """Return the result with warnings for undeclared reads, or with these reads among the discovered dependencies.
 
-        An added read does not count as declared: if a later run does not read the file, the dependency ends.
+        An undeclared read that was added is a dependency only until a later run does not read the file.
         """
         declared: set[str] = {name for kind, name, _digest in job.planned_inputs if kind != "discovered"}
         declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
@@ -283,9 +283,9 @@ class UndeclaredReadCheck:
         return replace(result, log=(*result.log, *warnings), warnings=result.warnings + len(warnings))
 
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Add the hidden files that a run read, or did not find. The file of another scan folder hides each of them.
+        """Add dependencies on the hidden or ignored files that a run read or did not find.
 
-        A declared dependency with the path of a hidden file means the hiding file.
+        They are added although a dependency on their path may be declared: that one means the hiding file.
         """
         known = {path for path, _digest in result.discovered}
         hidden = [item for item in self._find_hidden(result.reads) if item[0].path not in known]
@@ -323,7 +323,7 @@ class UndeclaredReadCheck:
     ) -> tuple[tuple[SourceEdge, ...], Log]:
         """Return the edges and the log of an analysis, with its undeclared reads, and its reads of hidden files.
 
-        A builder need not declare the dependencies of its dependencies. While those are unknown, no warning is given.
+        A builder need not declare the dependencies of its dependencies. While these indirect ones are unknown, no warning is given.
         """
         plans, edges, log = answer
         if hidden := self._find_hidden(reads):
@@ -365,7 +365,7 @@ class UndeclaredReadCheck:
         return found
 
     def _find_undeclared_path(self, job: Job, declared: set[str], read: Read) -> str | None:
-        """Return the relative path of a read, None if it is declared, the source itself, or hidden."""
+        """Return the relative path of a file that was read; None if it is declared, the source itself, settings, hidden or ignored."""
         rel = self._graph.counting(read.path)
         is_known = rel is None or key_of(RelPath(rel)) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel)
         return None if is_known else rel
