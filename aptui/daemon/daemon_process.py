@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
 
 START_LIMIT_S, _POLL_S = 60.0, 0.01
-"""Timeout of the start of an engine, and interval of the attempts to connect to it (seconds)."""
+"""How long `start` waits for an engine, and the interval between its attempts to connect to the engine (seconds)."""
 _OUTPUT_BYTES = 1 << 20
 """Size (bytes) up to which the output of earlier daemons is kept; a larger file is overwritten."""
 

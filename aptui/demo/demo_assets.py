@@ -1,7 +1,7 @@
 """The demo project's models, shaders, fonts and data: their sources, and which of them this host can build.
 
-A part that needs a package of the extra `builders`, or a program, is an `Extra`. The demo leaves out the parts that would fail
-here. The lamp on the demo's page is a paper lantern with brass caps and a handle, as glTF and its buffer.
+Sources that need a package of the extra `builders`, or a program, are in an `Extra`. The demo leaves out each `Extra` that this
+host cannot build. The lamp on the demo's page is a paper lantern with brass caps and a handle, as glTF and its buffer.
 
 Tests: `tests/demo/test_demo_project.py`.
 """
@@ -28,7 +28,7 @@ Surface: TypeAlias = Callable[[float, float], Vector]
 
 MODEL, BUFFER = "models/lamp.gltf", "models/lamp.bin"
 PAPER = (0.93, 0.56, 0.24, 1.0)
-"""The colour of the paper (RGBA), which the demo asks the user to change."""
+"""The colour of the lamp's paper (RGBA). The demo asks the user to change it."""
 _BRASS = (0.35, 0.29, 0.22, 1.0)
 _RIBS = 9
 _STEP = 1e-4
@@ -149,8 +149,8 @@ def _floats(vectors: list[Vector]) -> bytes:
 class Extra(Struct, frozen=True):
     """A group of demo sources that not every host can build.
 
-    `config` has its builders in YAML. `files` is {path below assets: text, or a function that returns the bytes}. `makes` describes
-    its products in a few words, and `needs` says how to install its requirements.
+    `config` has its builders in YAML. `files` is {path below assets: text, or a function that returns the bytes}. `makes` names its
+    products in a few words, and `needs` says how to install its requirements.
     """
 
     name: str
@@ -357,7 +357,7 @@ EXTRAS = (
         "GPU textures",
         install_advice("textures"),
     ),
-    # The demo only copies its scripts if this host has neither lupa nor luac.
+    # A host with neither lupa nor luac cannot compile scripts: there, the demo copies them without changes.
     Extra(
         "lua",
         can_compile,

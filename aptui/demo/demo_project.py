@@ -223,7 +223,7 @@ _TEXTS = {
 
 
 def write_project(folder: Path, *, has_page: bool = False) -> None:
-    """Write the demo project into `folder`, which may be missing, empty, or a demo project; correct files are not touched.
+    """Write the demo project into `folder`, which may be missing, empty, or a demo project; correct files are not written again.
 
     Args:
         folder: the folder of the project.
@@ -288,7 +288,7 @@ def explain(products: Iterable[str]) -> str:
 
 
 def _list_gaps() -> list[str]:
-    """Return a line for each requirement that is missing, about the sources that this host cannot build."""
+    """Return a line for each missing requirement: it names what the demo leaves out without it."""
     missing: dict[str, list[str]] = {}
     for extra in EXTRAS:
         if not extra.is_possible():

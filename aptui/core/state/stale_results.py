@@ -365,7 +365,7 @@ class UndeclaredReadCheck:
         return found
 
     def _find_undeclared_path(self, job: Job, declared: set[str], read: Read) -> str | None:
-        """Return the relative path of a file that was read; None if it is declared, the source itself, settings, hidden or ignored."""
+        """Return the relative path of a file that was read; None if it is declared, the source, settings, hidden or ignored."""
         rel = self._graph.counting(read.path)
         is_known = rel is None or key_of(RelPath(rel)) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel)
         return None if is_known else rel

@@ -1,9 +1,9 @@
-"""The working set: the sources, folders and edges of pending work. They are newer than the archive. No decisions are made here.
+"""The working set: the sources, folders and edges of pending work, in their newest state. This module makes no decisions.
 
 A source is loaded whole (`load`) before it may change, and is released when all its jobs are settled and all its rows are
 acknowledged (`acknowledge`). Reading a source without changing it is cheaper (`view`): if the source is not in memory, a small LRU
-cache has a read-only copy. A file is *unsettled* until the scan has reached its folder and, if they are needed, its bytes have been
-read.
+cache has a read-only copy. A file is *unsettled* until the scan has reached its folder, and
+until its bytes have been read, if they are needed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from aptui.core.patterns import literal_prefix, wildcard
 from aptui.core.project import COMMON_PLATFORM
 from aptui.core.rows import Archive
 
-# A folder is pending until its row is saved. `Unsaved` has the jobs and files for whose rows the row of the folder waits.
+# A folder is pending until its row is saved. That row is saved only after the rows of the jobs and files in `Unsaved`.
 
 
 class PendingFolder(Struct):
     """A folder whose row is pending.
 
     `parts` is {scan folder id: (folder digest, {rel: fact})}. `open` are the keys of its files that are not handled yet.
-    `is_noted`: a preliminary row is saved, in which these files have no time. `identities`: reported identities of its changed
-    files.
+    `is_noted`: a preliminary row is saved, in which unfinished files have the modification time 0. `identities`: reported
+    identities of its changed files.
     """
 
     folder: str
@@ -45,7 +45,7 @@ class PendingFolder(Struct):
 
 
 class Unsaved:
-    """Jobs and files without rows. The row of a folder waits for the rows of its jobs and files.
+    """Jobs and files without rows. The row of a folder is saved only after the rows of its jobs and files.
 
     Args:
         folders: {relative folder: its pending state}, of the working set.
@@ -58,7 +58,7 @@ class Unsaved:
         self.placing: dict[str, set[PathKey]] = {}
         """{relative folder: files whose copies are being placed}; the folder's row waits for these files, too."""
         self.complete: set[str] = set()
-        """Folders whose last job without a row is saved or gone."""
+        """Folders that may have become complete, so that their rows can be saved."""
 
     @property
     def has_any(self) -> bool:
@@ -66,7 +66,10 @@ class Unsaved:
         return bool(self.jobs or self.placing)
 
     def mark_new(self, job: Job) -> None:
-        """Record a new job without a row. Until its run ends, the pending row of its folder makes the next engine find the job."""
+        """Record a new job, which has no row until its run ends.
+
+        Until then, the row of its folder is not saved either, so that the next engine finds the job again after a crash.
+        """
         folder = parent(job.source.key)
         pending = self._folders.get(folder)
         if pending is not None and not pending.ticket and job.source.key in pending.winners:
@@ -74,7 +77,10 @@ class Unsaved:
             self.jobs.setdefault(folder, {})[job] = None
 
     def mark_outdated(self, job: Job) -> None:
-        """Record a job with an old row. Until its run ends, the pending row of its folder makes the next engine find the job."""
+        """Record a job with an outdated row, which is replaced when its run ends.
+
+        Until then, the row of its folder is not saved, so that the next engine finds the job again after a crash.
+        """
         pending = self._folders.get(parent(job.source.key))
         if pending is not None and job.source.key in pending.identities and not job.is_unsaved:
             self.mark_new(job)
@@ -103,7 +109,7 @@ class Unsaved:
         return folder in self.jobs or folder in self.placing
 
     def list_awaited(self, folder: str) -> set[PathKey]:
-        """Return the files of a folder that its row waits for."""
+        """Return the files in a folder for which the folder's row waits: those being placed, and sources of unsaved jobs."""
         return {job.source.key for job in self.jobs.get(folder, ())} | self.placing.get(folder, set())
 
 
@@ -143,7 +149,7 @@ class EdgeIndex:
         self._wildcards.pop(source.key, None)
 
     def renew(self, source: Source, before: set[str]) -> None:
-        """Put the edges of `source` into the index in place of `before` (an earlier result of `targets_of`)."""
+        """Replace the edges of a changed source in the index; `before` is the result of `targets_of` before the change."""
         now = targets_of(source)
         for target in before - now:
             self._named_by.get(target, set()).discard(source.key)
@@ -164,7 +170,7 @@ class EdgeIndex:
     def naming(self, key: PathKey) -> set[PathKey]:
         """Return the keys of sources that name this source in a job dependency.
 
-        A wildcard is included if it may belong to a job dependency.
+        Sources with a matching wildcard are included if the wildcard may belong to a job dependency.
         """
         found = set(self._named_by.get(key, ()))
         if self._may_name_jobs:
@@ -190,7 +196,7 @@ def list_declared(job: Job) -> tuple[str, ...]:
 
 
 def targets_of(source: Source) -> set[str]:
-    """Return the targets on which `source` depends, as the index has them: keys and 32 hex digits, without wildcards."""
+    """Return the targets on which `source` depends, in the form of the index: keys and UUIDs (32 hex digits), no wildcards."""
     found: set[str] = set()
     for job in source.jobs.values():
         for edge in job.edges:
@@ -218,12 +224,12 @@ class NewerFacts:
     def __init__(self, archive: Archive, folders: Mapping[str, PendingFolder]) -> None:
         self._archive, self._folders = archive, folders
         self.facts: dict[PathKey, FileFact] = {}
-        """The present facts of the single files that were read without their folders."""
+        """{key: newest fact} of these files."""
         self.learned: set[PathKey] = set()
-        """Files whose facts differ from the rows of their folders only in the digests, which were not needed before."""
+        """Files with digests that are not in the rows of their folders, because the digests were not needed before."""
 
     def move_to(self, pending: PendingFolder, changed: set[PathKey]) -> None:
-        """Give the facts of a reported folder's files to its pending state, unless the files are `changed`."""
+        """Move the facts of files in a reported folder to its pending state; drop the facts of `changed` files."""
         for key in [key for key in self.facts if parent(key) == pending.folder]:
             fact = self.facts.pop(key)
             if key in pending.winners and key not in changed:
@@ -231,9 +237,10 @@ class NewerFacts:
                 pending.parts[fact.scan_folder][1][fact.rel] = fact
 
     def list_digest_rows(self, parts_of: Callable[[str], Parts]) -> list[tuple[int, str, bytes, tuple[FileFact, ...]]]:
-        """Return the rows that lack known digests; called when idle, after the rows of all plans.
+        """Return the rows of folders that lack the digests of `learned` files, completed with these digests.
 
-        Otherwise each later engine would read those files again, and evaluate all their dependents.
+        The rows are saved when the engine is idle, after the rows of all plans. Without the digests, each later engine would read
+        those files again, and evaluate all their dependents.
         """
         rows = []
         for folder in sorted({parent(key) for key in self.learned} - self._folders.keys()):
@@ -259,7 +266,7 @@ class NewerFacts:
 
 
 class Unsettled:
-    """Type of `UNSETTLED`, the answer to a question that cannot be answered yet."""
+    """Type of `UNSETTLED`, which is returned while the answer to a question is not known yet."""
 
 
 UNSETTLED: Final = Unsettled()
@@ -271,7 +278,7 @@ class WorkingSet:
 
     Args:
         ranks: {scan folder id: its position}; among earlier owners of a UUID, the owner in the first scan folder has precedence.
-        resting: platforms whose jobs stay unchanged, even pending jobs; the sources of these jobs are not kept in memory.
+        resting: platforms that this engine does not process; a source with pending jobs only on these platforms is released.
     """
 
     def __init__(
@@ -293,7 +300,7 @@ class WorkingSet:
         self.awaited: set[PathKey] = set()
         """Intermediates that were added, changed or removed, and not yet checked as sources."""
         self.moving = 0
-        """Number of unsettled analyses and jobs on platform `common`, which may add sources."""
+        """Number of unsettled analyses, and of unsettled jobs on platform `common`: they may add sources."""
         self.has_grown = False
         """Whether all chains of intermediates have ended, so that no job has to wait for a missing intermediate."""
         self.scan_is_done = True
@@ -304,7 +311,7 @@ class WorkingSet:
         self._dead: dict[PathKey, int] = {}
         self._loaded: list[Source] = []
         self._stored_dependents: dict[str, Collection[PathKey]] = {}
-        """{target: its dependents in the archive}, cached for this event. Sources with unsaved changes are in memory."""
+        """{target: its dependents in the archive}, cached for one event."""
         self._new_uuids: dict[SourceUuid, dict[PathKey, None]] = {}
         """{UUID: its owners in memory, the last owner last}.
 
@@ -324,7 +331,7 @@ class WorkingSet:
     # ------------------------------------------------------------------------------------------------------------- sources
 
     def load(self, keys: Iterable[PathKey]) -> list[Source]:
-        """Return the sources among `keys`, now in memory and free to change."""
+        """Bring the sources with these `keys` into memory, and return them; the caller may change them."""
         keys = list(keys)
         missing = [key for key in keys if key not in self.sources]
         if missing:
@@ -340,7 +347,7 @@ class WorkingSet:
         return [self.sources[key] for key in keys if key in self.sources]
 
     def _overlay(self, source: Source) -> None:
-        """Set the present file of a stored source whose folder has a row that is not saved yet."""
+        """Set `Source.fact` of a source from the archive to the newest fact of its file, which may not be saved yet."""
         pending = self.folders.get(parent(source.key))
         if pending is not None:
             fact = pending.winners.get(source.key)
@@ -386,7 +393,7 @@ class WorkingSet:
         return source.uuid != uuid, self._ranks.get(source.scan_folder, len(self._ranks)), created_ms, key
 
     def set_legacy(self, source: Source, legacy: Collection[SourceUuid]) -> None:
-        """Set the additional UUIDs of `source`, which the archive does not have yet."""
+        """Add earlier or additional UUIDs of `source` that are not in the archive yet."""
         for uuid in legacy:
             self._new_legacy.setdefault(uuid, {})[source.key] = None
         if legacy:
@@ -419,7 +426,7 @@ class WorkingSet:
         self._hold_uuid(source)
 
     def forget(self, source: Source, ticket: int) -> None:
-        """Drop a deleted source. Its rows are deleted with `ticket`; until then answers of the archive about it are ignored."""
+        """Drop a deleted source. Until `ticket` is acknowledged, the archive still has its rows, and they are ignored."""
         del self.sources[source.key]
         self._dead[source.key] = ticket
         self._forget_uuids(source)
@@ -465,7 +472,7 @@ class WorkingSet:
             self.edges.remove(source)
             self._forget_uuids(source)
             del self.sources[source.key]
-            # A source refers to its jobs, and they refer to it. This ends the cycle, so that Python frees all of them immediately.
+            # A source refers to its jobs, and they refer to it. Without this cycle of references, Python frees them immediately.
             source.jobs = {}
 
     def _is_settled_source(self, source: Source) -> bool:
@@ -478,7 +485,7 @@ class WorkingSet:
     # --------------------------------------------------------------------------------------------------------------- files
 
     def begin_scan(self, below: str = "") -> None:
-        """Handle the start of a scan of `below`: the state of each folder in it is unknown until the scan reports the folder."""
+        """Begin a scan of the folder `below`: files in each of its folders are unsettled until the scan reports that folder."""
         self.scan_is_done = False
         self._scanned = below
         self._unchanged.clear()
@@ -489,15 +496,15 @@ class WorkingSet:
         self._unchanged.clear()
 
     def keep(self, folders: Iterable[str]) -> None:
-        """Mark these folders as unchanged."""
+        """Record that the running scan found these folders unchanged."""
         self._unchanged.update(folders)
 
     def is_unknown(self, key: PathKey) -> bool:
-        """Whether neither a source nor the row of a removed source exists at `key`. The caller must call `load` first."""
+        """Whether `key` is of no source, and of no removed source with rows. The caller must have called `load` with it."""
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:
-        """Record that copies of these files are placed, or that placing them failed; cached answers about the files are dropped."""
+        """Record that copies of these files are placed, or could not be placed, and forget the read-only copies of the sources."""
         for key in keys:
             self._recent.pop(key, None)
         self.unsaved.end_placing(keys)
@@ -508,7 +515,7 @@ class WorkingSet:
         self._leaving_folders.append((ticket, pending.folder))
 
     def file(self, key: PathKey) -> FileFact | Unsettled | None:
-        """Return the file that wins this path, None if no file has it, UNSETTLED if scans have not decided it yet."""
+        """Return the file that wins this path, None if no file has the path, UNSETTLED if this is not known yet."""
         if key in self.hashing or key in self.unstable:
             return UNSETTLED
         folder = parent(key)
@@ -542,7 +549,7 @@ class WorkingSet:
     # --------------------------------------------------------------------------------------------------------------- edges
 
     def moving_dependents(self, key: PathKey) -> list[Source]:
-        """Return the sources in memory that name this source in a dependency; unsettled sources are always in memory."""
+        """Return the sources in memory that name this source in a dependency. All unsettled sources are in memory."""
         return [self.sources[name] for name in sorted(self.edges.naming(key)) if name in self.sources]
 
     def has_dependents(self, names: Sequence[str]) -> bool:
@@ -550,7 +557,7 @@ class WorkingSet:
         return any(self.edges.naming(PathKey(name)) for name in names) or any(self._ask_dependents(names))
 
     def expect_dependents(self, sources: Iterable[Source]) -> None:
-        """Read the dependents of all these sources with one query, because the caller needs them next."""
+        """Read the dependents of all these sources with one query; later calls find them in the cache."""
         if self.edges.has_any:
             self._ask_dependents([name for source in sources for name in names_of(source)])
 

@@ -1,9 +1,16 @@
 """The cache on disk: the only module that makes, moves or deletes a product.
 
-A commit has five steps: sync the staged products while the intent rows are written (for files that were just saved, these rows are
-written earlier: `announced`); rename all products and sync the folders; save the rows of products and jobs and clear the intents in
-one transaction; delete stale products; then the caller sends the notices. If the engine dies during a commit, the next start finds
-either the old rows, with intents that name the products which may be newer, or the new rows.
+A commit has five steps:
+
+1. Sync the staged products, while the intent rows are written. (For copies of files that were just saved, the intents are written
+   earlier: `announced`.)
+2. Rename all products, and sync the folders.
+3. In one transaction, save the rows of products and jobs, and clear the intents.
+4. Delete stale products.
+5. The caller sends the notices.
+
+If the engine dies during a commit, the next start finds either the new rows, or the old rows with intents. The intents name the
+products that may be newer than their rows.
 
     <cache>/<platform>/…        products
     <cache>/Intermediate Assets/…  products on platform `common`
@@ -68,13 +75,13 @@ class ProductIndex(Protocol):
         ...
 
     def cache_folders(self) -> Mapping[str, int]:
-        """Return {cache folder: its ctime_ns when it was last recorded}; 0 = not known, -1 = the folder is gone."""
+        """Return {cache folder: its recorded ctime_ns}; 0 = doubtful, -1 = the folder did not exist."""
         ...
 
 
-# Announced intents are written while sources are still being read, so that the commit finds them on the disk and can rename
-# at once. Only existing products are announced, because their names are known. An intent without a commit has no effect: the start
-# after a crash finds that the product still has its recorded bytes.
+# Announced intents are written while sources are still being read. They are on the disk when the commit begins, so that it can
+# rename the products immediately. Only existing products are announced, because their names are known. An intent without a commit
+# has no effect: the start after a crash finds that the product still has its recorded bytes.
 
 
 class AnnouncedIntents:
@@ -82,9 +89,9 @@ class AnnouncedIntents:
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[PathKey, Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]]] = {}
-        """{run key: (source of the copy, function)}.
+        """{run key: (source of the copy, function that returns the written intents)}.
 
-        The function waits until the intents are on the disk, and returns {source: (job id, product name) of each product that has
+        The function waits until the intents are on the disk. It returns {source: (job id, product name) of each product that has
         an intent}.
         """
 
@@ -140,7 +147,7 @@ class Cache:
         self._dirty: set[str] = set()
         self._doubted: set[str] = set()
         self._suspect: set[str] = set()
-        """Folders with a file whose row was deleted: the next start checks them even if their times are unchanged."""
+        """Folders with a product that could not be deleted: the next start checks them even if their times are unchanged."""
         self.deleted: dict[str, None] = {}
         """The products that the engine deleted most recently and has not made again. Notifications about them are ignored."""
         self.placed: dict[str, Stamp] = {}
@@ -238,7 +245,7 @@ class Cache:
     def _tree(self) -> contextlib.closing[ConfinedTree]:
         """Open the cache as a confined tree for one operation.
 
-        A tree that stays open could refer to a folder that was replaced since.
+        It is not kept open, because another program may replace the folder of the cache.
         """
         return contextlib.closing(ConfinedTree(self._root))
 
@@ -273,7 +280,7 @@ class Cache:
         done: list[JobCommit] = []
         failed: list[tuple[int, str, int]] = []
         half_placed: set[int] = set()
-        """Runs that failed after some of their products were renamed: their intents stay, so that the next start repairs them."""
+        """Runs that failed after some of their products were renamed: their intents stay for the next start, which repairs them."""
         touched: set[str] = set()
         replacing = sum(len(commit.products) for commit in order.commits if not commit.is_first)
         with contextlib.closing(ReplacedFiles(replacing)) as replaced:
@@ -316,7 +323,7 @@ class Cache:
     def doubt_rows(self, folders: set[str]) -> Rows:
         """Return rows that mark these folders as doubtful.
 
-        The next start checks each of these folders, unless this engine records the folder's ctime before it ends.
+        The next start checks a doubtful folder. The mark stays until this engine records the folder's ctime (`folder_rows`).
         """
         fresh = {folder for folder in folders if folder} - self._doubted
         self._doubted |= fresh
@@ -342,7 +349,7 @@ class Cache:
     def _place_identity(
         self, run_key: int, name: str, data: bytes, touched: set[str], placement: Placement, *, replaces: bool
     ) -> None:
-        """Write the identity file of an intermediate; an existing non-empty file is replaced only with `replaces`."""
+        """Write the identity file of an intermediate; it replaces an existing non-empty file only if `replaces`."""
         with contextlib.suppress(OSError), self._tree() as tree:
             found = tree.status(_path_of(name))
             if not replaces and stat.S_ISREG(found.st_mode) and found.st_size:
@@ -383,7 +390,7 @@ class Cache:
             for name in names:
                 with contextlib.suppress(OSError):
                     if tree.status(_path_of(name)).st_nlink > 1:
-                        continue  # the other hard link is in this machine's result store, which detects writes by the file's time
+                        continue  # this machine's result store has the other hard link, and detects writes by the file's time
                     tree.touch(_path_of(name))
                     if name.startswith(COMMON_PREFIX):
                         self._note_placed(name)
@@ -454,7 +461,7 @@ class Cache:
         return problems
 
     def _remove_empty(self, tree: ConfinedTree, folder: str) -> None:
-        while folder:  # the platform's folder is removed, too, because the platform may be disabled by now
+        while folder:  # up to the folder of the platform, which may be disabled by now
             try:
                 tree.remove_folder(_path_of(folder, is_folder=True))
             except OSError:
@@ -468,20 +475,20 @@ class Cache:
     # -------------------------------------------------------------------------------------------------- checks of the cache
 
     def note_written(self, folders: Iterable[str]) -> None:
-        """Note that the engine wrote files other than products into these folders."""
+        """Record that the engine wrote files other than products into these folders, which changes their ctime."""
         self._dirty.update(folders)
 
     @property
     def is_unrecorded(self) -> bool:
-        """Whether the next start has to check folders whose current times are not recorded."""
+        """Whether the next start would have to check folders, because their present ctimes are not recorded yet."""
         return bool(self._dirty)
 
     def folder_rows(self, index: ProductIndex) -> Rows:
         """Return rows that record the present ctime of every folder that the engine changed since the last call.
 
-        Another program may have changed the folder too, and the recorded ctime would hide that change. So a folder is recorded as
-        doubtful, and the next start checks it, if files in it are missing or unexpected, or if its ctime is too recent to show one
-        more change. The row of a deleted folder stays, because it proves that the engine made the folder of that name.
+        If another program changed the folder too, a recorded ctime would hide that change from the next start. So a folder with
+        missing or unexpected files is recorded as doubtful, and the next start checks it; also a folder with a ctime so recent that
+        one more change may not alter it. The row of a deleted folder stays, because it proves that the engine made this folder.
         """
         folders = dict.fromkeys(self._suspect, 0)
         for folder in self._dirty - self._suspect:
@@ -525,9 +532,9 @@ class Cache:
             writer.finish({"doubt_job": [(job_id,) for job_id in doubtful]}, sorted({intent.run_key for intent in intents}))
 
     def is_touched(self, index: ProductIndex, platforms: Collection[str] | None = None, *, trusts_times: bool = True) -> bool:
-        """Whether any folder changed since the last engine ended; with `platforms`, any folder of these.
+        """Whether any folder changed since the last engine ended; only folders of `platforms` (and `common`), if they are given.
 
-        With `trusts_times`, a folder with its recorded ctime counts as unchanged.
+        With `trusts_times`, a folder with its recorded ctime counts as unchanged; otherwise the names of its files are compared.
         """
         return any(
             read_ctime_ns(self._path(folder)) != ctime_ns or not (trusts_times or self._is_whole(folder, index))
@@ -540,12 +547,12 @@ class Cache:
     ) -> tuple[list[str], list[str]]:
         """Delete files without rows. Return the recorded products that are missing, and the deleted files.
 
-        The engine did not make a folder that has no row: the files in such a folder stay, and `say` reports the folder.
+        A folder without a row was not made by the engine: its files stay, and `say` reports the folder.
 
         Args:
             index: the recorded products.
             say: receives sentences for users.
-            trusts_times: do not check folders that have their recorded ctime.
+            trusts_times: whether folders with their recorded ctime are not checked.
         """
         gone: list[str] = []
         orphans: list[str] = []
@@ -651,5 +658,5 @@ def _with_identity(name: str) -> tuple[str, ...]:
 
 
 def _is_companion(name: str, products: Container[str]) -> bool:
-    """Whether a file that is not a product belongs to the cache: a catalog, or the identity file of a product in `products`."""
+    """Whether a file is one that the engine makes beside `products`: a catalog, or the identity file of one of them."""
     return find_identified(name) in products or (name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog."))
