@@ -174,11 +174,11 @@ def source_row(source: Source) -> Row:
 
 
 def as_planned(fact: FileFact, digest: Digest) -> FileFact:
-    """Return `fact`, a file in its folder's row, with the digest that the source had when it was last planned.
+    """Return the file of a source with the digest that it had when the source was last planned.
 
-    `digest`, from the source's row, may be newer than the folder's row, which is saved only when all files of the folder have been
-    read. If an engine planned a source with new bytes and ended before it saved the folder's row, the user may then restore the
-    earlier bytes. By the folder's row alone, the file would seem unchanged, and the products of the new bytes would stay.
+    `fact` is from the folder's row, `digest` from the source's row. The source's row may be newer, because the folder's row is
+    saved only when all its files have been read. An engine may plan a source with new bytes, and end before it saves the folder's
+    row. If the user then restores the earlier bytes, the file equals the folder's row, but its products are those of the new bytes.
     The size of the new bytes is unknown.
     """
     return fact if fact.digest == digest else replace(fact, digest=digest, size=UNKNOWN_SIZE)
@@ -409,12 +409,12 @@ ROW_OPERATIONS: dict[str, str] = {
     "drop_products": "job_id",  # a product that the same transaction puts again (by name and sub id) keeps its id
     "drop_product": "product_id",
     "drop_declared": "product_id",  # Drops the links, former sub ids and facts of the product.
-    "drop_draft": "job_id",  # the job has made its final, or has no products
+    "drop_draft": "job_id",  # the job has made its final product, or has no products
     "drop_edges": "source_uuid, builder_uuid",  # Drops the rows of a source and builder in SourceDependency and aptui_edges.
     "drop_folder": "scan_folder_id, folder",  # drops the row in aptui_folders
     "drop_file": "scan_folder_id, name",  # `name` is the relative path
     "drop_conflict": "job_id",
-    "drop_missing": "product_id",  # drops the missing dependencies that a scan found, not the names that the scan read
+    "drop_missing": "product_id",  # drops the missing dependencies that a scan found, but keeps the names that the scan read
     "drop_legacy": "source_id",
     "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity, mtime_ms, hash64",
     "put_legacy": "uuid, source_id, created_ms",  # another UUID by which the source is found
@@ -518,7 +518,7 @@ class Archive(Protocol):
     def list_unfinished(self) -> list[PathKey]:
         """Return the keys of sources with unfinished work.
 
-        A job or an analysis is unfinished if it is neither COMPLETED nor CANCELLED; an analysis without a fingerprint, too.
+        A job or an analysis is unfinished if it is neither COMPLETED nor CANCELLED. So is an analysis without a fingerprint.
         """
         ...
 
@@ -531,11 +531,11 @@ class Archive(Protocol):
         ...
 
     def reason_of(self, job_id: int) -> tuple[str, str]:
-        """Return (why the job's last committed run was needed, the origin of its result), "" if unknown."""
+        """Return (the reason of the job's last committed run, the origin of its result); unknown values are ""."""
         ...
 
     def state(self, key: str) -> str | None:
-        """Return the value of `key` in aptui_state."""
+        """Return the value of `key` in aptui_state, None if the key does not exist."""
         ...
 
     def outside(self) -> dict[str, OutsideFile]:

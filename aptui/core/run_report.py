@@ -207,7 +207,7 @@ def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
 
 
 def is_of_other_code(code_files: tuple[tuple[str, str], ...], used: Used) -> bool:
-    """Whether a run used other code or tools than `code_files`, (path, SHA-256 in hex) of those in the builder's description."""
+    """Whether a run used other code or tools than the builder's description has: `code_files`, each (path, SHA-256 in hex)."""
     return bool(used.code and code_files) and used.code != _digest_described(code_files)
 
 

@@ -29,7 +29,7 @@ Its products, `count_expected_products()` in all:
 | 1 `sprites/*.png`              | `gpu` (texture)          | BC7                    | ASTC                 |        2 |
 |                                |                          |                        |                      |  **114** |
 
-The last five rows before the second total are written only if this host can build them, and so is the builder `scripts`
+The sources in the last five rows before the second total, and the builder `scripts`, are written only if this host can build them
 (`demo.demo_assets`).
 """
 

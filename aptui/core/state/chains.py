@@ -137,7 +137,7 @@ class Chains:
         return ""
 
     def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:
-        """Whether `job` is to be deleted, because no job makes its source, an intermediate, or an earlier stage of its chain.
+        """Whether `job` is to be deleted: no job makes the intermediate that is its source, or an earlier stage of its chain.
 
         `making`: {job: names of its new products} of the jobs with runs that have just ended.
         """
@@ -210,7 +210,7 @@ def _has_input(job: Job, key: PathKey) -> bool:
 
 
 # `ChainFeedback` detects a later stage of a chain that writes the source of an earlier stage: the chain would never end, although
-# each of its runs is correct. (A job that writes its own source is detected in its run, at the end of which the source differs.)
+# each of its runs is correct. (A job that writes its own source is detected at the end of its run: the source differs then.)
 # Every such change of the source happens during a run of a later stage: the run is in progress when the change is noticed, or it
 # has ended, and began before the file was written. A batch is not notified of changes: when idle, it checks the sources of the
 # chains that ran.

@@ -140,7 +140,7 @@ def _describe_cycle(edges: Edges, names: Mapping[int, str], component: set[int])
 
 _MOST_KNOWN_PATHS = 65_536
 _HIDES = "\nhides"
-"""Mark in an entry of `Graph._places`: its scan folder comes before the source's, so that its files hide those of the latter."""
+"""Mark in an entry of `Graph._places`: the scan folder of the entry comes before that of the source, and hides its files."""
 Identity = tuple[PathKey, bytes, str, str]
 Cycle = tuple[frozenset[Identity], tuple[str, ...]]
 """(The jobs of a cycle, the sorted names of these jobs); both parts are empty for a job that is not in a cycle."""
@@ -163,7 +163,7 @@ class Assembly(Struct):
     has_drafts: bool = False
     finals: set[str] = field(default_factory=set)
     waits_for_chains: bool = True
-    """Whether missing files are awaited until no chain of jobs can make them any more. An analysis does not wait for them."""
+    """Whether the job waits for missing files until no chain of jobs can make them any more; False for an analysis."""
 
 
 class Graph:

@@ -139,7 +139,7 @@ class StaleResultCheck:
     def find_differing(self, job: Job, discovered: Iterable[tuple[str, str]]) -> tuple[str, ...]:
         """Return the paths of the files that have another digest in a fetched result than on this machine.
 
-        If such files exist, the fetched result is of no use, and the job is marked to run on this machine.
+        If such files exist, the fetched result must not be used, and the job is marked to run on this machine.
         """
         bad = []
         for path, digest in discovered:

@@ -2,8 +2,8 @@
 
 A source is loaded whole (`load`) before it may change, and is released when all its jobs are settled and all its rows are
 acknowledged (`acknowledge`). Reading a source without changing it is cheaper (`view`): if the source is not in memory, a small LRU
-cache has a read-only copy. A file is *unsettled* until the scan has reached its folder, and
-until its bytes have been read, if they are needed.
+cache has a read-only copy. A file is *unsettled* until the scan has reached its folder and its
+bytes, if they are needed, have been read.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class NewerFacts:
         self.facts: dict[PathKey, FileFact] = {}
         """{key: newest fact} of these files."""
         self.learned: set[PathKey] = set()
-        """Files with digests that are not in the rows of their folders, because the digests were not needed before."""
+        """Files that differ from the rows of their folders only by their digests, which were not needed before."""
 
     def move_to(self, pending: PendingFolder, changed: set[PathKey]) -> None:
         """Move the facts of files in a reported folder to its pending state; drop the facts of `changed` files."""
@@ -426,7 +426,7 @@ class WorkingSet:
         self._hold_uuid(source)
 
     def forget(self, source: Source, ticket: int) -> None:
-        """Drop a deleted source. Until `ticket` is acknowledged, the archive still has its rows, and they are ignored."""
+        """Drop a deleted source. Until `ticket` is acknowledged, the archive still has its rows, which are ignored."""
         del self.sources[source.key]
         self._dead[source.key] = ticket
         self._forget_uuids(source)
