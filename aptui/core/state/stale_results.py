@@ -7,7 +7,7 @@ The report of a run is compared with the known state of files at the start of th
 before, files that were reported when they were opened, and files that were found only at the end:
 
 * A file of the manifest, and the source of an analysis, must have the same stamp at the start of the run, when the run opened it
-  (if this was observed), and at the end of the run. (Workers check the sources of jobs themselves.)
+  (if this was observed), and at the end of the run. Workers check the sources of jobs themselves.
 * A file of the manifest that was missing at the start must be missing at the end, and the run must not have opened it.
 * A file that the run was seen to open must have the same stamp at its opening, at the end of the run, and in the engine's records.
   If a pattern of the source matches the file and the manifest does not contain it, the file is new, and the result is stale.
