@@ -110,7 +110,7 @@ def close_to_others(path: Path) -> None:
 
 
 NO_FOLDER = -1
-"""Used instead of a ctime if the folder does not exist, or another kind of file is at its path."""
+"""Used instead of a ctime if the folder does not exist, or its path leads to something other than a folder."""
 
 
 def read_ctime_ns(path: bytes) -> int:
@@ -123,18 +123,19 @@ def read_ctime_ns(path: bytes) -> int:
 
 
 _FEWEST_APART, _MOST_HELD = 8, 250
-"""Minimum number of held files that a thread frees (starting a thread for fewer costs more), and maximum number of held files.
+"""Minimum and maximum number of held files that are passed to a thread in one message.
 
-One message can carry at most 253 descriptors (SCM_MAX_FD).
+For fewer files, starting a thread costs more than it saves. One message can carry at most 253 descriptors (SCM_MAX_FD).
 """
 
 
 class ReplacedFiles:
     """Files that are about to lose their last name, held open so that commits do not wait for the disk to free their blocks.
 
-    A call that removes a file's last name frees the file before it returns; on a file system with `discard` it waits for the disk
-    each time, and a rename blocks all other renames until then. A thread frees all held files with one call that does not need
-    the interpreter lock: the descriptors are in a socket message that is never read, and the call closes the socket.
+    A call that removes a file's last name also frees the file's blocks, unless the file is open. On a file system with `discard`,
+    each such call waits for the disk, and a rename blocks all other renames during the wait. To avoid this, the files are held
+    open: their descriptors are sent in a socket message that nothing reads. Later a thread closes the socket, which frees all
+    held files in one call and without the interpreter lock.
     """
 
     def __init__(self, count: int) -> None:

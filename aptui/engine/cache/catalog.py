@@ -95,7 +95,7 @@ class Catalogs:
         None = the catalogs on the disk do not match the database.
         """
         self._mark = mark if self._saved is not None else None
-        """The mark of the catalogs on the disk, even if products changed since; None = their contents are unknown."""
+        """The mark of the catalogs on the disk, even if products changed after the writing; None = their contents are unknown."""
         self._thread: threading.Thread | None = None
         self._wants_more = threading.Event()
         self._problem = ""
@@ -116,7 +116,7 @@ class Catalogs:
             self._saved = changes
 
     def begin(self, done: Callable[[], None]) -> None:
-        """Update the catalogs in a thread, which calls `done` at its end; a thread that is already running repeats its work."""
+        """Update the catalogs in a thread, which calls `done` at its end; a thread that is already running updates them again."""
         self._wants_more.set()
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, args=(done,), name="catalogs", daemon=True)
@@ -193,7 +193,7 @@ def _splice(data: bytes, reader: Reader, platform: str, names: Sequence[str]) ->
 
 
 def _place(data: bytes, path: str) -> tuple[int, int]:
-    """Return the span of a product's line in a catalog, or an empty span where the line belongs: lines are sorted by path."""
+    """Return the span of a product's line in a catalog; if the line is missing, an empty span where it belongs."""
     low, high = data.index(b"\n") + 1, len(data)
     while low < high:
         start = data.rfind(b"\n", 0, (low + high) // 2) + 1

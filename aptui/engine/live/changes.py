@@ -41,15 +41,15 @@ if TYPE_CHECKING:
 
 # Intermediate products that another program changed must not be used: the engine checks them, and their jobs make them again.
 #
-# The watcher also reports intermediates that the engine itself wrote. When the engine places a file, it stores the stamp of this
-# file (`Cache.placed`). If a reported file has this stamp, the engine wrote it, so one `stat` for each file is enough. Reported
-# paths are gathered for 0.1 s, or longer while a scan or a commit is in progress.
+# The watcher also reports intermediates that the engine itself wrote, and these need no check. The engine recognises them with one
+# `stat`: when it places a file, it stores the file's stamp (`Cache.placed`), and a reported file with this stamp is unchanged.
+# Reported paths are gathered for 0.1 s, or longer while a scan or a commit is in progress.
 
 _GATHER_S = 0.1
 
 
 class WrittenIntermediates:
-    """Reported files below the folder of intermediates that were not checked yet.
+    """The intermediates that the watcher reported and that the engine has not checked yet.
 
     Args:
         cache: the cache folder.
@@ -63,7 +63,7 @@ class WrittenIntermediates:
         """When (monotonic) the next check is due."""
 
     def note(self, paths: Iterable[bytes], now: float) -> None:
-        """Note reported files and folders of the cache that are below the folder of intermediates."""
+        """Note those of the reported `paths` that are below the folder of intermediates."""
         found = [path for path in paths if path.startswith(self._top)]
         self._paths.update(dict.fromkeys(found))
         if found and self.due is None:
@@ -109,19 +109,19 @@ BEGAN = "watching began"
 """Reason that is given for the scan after the watcher has begun to watch a root."""
 _HOLD_CHECK_S = 0.02
 _AFTER_HOLD_S = 0.03
-"""Notifications of the last writes under a version-control lock may arrive after the lock was released."""
+"""Time (seconds) that changes are still held after a lock or hold ended, because notifications of the last writes may be late."""
 _SECOND_CHECK_S = 2.5
 """Delay (seconds) before a second check.
 
-The second check reads again the files whose bytes were read within two seconds of their last change, because a coarse clock may
-hide one more change.
+It reads files again that were read within two seconds of their last change: with a coarse clock, a further change may leave the
+file's times equal.
 """
 _SLICE_S = 0.004
 """Time limit (seconds) for the checks in one turn; between turns the engine answers clients."""
 _MOST_FOLDERS = 64
 """Maximum number of folders that are checked one by one.
 
-If more folders changed, a scan costs less, and processes all changes as one batch.
+If more folders changed, one scan of everything costs less, and all changes form one batch.
 """
 
 
@@ -152,15 +152,15 @@ class ChangeTracker:
         self._notifications: queue.SimpleQueue[ChangeNotification] = queue.SimpleQueue()
         self._paths: dict[bytes, None] = {}
         self._placing: deque[bytes] = deque()
-        """Reported paths whose folders are still to be determined; paths that arrive in the meantime form the next batch."""
+        """Paths of this batch for which `_place` has not decided what to check; paths that arrive now form the next batch."""
         self._folders_due: dict[str, set[PathKey]] = {}
         """{folder to check: keys of its files that are read even if their stored state matches}."""
         self._whole: set[str] = set()
         """The folders in `_folders_due` that are checked as a whole, not only their named files."""
         self._pending_folders: set[str] | None = None
-        """Relative folders that had pending work when the first path of this batch was handled, with all folders above them."""
+        """Relative folders with pending work at the first file of this batch, and the folders above them; None = not queried yet."""
         self._have_folders: dict[str, bool] = {}
-        """{relative folder: whether the stored state has subfolders of it}."""
+        """{relative folder: whether the database records subfolders of it}."""
         self._named: dict[PathKey, bytes] = {}
         """{key of a file: its path in the notification}; the stored path with the same key may be spelled differently."""
         self._trees: dict[PathKey, None] = {}
@@ -213,7 +213,7 @@ class ChangeTracker:
     def forget(self) -> None:
         """Drop all notifications so far, because a full scan follows.
 
-        Reload the configuration, because it was read before it was watched.
+        Also reload the configuration: it was read before it was watched, so a change may have been missed.
         """
         while not self._notifications.empty():
             self._notifications.get_nowait()
@@ -237,8 +237,8 @@ class ChangeTracker:
                 if notification.is_lost and self.engine is not None:
                     self.engine.check_products()
             elif notification.is_lost or any(map(is_setting, (*notification.paths, *notification.trees))):
-                # The watcher also reports a loss when watching begins, because the configuration may have changed after it was
-                # read.
+                # The watcher also reports a loss when it begins to watch a folder: the configuration may have changed between the
+                # time it was read and the time it was watched.
                 self._settings_changed()
         self._say_why(losses)
         if lost_products and self.engine is not None:
@@ -255,7 +255,7 @@ class ChangeTracker:
         self._is_lost = self._is_lost or notification.is_lost
 
     def _say_why(self, losses: Iterable[str]) -> None:
-        """Report why all files are checked; a reason that several folders share is reported once."""
+        """Report why all files are checked. If several folders have the same reason, report it once."""
         for why in dict.fromkeys(losses):
             if self.engine is not None and why != BEGAN:
                 self.engine.news.say(f"checking all files: {why}", LogLevel.INFO if why == REGULAR else LogLevel.WARNING)
@@ -322,7 +322,7 @@ class ChangeTracker:
 
     @property
     def is_looking_again(self) -> bool:
-        """Whether the only work in progress is the second check of recently written files."""
+        """Whether the engine works only because of a second check of recently written files."""
         return self._is_looking_again and not self._is_anything_gathered
 
     @property
@@ -362,7 +362,8 @@ class ChangeTracker:
         retries, self._is_lost, self._retries = self._retries, False, False
         for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._named, self._trees):
             gathered.clear()
-        # Notifications may be lost every minute, so only a scan that the user requested reads the bytes of every file.
+        # Lost notifications may cause a scan every minute, and reading the bytes of every file would take too long. So only a scan
+        # that a user requested reads all bytes (if the engine is set to do so).
         engine.start_scan(retries=retries, is_full=None if retries else False)
         self._note_distrusted(engine, now)
 
@@ -394,10 +395,10 @@ class ChangeTracker:
         self._second_checks[folder] = now + _SECOND_CHECK_S
 
     def _place(self, engine: Engine, path: bytes, by_folder: dict[str, set[PathKey]], now: float) -> None:
-        """Find out whether a path needs a check of its folder, of the file, or of everything below it."""
+        """Decide what to check because of a reported path: this file, its whole folder, or everything below the path."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
-            self._absences.settle(path)  # the path may have waited for its second check before the configuration ignored it
+            self._absences.settle(path)  # the path may wait for a second check, although a new configuration ignores it
             return
         seen = stat_of(path)
         if seen is None and self._absences.may_come_back(engine, path, [key_of(rel) for rel in rels if rel], now):
@@ -409,7 +410,7 @@ class ChangeTracker:
             self._is_lost = self._is_lost or "" in rels
             for rel in filter(None, rels):
                 if not was_waited_for and engine.is_unknown_path(key_of(rel)):
-                    continue  # the path was a temporary file, gone before its first notification
+                    continue  # a temporary file that was deleted before its first notification
                 self._whole.add(parent(key_of(rel)))
                 by_folder.setdefault(parent(key_of(rel)), set())
                 if was_folder(engine, key_of(rel)):
@@ -437,7 +438,7 @@ class ChangeTracker:
                 self._trees[key] = None
 
     def _is_folder_so_far(self, engine: Engine, key: PathKey) -> bool:
-        """Whether the pending or stored state has a folder with the key of this file, so that the file replaced the folder."""
+        """Whether this file replaced a folder: the pending or stored state has a folder with the file's key."""
         if self._pending_folders is None:
             found = self._pending_folders = set[str]()
             for folder in engine.pipeline.jobs.memory.folders:
@@ -453,7 +454,7 @@ class ChangeTracker:
         return has_any and archive.has_folder(key)
 
     def _name(self, key: PathKey, path: bytes) -> None:
-        """Record the path of a reported file; if two reported paths have the same key, the whole folder is checked."""
+        """Record the path of a reported file. If another reported path has the same key, have the whole folder checked."""
         if self._named.setdefault(key, path) != path:
             self._whole.add(parent(key))
 
@@ -462,7 +463,7 @@ class ChangeTracker:
             self._whole.add(folder)
             by_folder.setdefault(folder, set())
         if any(folder == key for _part, folder in engine.scans.unknown):
-            # check the whole folder, which may be readable again: files below it were not checked while it was unreadable
+            # the folder was unreadable, so the files below it were not checked; it may be readable now: check everything below it
             self._note_tree(path)
 
     # ------------------------------------------------------------------------------------ files that a program is writing
@@ -563,7 +564,7 @@ class ChangeTracker:
         )
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when `poll` has something to do; None when only events matter."""
+        """Return when (monotonic) `poll` has to be called next, even without an event; None if only events give it work."""
         if self.engine is None:
             return None
         times = [*([now] if self._is_cut_short else ()), *self._writing.deadlines()]
@@ -585,8 +586,8 @@ class ChangeTracker:
 
 
 def _above_replaced_file(engine: Engine, folder: PathKey) -> tuple[str, ...]:
-    """Return the parent of a folder if the folder may have replaced a file.
+    """Return the folder above `folder` if `folder` may have replaced a file, otherwise nothing.
 
-    Only a check of the parent finds that the file is gone.
+    Only a check of the folder above finds that the file is gone.
     """
     return () if engine.is_unknown_path(folder) else (parent(folder),)

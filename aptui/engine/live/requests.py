@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 
 # Sources that editors and running games show (`port.NoteInterest`): their jobs have a higher priority for a while.
 #
-# The pipeline reads no clock, so each request gets a number here: the seconds since the start.
+# The pipeline does not read the clock. So each request gets a number here, the seconds since the start; to end raised priorities,
+# `InterestRequests` gives the pipeline the highest number that has expired.
 
 LASTS_S = 90.0
 """Duration (seconds) of the raised priority of the sources that a client shows."""
@@ -149,9 +150,12 @@ def _answer(asking: _Asking, so_far: LogSoFar | None) -> None:
 
 
 _HELD_S = 60.0
-"""Time (seconds) that `settle` waits for the end of a hold. `aptui hold` has no limit, and its command may run `aptui batch`."""
+"""Time (seconds) that `settle` waits for the end of a hold.
+
+Without this limit, a command below `aptui hold` that runs `aptui batch` would wait for itself.
+"""
 _TROUBLE_S = 10.0
-"""Time (seconds) that `settle` waits for an engine that was closed by an error and tries to reopen after 1, 2, 4 and 8 s."""
+"""Time (seconds) that `settle` waits while an error keeps the engine closed; it is reopened after delays of 1, 2, 4 and 8 s."""
 
 
 class _Obstacle(Struct, frozen=True):
@@ -208,7 +212,10 @@ class RequestHandler:
         """Clients that are notified of pending and running jobs."""
         self._settling: list[_Settling] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
-        """{client: (epoch, jobs run, jobs failed) before the client's first request after its last `settle`}."""
+        """{client: (epoch, jobs run, jobs failed)} before the client first requested jobs since its last `settle`.
+
+        The answer to `settle` counts the jobs from here.
+        """
         self._waiting: list[_WaitingRequest] = []
         self._obstacle: _Obstacle | None = None
         self._obstacle_since_s = 0.0
@@ -484,7 +491,7 @@ class RequestHandler:
         self._waiting.append(_WaitingRequest(request, is_over, note_drained))
 
     def _find_obstacle(self) -> _Obstacle | None:
-        """Return what `settle` would wait for until a user acts, None if it need not wait for a user."""
+        """Return why `settle` cannot end until a user acts, None if it can end without a user."""
         live = self._live
         if live.engine is None:
             what = f"the engine is not working: {live.health.disk or 'it is opening the project'}"
@@ -502,7 +509,7 @@ class RequestHandler:
         return None
 
     def _refuse_blocked(self, now: float) -> None:
-        """Refuse waiting clients when only a user can remove the obstacle and its timeout has passed."""
+        """Refuse the clients that wait for `settle` if an obstacle has lasted longer than its timeout."""
         before, obstacle = self._obstacle, self._find_obstacle()
         if before is None or obstacle is None or before.timeout_s != obstacle.timeout_s:
             self._obstacle_since_s = now

@@ -62,7 +62,7 @@ _SETTINGS_NAMES = frozenset(
 
 
 def is_setting(path: bytes) -> bool:
-    """Whether a path next to the configuration belongs to the configuration.
+    """Whether a reported path in a folder with configuration belongs to the configuration.
 
     Such a path is a configuration file (also one of O3DE), a builder, or a folder of configuration files or builders.
     """
@@ -70,9 +70,7 @@ def is_setting(path: bytes) -> bool:
     return name.endswith((b".py", b".setreg", b".setregpatch", b".ini")) or name in _SETTINGS_NAMES
 
 
-# The watcher of a live engine's folders, and the watch mode of each folder.
-#
-# `live.changes` decides what follows from a notification.
+# The watcher of a live engine's folders, and the watch mode of each folder. `live.changes` handles the notifications.
 
 _ARMING_S = 2.0
 """Time (seconds) that the first scan waits until all folders are watched; if a folder is watched later, another scan follows."""
@@ -178,7 +176,7 @@ class WatchedRoots:
         self._wake()
 
     def poll(self) -> None:
-        """Report folders that are polled or not watched, and folders that are watched properly again."""
+        """Report folders that are polled or not watched, and folders that the kernel watches again."""
         if not self._is_health_new.is_set():
             return
         self._is_health_new.clear()

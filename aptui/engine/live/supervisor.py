@@ -47,12 +47,12 @@ _REPLACED = "the asset database was replaced: run 'aptui rescan' to continue wit
 _LATEST_DELAY_S = 0.05
 """Delay (seconds) before clients are notified of pending and running jobs.
 
-Most jobs have ended by then, and clients are notified only of their ends.
+Most jobs end within this delay, so that clients get one notice for each of them: that it ended.
 """
 _MANY, _AMONG_MANY_S = 100, 0.25
-"""Minimum interval (seconds) of notices about pending and running jobs if more than `_MANY` jobs changed.
+"""If more than `_MANY` jobs changed, the minimum interval (seconds) of notices about pending and running jobs.
 
-The interval is longer, because each changed job is checked.
+It is longer than `_LATEST_DELAY_S`, because making such notices takes time for each changed job.
 """
 _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
@@ -60,18 +60,18 @@ _RETRY_S = (1.0, 30.0)
 _DISK_CHECK_S = 1.0
 _DATABASE_CHECK_S = 5.0
 _UNWATCHED_CHECK_S = 1.0
-"""Interval of checks of files that are not watched: tools, and files outside the scan folders that runs read."""
+"""Interval (seconds) of checks of files that are not watched: tools, and files outside the scan folders that runs read."""
 _PLACE_CHECK_S = 5.0
-"""Interval of checks whether the cache still has its path; a client's hello checks it, too."""
+"""Interval (seconds) of checks whether the cache is still at its path. It is also checked when a client connects."""
 _MOVED_S = 10.0
 """Longest time (seconds) that the engine waits for a moved project folder to return to its path. After that the engine ends."""
 
 
 class LoopPart(Protocol):
-    """An object that the loop polls besides the engine, because it has work at certain times or after each turn."""
+    """An object besides the engine that the loop polls, because it has work at certain times or after each turn."""
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when (monotonic) `poll` has something to do at the latest; None when only events matter."""
+        """Return when (monotonic) `poll` has to be called next, even without an event; None if only events give it work."""
 
     def poll(self, now: float) -> None:
         """Do the due work."""
@@ -244,7 +244,7 @@ class EngineSupervisor:
 
     def turn(self) -> None:
         """Sleep until something happens, and handle it."""
-        self._poll_parts()  # poll twice per turn, because one part may have waited for another part
+        self._poll_parts()  # also polled at the end of the turn, because a part may wait for the work of another part
         engine = self.engine
         deadline = self._deadline(time.monotonic())
         wait_s = max(0.0, deadline - time.monotonic())
@@ -328,7 +328,7 @@ class EngineSupervisor:
 
     @property
     def _unwatched_due_s(self) -> float:
-        """When (monotonic) tools and outside files are checked next; infinity without such files."""
+        """When (monotonic) tools and files outside the scan folders are checked next; infinity if the project uses neither."""
         has_any = self.config.tools or (self.engine is not None and self.engine.pipeline.jobs.memory.outside)
         return self._unwatched_at if has_any else math.inf
 
@@ -356,11 +356,12 @@ class EngineSupervisor:
             self.watching.first_scan_is_done()
         if self._idle_since is None:
             self._idle_since, self._outdated_count = now, 0
-            self._retry_s = _RETRY_S[0]  # not earlier, so that an engine that breaks soon after each start waits longer each time
+            # reset the delay only now: if an engine fails soon after each start, the delay must grow
+            self._retry_s = _RETRY_S[0]
             engine.sessions.note_rest()
             self.roots.add_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
-            # while changes are not checked yet, a job may wait for a changed file without an error
+            # a job that waits for a changed file is not stuck, so report stuck jobs only if all changes are checked
             if self.watching.is_quiet and engine.pipeline.jobs.stuck():
                 engine.news.say_once("jobs are waiting although no other job is running; this is a bug, please report it")
             engine.settle(checkpoints=False)  # no checkpoint, because it takes time and the user may save a file at this moment
@@ -368,9 +369,9 @@ class EngineSupervisor:
 
     @property
     def _is_at_rest(self) -> bool:
-        """Whether no job is pending, and each reported change is processed or waits for a user's action.
+        """Whether the engine may stop: no job is pending, and each reported change is processed, or held until a user acts.
 
-        The next start finds the changes that wait.
+        The next engine finds the held changes.
         """
         engine, watching = self.engine, self.watching
         if engine is None:
@@ -451,9 +452,9 @@ class EngineSupervisor:
     def check_unwatched(self) -> None:
         """Check the files that are not watched.
 
-        These are tools, files outside the scan folders that runs used, and sources with a second path.
+        These are tools, files outside the scan folders that runs used, and sources with a second path (a link).
 
-        The engine counts as busy until changed tools are in use.
+        If tools changed, the engine counts as busy until the configuration is reloaded with them.
         """
         self._tools.check(self.config)
         self.watching.check_shared_files()
@@ -461,7 +462,7 @@ class EngineSupervisor:
             self.engine.check_outside_files()
 
     def _describe_again(self, engine: Engine) -> None:
-        """Describe builders again from the bytes of their files, because runs used code that differs from the descriptions."""
+        """Have builders described again from their files, because runs used code newer than the present descriptions."""
         if self.is_reopening:
             return
         self._outdated_count += 1
@@ -478,7 +479,7 @@ class EngineSupervisor:
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
         """Handle the result of a reload: adopt a changed configuration, or report why it cannot be used."""
         if faults := {each.fault for each in loaded.builders} - {each.fault for each in self._builders} - {""}:
-            loaded.config, loaded.error = None, min(faults)  # keep the present configuration, with its builders
+            loaded.config, loaded.error = None, min(faults)  # a builder is faulty: keep the present configuration and its builders
         error, is_changed, is_reported = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:

@@ -59,15 +59,15 @@ class Absences:
         return tuple(self._paths) if now >= self.due else ()
 
     def settle(self, path: bytes) -> bool:
-        """Note that the state of this path is known now; return whether the path was waiting for its second check."""
+        """End the wait of this path, because its state is known now; return whether it was waiting for its second check."""
         return self._paths.pop(path, self) is None
 
     def may_come_back(self, engine: Engine, path: bytes, keys: Iterable[PathKey], now: float) -> bool:
-        """Whether a file or folder with this missing path was known, so that a second check has to confirm its deletion."""
+        """Whether this missing path has to be checked again, because a file or folder was known there; if so, begin its wait."""
         if path in self._paths:
             return False
         if not self._paths and not any(self._was_file(engine, key) or was_folder(engine, key) for key in keys):
-            return False  # an unknown path needs no second check; the query is skipped if another path of the batch already waits
+            return False  # an unknown path needs no second check, but waits too if a path of its batch waits: this saves queries
         self._paths[path] = None
         self.due = now + AWAY_S
         return True
@@ -101,13 +101,13 @@ _LONGEST_WAIT_S = 5.0
 _PROBE_S = (0.001, 0.05)
 """Shortest and longest interval (seconds) of checks whether a process still writes a file."""
 _MOST_RELEASED = 4096
-"""Maximum number of stored stamps of files that were checked."""
+"""Maximum number of checked files whose stamps are remembered."""
 
 
 class _OpenFile(Struct):
     """A file that is being written: checked again at `due`.
 
-    `delay_s` is the interval of checks; 0 = the check waits until the file stays unchanged.
+    `delay_s` is the interval (seconds) of checks for a writing process; 0 = instead, each change of the file postpones `due`.
     """
 
     due: float
@@ -151,7 +151,8 @@ class FilesBeingWritten:
         released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
         if now - released_at < _QUIET_S:
             if key == before and not is_coarse(seen.st_ctime_ns):
-                # this save was checked already, because a later save has an equal time only if the clock is coarse
+                # a notification of the save that was checked already: another save would have changed the times, because the
+                # clock is not coarse
                 return False
             self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
@@ -169,8 +170,8 @@ class FilesBeingWritten:
         """Yield (path, whether the file exists) for each file that is due and that no process is writing any more.
 
         Args:
-            is_own: whether a file is aptui's own. The check of aptui's own files does not wait, because the client that writes the
-                file may wait for this engine.
+            is_own: whether a file is aptui's own. Such files do not have to be closed first, because the client that writes one may
+                itself wait for this engine.
         """
         for path, written in [item for item in self._written.items() if item[1].due <= now]:
             seen = stat_of(path)
@@ -202,7 +203,7 @@ class FilesBeingWritten:
             self.unfinished.pop(key_of(rel), None)
 
     def refresh_unfinished(self, engine: Engine) -> None:
-        """Fill in previous facts that were unknown when a file was postponed, because its first save had only just been noticed."""
+        """Fill in the previous facts that the pipeline did not know yet when the checks of the files were postponed."""
         for key in [key for key, fact in self.unfinished.items() if fact is None]:
             self.unfinished[key] = _before(engine, key)
 

@@ -53,9 +53,9 @@ if TYPE_CHECKING:
 
 # Products to be deleted: a product's file is deleted as soon as no row names the product any more.
 #
-# A row without its product is a lost product, and its job runs again; a product without a row is only a superfluous file. So
-# the rows are deleted first, and the same transaction marks the folder as doubtful. If the engine dies in between, the next
-# engine checks the folder.
+# If a row has lost its product, the job has to run again; a product without a row is only a superfluous file. So the row is
+# deleted first, and the same transaction marks the product's folder as doubtful. If the engine dies before it deletes the file,
+# the next engine checks the folder.
 
 
 class Deletions:
@@ -81,7 +81,7 @@ class Deletions:
         self._waiting.append(order)
 
     def announce(self, order: SaveRows, rows: Rows) -> Rows:
-        """Return the `rows` of `order`, with rows that mark folders as doubtful if products in them are deleted after this save."""
+        """Return the `rows` of `order`, and rows that mark the folders of products to be deleted after this save as doubtful."""
         folders = {parent(name) for item in self._waiting if item.ticket > self._announced for name in item.names}
         self._announced = order.ticket
         for operation, doubts in self._context.cache.doubt_rows(folders).items():
@@ -95,7 +95,10 @@ class Deletions:
                 self._context.news.from_threads.append(problem)
 
     def perform_urgent(self) -> None:
-        """Delete all waiting products at once if some wait for no rows or are intermediates (sources that are checked next)."""
+        """Delete all waiting products at once if some of them cannot wait.
+
+        These are products whose ticket has no rows to save, and intermediates, because they are sources that are checked next.
+        """
         waiting = self._waiting
         if waiting and (
             waiting[-1].ticket > self._announced or any(name.startswith(COMMON_PREFIX) for order in waiting for name in order.names)
@@ -117,7 +120,7 @@ _Committed = tuple[list[int], list[tuple[int, str, int]]]
 """Run keys of committed runs, and the failed runs in the form of `ProductsCommitted.failed`."""
 _RowsOf = Callable[[int], Iterable["JobRow"]]
 _ROWS_TOGETHER = 32
-"""Number of jobs whose rows the loop makes at a time while clients wait; the thread places products in parallel."""
+"""Number of jobs whose rows the loop makes before it answers clients; in parallel, the commit's thread places products."""
 
 
 class _PendingCommit:
@@ -222,11 +225,11 @@ class CommandExecutor:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether the commit in progress needs the loop."""
+        """Whether the loop still has to make rows for the commit in progress."""
         return self._commit is not None and self._commit.wants_rows
 
     def handle(self, event: Event) -> None:
-        """Pass an event to the pipeline, perform its commands, publish its notices; return early if a commit is in progress."""
+        """Pass an event to the pipeline, perform its commands, publish its notices; return as soon as a commit begins."""
         self._schedule(event)
         self.go_on()
         if isinstance(event, RowsSaved) and self._commit is None:
@@ -239,7 +242,7 @@ class CommandExecutor:
         self._pending += (*commands, tuple(notices))
 
     def go_on(self) -> None:
-        """Perform pending commands until a commit is in progress."""
+        """Perform pending commands until none is left or a commit is in progress; make some rows for this commit."""
         try:
             while self._commit is not None or self._pending:
                 if self._commit is None:

@@ -60,8 +60,8 @@ class Inbox:
     def take(self) -> Event:
         """Remove and return the first event, with a new number.
 
-        Some events are handled at once, without the inbox. With the new number, all events have numbers in the order of their
-        handling.
+        Other events are handled without the inbox, and get higher numbers than the events that wait in it. With the new number, the
+        order of numbers is the order of handling.
         """
         return replace(self._waiting.popleft(), seq=self.next_seq())
 

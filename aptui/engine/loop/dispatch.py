@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Result = AnalyseResult | RunResult
 _REPORTED = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
-"""Outcomes of runs that came to their end, so that their results depend on the files of the job."""
+"""Outcomes of runs that a builder ended itself. Only their results depend on the files of the job."""
 
 
 def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
@@ -131,7 +131,10 @@ class StoredResults(Protocol):
     """
 
     has_found: bool
-    """Whether the last lookup found a result. If so, more jobs may be looked up than there are free workers."""
+    """Whether the last lookup found a result.
+
+    If so, more jobs are looked up than workers are free, because a job whose result is found needs no worker.
+    """
 
     @property
     def account(self) -> Account:
@@ -149,7 +152,7 @@ class StoredResults(Protocol):
         ...
 
     def next_due_s(self) -> float | None:
-        """Return the next deadline (monotonic), None for none."""
+        """Return when (monotonic) the next job runs although its lookup has not ended; None = no lookup is waiting."""
         ...
 
     def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
@@ -203,7 +206,7 @@ _RESULTS_PER_LIVE_COMMIT = 64
 """Maximum number of results in a commit while clients wait: the pipeline handles them in some milliseconds."""
 _HOLD_S = 0.02
 _BATCH_HOLD_S = 0.1
-"""Time (seconds) that results are held for a shared commit if no client waits and other jobs can run before the commit."""
+"""Time (seconds) that results are held, in place of `_HOLD_S`, if no client waits and other ready jobs keep workers busy."""
 NOT_SHARED = "its result is not in the shared cache"
 
 
@@ -317,15 +320,17 @@ class RunDispatcher:
         return bool(self._results)
 
     def hold_s(self, now: float) -> float:
-        """Return how long (seconds) results are still held so that more of them share a commit; 0 when all runs have reported.
+        """Return how long (seconds) results are still held so that more of them share a commit.
 
-        A commit costs several syncs, independent of the number of jobs in the commit. With one commit per job, syncs would take
-        longer than fast tools.
+        0 or less = they are due, for example because all runs have reported or enough results for a commit are held.
+
+        A commit costs several syncs, whatever the number of its jobs. With one commit per job, the syncs would take longer than the
+        runs of fast tools.
         """
         pipeline = self._context.pipeline
         if len(self._results) >= min(self._results_per_commit, len(pipeline.jobs.running)):
             return 0.0
-        # If jobs use resources, do not hold results longer, because a ready job may wait for a resource that a result releases.
+        # If jobs use resources, hold results only for the short time: a ready job may wait for a resource that a held result frees.
         may_wait = self._context.live is None and pipeline.jobs.ready and pipeline.jobs.resources is None
         return self._results_since + (_BATCH_HOLD_S if may_wait else _HOLD_S) - now
 
@@ -348,7 +353,7 @@ class RunDispatcher:
         """Return an event that says how many messages may start now, None if no message may start."""
         free, critical = self.pool.free, self.pool.free_for_critical
         if self._shared is not None and self._shared.has_found and free >= 0:
-            free = max(free, self._shared.free_count)  # a lookup of a shared result needs no worker
+            free = max(free, self._shared.free_count)  # looking up a stored result needs no worker
         inbox = self._context.inbox
         if not pause.is_on and (free > 0 or (critical > 0 and self._is_first_urgent())):
             return SlotsFree(inbox.next_seq(), max(0, free), critical=critical)
@@ -357,7 +362,7 @@ class RunDispatcher:
         return None
 
     def _is_first_urgent(self) -> bool:
-        """Whether the job that would start next may use the slot that is reserved for critical jobs and analyses."""
+        """Whether the next job in the queue is critical or an analysis, so that it may use the slot that is reserved for them."""
         job = self._context.pipeline.jobs.ready.peek()
         return job is not None and (job.is_critical or job.is_analysis)
 
@@ -443,7 +448,7 @@ class RunDispatcher:
         return {job_id: at_work.get(run_key, 0) for job_id, run_key in self._context.pipeline.running_job_ids().items()}
 
     def list_progress(self) -> dict[int, int]:
-        """Return {job id: per cent} of running jobs whose builders reported how far they are."""
+        """Return {job id: per cent} of the running jobs whose builders reported progress."""
         progress = {} if self.pool_if_any is None else self.pool_if_any.list_progress()
         jobs = self._context.pipeline.running_job_ids().items() if progress else ()
         return {job_id: progress[run_key] for job_id, run_key in jobs if run_key in progress}

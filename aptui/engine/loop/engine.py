@@ -134,7 +134,7 @@ _PROGRESS_S = 0.1
 _SLICE_S = 0.004
 """Time limit (seconds) of handling events in one turn; then the engine answers clients."""
 MOST_CODE_CHANGES = 10
-"""Number of times in a row that the code of a builder may change during runs before the jobs of these runs fail."""
+"""If a builder's code changes during its runs this number of times in a row, the jobs of these runs fail."""
 ENDLESS_CHANGES = f"it changed {MOST_CODE_CHANGES} times in a row while its jobs ran"
 _WINDING_DOWN_S = 10.0
 """Time limit for running jobs of other builders to end before changed builders are described again."""
@@ -545,8 +545,8 @@ class Engine:
         self.scans.recheck(now)
         if not self.inbox:
             self.runs.post_results(now)
-            # While changes are only partly checked, answers of workers about hashed files wait, because the copies that were staged
-            # with these files could not be used.
+            # Workers that hash a file may also stage a copy of it. While changes are only partly checked, these copies could not be
+            # used, so the workers' answers wait.
             if self.digests.are_answered and not self._is_amid_changes:
                 self.digests.post_answers()
         until = now + _SLICE_S
@@ -557,7 +557,8 @@ class Engine:
         if self.is_committing:
             return
         self.digests.read_few()
-        # While changes are only partly checked, files are not read, because no copies of them could be made during the reading.
+        # A worker that reads a file can make a copy of it at the same time. This is impossible while changes are only partly
+        # checked, so reading waits.
         if self.digests.are_waiting and not self._is_amid_changes:
             self.digests.send(self.runs.pool)
         if self.inbox:
@@ -586,7 +587,7 @@ class Engine:
 
 
 def _settings_of_runs(config: Config) -> dict[str, tuple[tuple[str, str, str], ...]]:
-    """Return the engine's settings that can make a run fail (`core.pipeline.failures`), as fields of a project."""
+    """Return the settings that can make a run fail (`core.pipeline.failures`): {field of the project: its value}."""
     mode = config.sandbox if config.may_use_sandbox else "off"
     pool = repr(config.cluster) if config.cluster.is_used else ""
     paths = config.sandbox_paths if mode != "off" else ()

@@ -159,17 +159,18 @@ def _step(notice: JobChanged) -> str:
     return f"{notice.status} {notice.source} ({notice.platform}, {notice.job_key}){after}{why}"
 
 
-# Estimate of the remaining time: the pending work divided by the pace of work, but at least the duration of its longest chain.
+# Estimate of the remaining time: the pending work divided by the pace of work, but at least the duration of the longest chain of
+# jobs that wait for each other or for one resource.
 #
 # The pace is unknown for builders that never ran and for restored results. In these cases, the estimate is the number of pending
 # jobs divided by the rate at which jobs end.
 #
-# An estimate is requested ten times a second. The pending work is summed less often, so that the sums take at most a fiftieth of
-# the time.
+# An estimate is requested ten times a second, but summing up the pending work may be slow. So it is summed less often, and takes
+# at most a fiftieth of the engine's time.
 
 _ESTIMATE_EVERY_S = 1.0
 _MOST_SHARE = 50
-"""Minimum interval between estimates, as a multiple of the duration of the last estimate."""
+"""Minimum interval between two sums of the pending work, as a multiple of the time that the last sum took."""
 _WINDOW_S = 30.0
 _LEAST_WINDOW_S = 1.0
 _RESTORED_SHARE = 0.5
@@ -243,7 +244,7 @@ class Forecaster:
         return 1000 * (now - then) / (done - before) if done > before and now - then >= _LEAST_WINDOW_S else 0.0
 
     def _pace(self, counts: Progress, running_ms: float, now: float) -> float:
-        """Return how many ms of work are done per ms, 0 if unknown."""
+        """Return the pace: how many ms of work all workers together do in one ms; 0 if unknown."""
         runs, spent_ms = self._spent()
         done = counts.jobs_done + counts.jobs_failed
         self._samples.append((now, spent_ms + OVERHEAD_MS * runs + running_ms, runs, done))
@@ -284,7 +285,10 @@ class SessionHistory(Protocol):
         ...
 
     def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
-        """Return the oldest session if it ended before `before_ms` or a limit is exceeded; otherwise 0."""
+        """Return the oldest session if it has to leave the history, otherwise 0.
+
+        It has to if it ended before `before_ms`, or if the history has more runs or sessions than the limits.
+        """
         ...
 
 
@@ -335,7 +339,7 @@ class SessionRecorder:
         self.begin(kind)
 
     def note_rest(self) -> None:
-        """Note that nothing is pending; the session ends now unless work follows soon."""
+        """Note that nothing is pending. If no work follows soon, the session ended at this time."""
         self._rested_ms = self._now_ms()
 
     def forget(self) -> None:
