@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from aptui.core.messages import JobCommit
 
 
-# Checks that aptui may use a cache folder: no folder in it is a link, and no folder in it was made by another program. Also removes
-# trees of files.
+# Checks whether aptui may use a cache folder: none of its folders may be a link or made by another program. Also removes trees of
+# files.
 #
 # Nothing here writes or deletes a product.
 
@@ -231,7 +231,7 @@ class Placement:
         return failed
 
     def _below(self, staged: str) -> bytes:
-        """Return the path below `staging` of a file that a worker reported; b"" if the file is elsewhere, which is refused."""
+        """Return the path, relative to `staging`, of a file that a worker reported; b"" if it is elsewhere: then it is refused."""
         return from_text(next((staged[len(prefix) :] for prefix in self._prefixes if staged.startswith(prefix)), ""))
 
     def close(self) -> None:

@@ -9,8 +9,9 @@ object a line, `\n` after each:
 
 The first line identifies the file. Each other line describes one product. `path` is relative to the folder of the platform.
 `id` is the asset id: the UUID of the source in upper case with braces, and the sub id in hexadecimal. `size` is in bytes;
-`digest` is the file's SHA-256. `dependencies` are asset ids of products needed at run time, with flags (the low four bits: 0 load
-before, 1 right after, 2 on demand). `legacy` are former asset ids. The asset id of a dependency may have no product.
+`digest` is the file's SHA-256. `dependencies` are asset ids of products needed at run time, with flags; their low four bits say
+when the dependency is loaded: 0 before the product, 1 right after it, 2 on demand. `legacy` are former asset ids. A dependency may
+be an asset id without a product.
 Intermediates are not listed. Equal databases give equal bytes.
 
 A catalog is written to a temporary file and renamed, so that no reader gets half of it. While an engine runs, a catalog may be
@@ -60,7 +61,7 @@ def platforms_of(project: Project) -> tuple[str, ...]:
 
 
 def mark_of(cache_dir: Path, project: str, platforms: Sequence[str]) -> str:
-    """Return a mark: a text that identifies the present files of these catalogs.
+    """Return the mark of these catalogs: a text that identifies the files that are on the disk now.
 
     The database stores the mark of the catalogs that were written last.
     """

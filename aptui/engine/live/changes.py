@@ -158,7 +158,7 @@ class ChangeTracker:
         self._whole: set[str] = set()
         """The folders in `_folders_due` that are checked as a whole, not only their named files."""
         self._pending_folders: set[str] | None = None
-        """Relative folders with pending work at the first file of this batch, and the folders above them; None = not queried yet."""
+        """Relative folders with pending work at the first file of the batch, and the folders above them; None = unknown yet."""
         self._have_folders: dict[str, bool] = {}
         """{relative folder: whether the database records subfolders of it}."""
         self._named: dict[PathKey, bytes] = {}

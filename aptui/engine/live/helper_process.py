@@ -16,7 +16,7 @@ _END_LIMIT_S = 5.0
 
 
 class HelperProcess:
-    """Watches one process at a time. The process must end when its standard input closes, because the engine may be killed.
+    """Watches one process at a time. The process must end when its standard input closes, because a killed engine cannot end it.
 
     Args:
         selector: the engine's selector.

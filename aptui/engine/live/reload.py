@@ -52,14 +52,14 @@ class Tools:
 
 
 _QUIET_S = 0.1
-"""Delay before the configuration is read again: users often save several of its files together."""
+"""Delay (seconds) before a changed configuration is read again, because users often save several of its files together."""
 
 ReloadCallback = Callable[[str, bool], None]
 """Called after a reload, with an error ("" = success) and whether anything changed."""
 
 
 class LoadedConfiguration(Struct):
-    """Result of reading the configuration again: a configuration with its builders, or an error. `callbacks` are called with it."""
+    """Result of a reload: a configuration with its builders, or an error. `callbacks` are the functions to be called with it."""
 
     config: Config | None
     builders: tuple[Builder, ...] = ()
@@ -87,11 +87,11 @@ class ConfigurationReload:
         self._thread: threading.Thread | None = None
 
     def want_soon(self) -> None:
-        """Schedule a reload, which begins when the configuration was not changed for a moment."""
+        """Schedule a reload, which begins when this method was not called for a moment."""
         self._at = time.monotonic() + _QUIET_S
 
     def want_now(self, callback: ReloadCallback | None) -> None:
-        """Schedule a reload now, which calls `callback` with the result."""
+        """Schedule a reload that begins at once; `callback` is called with its result."""
         if callback is not None:
             self._callbacks.append(callback)
         self._at = time.monotonic()
@@ -124,7 +124,7 @@ class ConfigurationReload:
         self._wake()
 
     def take(self) -> LoadedConfiguration | None:
-        """Return and remove the result of the last reload, None without a new result."""
+        """Return and remove the result of the last reload; None if no new result is available."""
         try:
             loaded = self._loaded.get_nowait()
         except queue.Empty:
@@ -135,5 +135,5 @@ class ConfigurationReload:
 
 
 def _decisive(config: Config) -> Config:
-    """Return the configuration without the parts that can change while the engine stays open."""
+    """Return the configuration without the parts that do not require another engine when they change."""
     return replace(config, layers=(), warnings=(), places={}, serve=GatewaySettings(), tools=packing.without_stamps(config.tools))

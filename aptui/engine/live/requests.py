@@ -81,9 +81,10 @@ class InterestRequests:
             self._live.engine.ask("expire", value=gone)
 
 
-# The log so far of a running job (`port.ReadRunLog`): requested from its worker, and passed on to the client.
+# Requests for the log that a running job has written so far (`port.ReadRunLog`). The engine requests the log from the worker, and
+# passes it on to the client.
 #
-# Every client is answered within a second, with the last known log if the worker is late or the run has ended.
+# Every client is answered within a second. If the worker is late, or the run has ended, the client gets the last known log.
 
 ANSWER_TIMEOUT_S = 1.0
 
@@ -315,7 +316,7 @@ class RequestHandler:
     # ------------------------------------------------------------------------------------------------------------- answers
 
     def _greet(self, request: Request) -> None:
-        """Answer a hello, after releasing a cache folder that is no longer at its path."""
+        """Answer a hello. If the cache is no longer at its path, the answer waits until the engine has released it."""
 
         def answer() -> None:
             request.answer(**self._identity())

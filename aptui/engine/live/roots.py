@@ -106,7 +106,7 @@ class WatchedRoots:
         """Begin to watch the sources before the first scan, so that no change is missed between scan and watch.
 
         Returns:
-            Whether all folders are watched now. If so, all notifications so far are about changes before the scan.
+            Whether all folders are watched now. If so, the notifications so far can be dropped: the scan finds their changes.
 
         Raises:
             HostError: the cache cannot be written.

@@ -417,7 +417,7 @@ class EngineSupervisor:
         return self._is_displaced
 
     def working_engine(self) -> Engine:
-        """Return the engine; an engine in trouble is first opened again, unless the last attempt was a moment ago.
+        """Return the engine. If an error closed it, first try to open it again, unless the last attempt was a moment ago.
 
         Raises:
             KnownError: the engine cannot be opened.

@@ -126,7 +126,7 @@ _ROWS_TOGETHER = 32
 class _PendingCommit:
     """A commit in progress: `perform` runs in a thread, which calls `wake` at its end.
 
-    At the same time the loop makes the rows of the commit's runs.
+    In parallel, the loop makes the rows of the commit's runs; `perform` waits for them.
 
     Args:
         perform: called with a function that returns the rows of a run.
@@ -177,7 +177,7 @@ class _PendingCommit:
             for commit in commits[len(self._rows) : len(self._rows) + count]:
                 self._rows[commit.run_key] = self._make_rows(commit.run_key)
         except BaseException:
-            self._rows.clear()  # without rows, the thread ends
+            self._rows.clear()  # the thread waits for rows; without them it ends with an error
             self._are_rows_made.set()
             raise
         if len(self._rows) == len(commits):

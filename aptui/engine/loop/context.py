@@ -100,7 +100,7 @@ class EngineContext(Struct, frozen=True):
         config: the checked configuration. `project` is made from it, with the ids that scan folders have in the database.
         roots: {scan folder id: its path}.
         live: the change tracker, None if the engine ends when it is idle.
-        closing: closes the parts of the engine, the part that was opened last first.
+        closing: closes the parts of the engine, in the reverse order of their opening.
         wake: ends the loop's sleep; any thread may call it.
         is_stopping: whether the engine was asked to stop.
     """

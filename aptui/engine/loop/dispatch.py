@@ -67,9 +67,9 @@ def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp
     return replace(result, used=replace(result.used, files=(*result.used.files, *now)))
 
 
-# Git LFS pointers among a job's inputs besides its source.
+# Finds Git LFS pointers among the inputs of a job, except its source.
 #
-# A pointer is a few lines of text in place of the file; no job may use them as its input.
+# A pointer is a short text in place of a file whose content was not fetched. A job must not read this text as the file's content.
 
 _KINDS = frozenset({"dependency", "companion", "discovered"})
 _MOST_KNOWN = 100_000
@@ -267,7 +267,7 @@ class RunDispatcher:
         self._context.news.say_once(text)
 
     def _pool_class(self, plain: Callable[..., Pool]) -> Callable[..., Pool]:
-        """Return the constructor of the pool: `plain`, or the constructor of a pool that uses a cluster."""
+        """Return the constructor of the pool: `plain`, or, if a cluster is configured, that of a pool that uses it."""
         pool_for = feature.load_first("pool") if self._context.config.cluster.is_used else None
         return plain if pool_for is None else pool_for(self._context, plain)
 
@@ -386,9 +386,9 @@ class RunDispatcher:
         self._restores[job_id] = feature.load_needed("restore")(self._context.config, job_id, run_key)
 
     def _answer_restores(self, orders: Sequence[Order]) -> list[Order]:
-        """Restore earlier results, which needs no worker, for the jobs whose user requested it.
+        """Return orders without those of jobs for which a user requested the products of an earlier run.
 
-        Return the orders of the other jobs.
+        These jobs are answered here with the stored products, and need no worker.
         """
         others = []
         for order in orders:
@@ -505,7 +505,7 @@ class RunDispatcher:
             self._run(orders)
 
     def _discard_if_being_written(self, result: RunResult) -> RunResult:
-        """Return a result, marked as `STALE` if its source is being written now; order a check of that source.
+        """Return the result; if its source is being written now, return a `STALE` result instead.
 
         A stale result is discarded.
         """

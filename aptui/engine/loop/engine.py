@@ -174,7 +174,7 @@ class Engine:
         self.inbox = Inbox()
         self.selector = selector or selectors.DefaultSelector()
         self.closing = contextlib.ExitStack()
-        """Closes the parts when the engine closes; the part that was opened last is closed first."""
+        """Closes the engine's parts in the reverse order of their opening."""
         self.epoch = 0
         """Number that increases each time an engine opens.
 
@@ -339,7 +339,7 @@ class Engine:
             self.check_outside_files(trusts_times=not is_full)
 
     def check_outside_files(self, *, trusts_times: bool = True) -> None:
-        """Report changed outside files to the pipeline; with `trusts_times`, an equal stamp means no change."""
+        """Report changed files outside the scan folders to the pipeline; with `trusts_times`, an equal stamp means no change."""
         if changed := find_changed_files(self.pipeline.jobs.memory.outside, trusts_times=trusts_times):
             self.inbox.post(OutsideSeen(self.inbox.next_seq(), changed))
 
@@ -391,7 +391,7 @@ class Engine:
             self.settle()
 
     def _describe_builders_again(self) -> None:
-        """Describe builders again, because a run used other code, as soon as running jobs have ended.
+        """Describe builders again as soon as running jobs have ended, because a run used code that the descriptions do not cover.
 
         If the builders are unchanged, new workers are enough, because they load the present code; otherwise another pipeline over
         the same cache plans all jobs again.

@@ -119,7 +119,7 @@ class NoticePublisher:
         return bool(self.listeners) and now - self._last_s >= _PROGRESS_S
 
     def notify_progress(self, counts: Progress, now: float, *, is_processing: bool) -> None:
-        """Add the timers to `counts`, and report the result if it changed.
+        """Add the durations of scan, analysis and processing to `counts`, and report the result if it changed.
 
         Args:
             is_processing: whether workers have jobs, even if no job runs at this moment.
