@@ -136,7 +136,7 @@ class FilesBeingWritten:
     def is_being_written(self, path: bytes, *, is_asked: bool = False) -> bool:
         """Whether another process holds this file open for writing.
 
-        `is_asked`: the reader of the file has already found that no process writes it.
+        `is_asked`: whether the kernel was asked already, and has answered that no process writes the file.
         """
         return path in self._written or (not is_asked and is_open_for_writing(path) is True)
 

@@ -78,8 +78,7 @@ class ChangeSource(Protocol):
     def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:
         """Whether another process holds this source (absolute path in text form) open for writing.
 
-        `is_asked`: the reader of the file has already found that no other process writes the file, so the kernel is not asked
-        again.
+        `is_asked`: whether the kernel was asked already, and has answered that no other process writes the file.
         """
         ...
 
@@ -89,7 +88,7 @@ class ChangeSource(Protocol):
 
     @property
     def is_amid_changes(self) -> bool:
-        """Whether changes that were reported together are only partly checked: no job may start with only a part of the changes."""
+        """Whether changes that were reported together are only partly checked: no job may start before all of them are checked."""
         ...
 
 

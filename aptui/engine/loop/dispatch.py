@@ -386,7 +386,7 @@ class RunDispatcher:
         self._restores[job_id] = feature.load_needed("restore")(self._context.config, job_id, run_key)
 
     def _answer_restores(self, orders: Sequence[Order]) -> list[Order]:
-        """Return orders without those of jobs for which a user requested the products of an earlier run.
+        """Return the orders, except those of jobs for which a user requested the products of an earlier run.
 
         These jobs are answered here with the stored products, and need no worker.
         """

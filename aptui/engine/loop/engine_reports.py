@@ -261,7 +261,8 @@ class Forecaster:
 # The session in progress: when and why it began. The session's record is written when the engine becomes idle, in one transaction
 # with other rows.
 #
-# Nothing is recorded while jobs run. Old sessions are merged into the history, some thousand runs each time the engine is idle.
+# Nothing is recorded while jobs run. Each time the engine is idle, some thousand runs of an old session are merged into session 0,
+# the time before all recorded sessions.
 
 LONGEST_HISTORY_MS = 180 * 24 * 3600 * 1000
 MOST_RUNS = 2_000_000
@@ -354,7 +355,7 @@ class SessionRecorder:
         return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}
 
     def end(self, archive: SessionHistory, account: Account | None, *, is_stopping: bool) -> Rows:
-        """End the session; return its rows, and the rows that remove an old session from the history."""
+        """End the session; return its rows, and rows that merge runs of an old session into session 0."""
         if self.is_held:
             return {}
         started_ms, self._started_ms = self._started_ms, 0
@@ -377,7 +378,7 @@ class SessionRecorder:
         return self._kind, "", head.commit or before
 
     def _count_shared(self, account: Account | None) -> tuple[int, int]:
-        """Return the time (ms) that stored results saved since the last session, and the number of fetched bytes."""
+        """Return the time (ms) that stored results saved since the last session, and the bytes that were fetched since."""
         if account is None:
             return 0, 0
         total = account.total()
