@@ -38,10 +38,10 @@ from aptui.core.retry import dump as dump_failure
 from aptui.core.run_report import OutsideFile
 
 # The history of a job stores the inputs and products of its runs as differences, because most inputs and products never change
-# between runs. The newest committed run has the manifest and the products of the job itself. The states of the other runs are
-# computed backwards from that run, with the *step* that each run stores. The step of a committed run leads from its own state to
-# the state of the previous run (`BEGINNING` for the first run). The step of a failed run leads from the last committed state
-# before it to the inputs of the failed run.
+# between runs. The state of the newest committed run is the job's present manifest and products. The states of earlier runs are
+# computed backwards from it, with the *step* that each run stores. The step of a committed run leads from its own state to the
+# state of the previous run (`BEGINNING` for the first run). The step of a failed run leads from the last committed state before it
+# to the inputs of the failed run.
 
 # A session is a period of work: it begins with a start, a save or a checkout, and lasts until the engine is idle. The two enums
 # say why a session began and how it ended.
@@ -114,7 +114,7 @@ def step(known: RunStep, wanted: RunStep) -> str:
 
 
 def apply_step(known: RunStep, text: str) -> RunStep:
-    """Return the inputs and products that the packed `step` leads to."""
+    """Return the inputs and products that the packed step `text` makes of `known`."""
     if not text:
         return known
     if text == BEGINNING:
@@ -261,9 +261,11 @@ def edge_rows(source: Source, builder: bytes) -> list[Row]:
 
 
 def pack_plan(plan: JobPlan | None, discovered: tuple[tuple[str, str], ...]) -> str:
-    """Return a plan and the discovered dependencies as JSON; "" for a plain plan, which the stored analysis or the rule determines.
+    """Return a plan and the discovered dependencies as JSON, or "" for a plain plan without discovered dependencies.
 
-    A critical plan is not plain, because readers of rows need to see that it is critical.
+    A plain plan can be restored from the stored analysis or from the rule.
+
+    A critical plan is never plain, because readers of the row need to see that it is critical.
     """
     if plan is None or (not discovered and _is_plain(plan)):
         return ""

@@ -1,10 +1,10 @@
-"""Run reports: the digest of a run's code and tools, its start, and the files that it read.
+"""Run reports: what a run used (its code, its tools and the files that it read), and when it began.
 
 A report decides whether the result of the run may be committed.
 
 A result depends on the files that the run really read, not on the planned ones: the pipeline compares both before a result is
-committed, stored or shared. Reads of a C library or of a program are not seen: such files count if they are declared, or
-discovered while processing.
+committed, stored or shared. Reads by C libraries and by other programs are not observed: their files count only if the builder
+declares them, or reports them as discovered while processing.
 
 Tests: `tests/core/test_simulation.py`.
 """
@@ -42,7 +42,7 @@ LONGEST_FORMAT = 32
 
 
 class ContentFacts(Struct, frozen=True):
-    """Facts of one product, 0 and "" if not reported: pixels, triangles, sample rate in Hz, duration, format.
+    """Facts of one product: size in pixels, triangles, sample rate in Hz, duration (seconds), format. 0 or "" = not reported.
 
     `more` are the other facts as canonical JSON, {name: number or text}.
     """
@@ -133,7 +133,8 @@ Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode) of a file, () = the file does not exist. A time of 0 is unknown and equals any other time."""
 NO_FILE: Stamp = ()
 TICK_NS = 10_000_000
-"""Resolution of the kernel's clock for files (CONFIG_HZ=100). The recorded time of a change may be too early by this time (ns)."""
+"""Resolution (ns) of the kernel's clock for files (CONFIG_HZ=100). A file's recorded time may be this much earlier than its change.
+"""
 
 
 class UsedFile(Struct, frozen=True):
@@ -222,9 +223,9 @@ def _digest_described(files: tuple[tuple[str, str], ...]) -> bytes:
 # changed.
 
 SETTINGS_STATE = "settings:"
-"""Prefix of the keys in `aptui_state` of the texts of `core.settings`; the relative folder follows."""
+"""Prefix of the keys in `aptui_state` under which texts of settings files are stored; the relative folder follows."""
 OUTSIDE_STATE = "outside:"
-"""Prefix of the keys in `aptui_state` of files outside all scan folders; the absolute path follows."""
+"""Prefix of the keys in `aptui_state` under which files outside all scan folders are stored; the absolute path follows."""
 _DIGEST_HEX = 32
 
 

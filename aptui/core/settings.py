@@ -1,8 +1,8 @@
-"""Settings files (`.aptui.yaml`): finds the parameters and platforms that they adjust in their folders; no YAML is read here.
+"""Settings files (`.aptui.yaml`): computes the parameters and platforms that they set for the sources in their folders.
 
-Each file is one more layer over the project's builders for all sources below it: its parameters override parameters, its parameters
-of a platform override parameters of the same platform, key by key, and the nearer folder wins. Its text has the form that
-`aptui.config.folder` gives it.
+Each settings file is one more layer over the project's builders for all sources below its folder: its parameters override the
+builder's parameters, and its parameters for a platform override those for the same platform, key by key. The nearer folder wins.
+This module reads no YAML: `aptui.config.folder` has compiled each file to the text that is used here.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class _Folder(Struct):
 
 
 def place_key(path: Iterable[str]) -> str:
-    """Return the key in `_Folder.places` for a path of keys in the file."""
+    """Return the key in `_Folder.places` for a setting; `path` are the nested keys that lead to the setting in the file."""
     return "\n".join(path)
 
 
@@ -266,7 +266,7 @@ class SettingsTree:
     # ------------------------------------------------------------------------------------------- checking a settings file
 
     def _check_text(self, text: str) -> _Folder:
-        """Parse the text of a settings file and find the problems that it has in this project."""
+        """Parse the text of a settings file, and check it against the builders and platforms of this project."""
         data = json.loads(text)
         found = _Folder(data["file"], data.get("error", ""), data.get("builders", {}), data.get("places", {}))
         for pattern, each in data.get("files", {}).items():
@@ -347,7 +347,10 @@ def choose_references(rules: Mapping[str, Json], platform: str, tags: Iterable[s
 
 
 def _effective(values: Mapping[Slot, Value], platform: str, own: Collection[str]) -> dict[Slot, Value]:
-    """Return the values that have an effect on one platform; `own` are parameters that the project sets for this platform alone."""
+    """Return the values that have an effect on one platform.
+
+    Values for all platforms do not override `own`, the parameters that the project sets for this platform alone.
+    """
     found = {("", name): value for (scope, name), value in values.items() if not scope and name not in own}
     found.update({("", name): value for (scope, name), value in values.items() if scope == platform})
     return found

@@ -80,7 +80,9 @@ class _RegistryCache(Struct):
 def complete(
     config: Config, cache_file: Path, notify: Callable[[str], None] = lambda _sentence: None, *, asks_versions: bool = False
 ) -> tuple[Builder, ...]:
-    """Return the builders of `config`, with version, patterns, fingerprint and code digest of their classes, and of `builders/`.
+    """Return the configured builders, completed from their classes, and the builders of the `builders/` folder.
+
+    A class adds its version, its patterns, its fingerprint and the digest of its code.
 
     A builder with an adapter and no origin is replaced by the builders that its adapter finds. A builder with the origin
     `entry:NAME` may also name a class in the project's `builders/` folder; such a class is not added a second time. Patterns in the
@@ -139,7 +141,7 @@ def _adapt_builders(
 ) -> tuple[tuple[Builder, ...], dict[str, ClassAnswer]]:
     """Return the configured builders and the adapters' answers.
 
-    Each stand-in is replaced by the builders that its adapter finds.
+    A configured builder with an adapter and no origin stands for the builders that its adapter finds, and is replaced by them.
     """
     builders = config.project.builders
     questions = {_adapter_key(builder): ClassQuestion(stand_in=builder) for builder in builders if _is_stand_in(builder)}

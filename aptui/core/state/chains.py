@@ -172,7 +172,7 @@ class Chains:
         return stages
 
     def heads(self, keys: Iterable[PathKey]) -> list[FileFact]:
-        """Return the files, outside the intermediate folder, that the chains of these intermediates begin with."""
+        """Return the first files of the chains of these intermediates: the files outside the intermediate folder."""
         heads: dict[PathKey, FileFact] = {}
         todo, seen = list(keys), set(keys)
         while todo:

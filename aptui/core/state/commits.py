@@ -2,7 +2,7 @@
 
 `prepare` computes; it changes no job, row or claim. `begin` applies the changes that do not depend on the cache (`conflicts`), and
 orders the commits. The job's new state is kept in its `Commit` until the commit has succeeded; then `note_committed` copies it to
-the job. So readers see no product that is not in the cache, and a failed commit has no changes of jobs to undo.
+the job. So no reader sees a product before it is in the cache, and no job has to be changed back after a failed commit.
 """
 
 from __future__ import annotations

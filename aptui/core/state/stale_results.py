@@ -314,7 +314,7 @@ class UndeclaredReadCheck:
             own = next(name for root, name in roots.items() if read.path.startswith(f"{root}/"))
             what = f"'{self._graph.relative(read.path)}' {'of' if read.digest else 'in'} the scan folder '{own}'"
             action = f"reads {what}, which" if read.digest else f"does not find {what}, where"
-            hides = f"that of '{names[hider.scan_folder]}' {'hides' if read.digest else 'would hide it'} ({read.where})"
+            hides = f"the file of '{names[hider.scan_folder]}' {'hides' if read.digest else 'would hide it'} ({read.where})"
             descriptions.append(f"{action} {hides}: it is a dependency from now on")
         return tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in descriptions)
 

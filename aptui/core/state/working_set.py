@@ -377,7 +377,7 @@ class WorkingSet:
         self._hold_uuid(source)
 
     def key_of(self, uuid: SourceUuid) -> PathKey | None:
-        """Return the key of the source that has this UUID; if none has, the first earlier owner by scan folder, age and path."""
+        """Return the key of the source that has this UUID, otherwise of the first earlier owner (by scan folder, age and path)."""
         if uuid in self._new_uuids:
             return next(reversed(self._new_uuids[uuid]))
         known = [key for key in self.archive.keys_of(uuid) if self._still_has(key, uuid)]

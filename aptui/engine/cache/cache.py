@@ -215,7 +215,7 @@ class Cache:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
-            return True  # the disk reports errors, so nothing is known about the folder
+            return True  # the disk reports errors, which do not show that the folder was moved
 
     @property
     def moved_to(self) -> str:

@@ -90,7 +90,7 @@ def empty_in_background(folder: int) -> None:
 
     subprocess.run(
         ["/bin/sh", "-c", 'rm -rf -- "$@" </dev/null >/dev/null 2>&1 &', "sh", *(f"./{name}" for name in names)],
-        # use the descriptor of the folder, because another folder or a link may be at its path by now
+        # the folder is given by its descriptor, because another folder or a link may be at its path by now
         cwd=f"/proc/self/fd/{folder}",
         start_new_session=True,
         check=False,

@@ -423,7 +423,7 @@ class ChangeTracker:
             self._writing.finish(rels)
             for key in (
                 key for key in map(key_of, rels) if not engine.is_unknown_path(key)
-            ):  # a file of aptui has replaced the source at this path
+            ):  # the source at this path was replaced by one of aptui's own files
                 self._whole.add(parent(key))
                 by_folder.setdefault(parent(key), set())
         elif self._writing.is_ready(engine, path, rels, seen, now):

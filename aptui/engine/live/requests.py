@@ -160,9 +160,9 @@ _TROUBLE_S = 10.0
 
 
 class _Obstacle(Struct, frozen=True):
-    """An obstacle that only a user can remove and that keeps `settle` from ending.
+    """An obstacle that keeps `settle` from ending and that only a user can remove.
 
-    Waiting clients are refused after `timeout_s`.
+    After `timeout_s`, the requests of waiting clients are refused.
     """
 
     what: str
@@ -385,8 +385,8 @@ class RequestHandler:
                 running_percent=[percents.get(job_id, -1) for job_id in running],
             )  # fmt: skip
 
-        # Answer when the rows of all published changes are saved, so that a client that reads the database after the answer finds
-        # these changes.
+        # The answer waits until the rows of all published changes are saved. A client that reads the database after the answer then
+        # finds these changes.
         self._waiting.append(_WaitingRequest(request, lambda: engine.saved_ticket >= ticket or live.engine is not engine, answer))
 
     def _connections(self) -> tuple[object, ...]:
@@ -554,7 +554,7 @@ class RequestHandler:
         if verb.platforms is not None and set(verb.platforms) != {platform.id for platform in project.platforms}:
             return f"processes the platforms {', '.join(platform.id for platform in project.platforms)}"
         if verb.sets:
-            return f"cannot use --set {verb.sets[0]}, because it has the values of its own start"
+            return f"cannot use --set {verb.sets[0]}, because its settings were fixed when it started"
         if verb.debug_output is not None and verb.debug_output != project.debug_output:
             return "runs with debug output" if project.debug_output else "runs without debug output"
         return ""

@@ -234,7 +234,7 @@ class EngineSupervisor:
             self.turn()
 
     def stop(self) -> None:
-        """End the loop; running jobs are killed and pending at the next start. Any thread, and signal handlers, may call this."""
+        """End the loop. Running jobs are killed, and pending at the next start. Any thread, and signal handlers, may call this."""
         self.is_stopping = True
         self.wake()
 
@@ -297,7 +297,7 @@ class EngineSupervisor:
             engine.sessions.begin(SessionKind.EDIT)
             if now >= self._disk_at:
                 self._disk_at = now + _DISK_CHECK_S
-                # raise before builders fail on the full disk; the engine opens again when space is free
+                # this raises an error before builders fail on the full disk; the engine opens again when space is free
                 engine.cache.refuse_full_disk()
         if engine is not None and engine.pipeline.jobs.is_outdated:
             self._describe_again(engine)
@@ -572,7 +572,7 @@ class EngineSupervisor:
         if isinstance(notice, Progress):
             self.latest_progress = notice
         if isinstance(notice, JobProgress) and self.engine is not None and self.engine.pipeline.jobs.reports.moved:
-            # hold the progress, because clients must first be notified that the job runs
+            # the progress is held back, because clients must first be notified that the job runs
             self._held_progress[notice.job_id] = notice
         elif not (isinstance(notice, JobChanged) and notice.status in UNSETTLED):
             self._publish(notice)

@@ -185,8 +185,8 @@ class FilesBeingWritten:
 
     def release(self, path: bytes, now: float) -> None:
         """Remember the stamp of a file that is about to be checked."""
-        # Read the stamp again after the check for writers. An earlier stamp may be of a half-written file, and the rest of the
-        # write would then look like a second save.
+        # The stamp is read again after the check for writers: an earlier stamp may be that of a half-written file, and the rest of
+        # the write would then look like a second save.
         seen = stat_of(path)
         self._released[path] = now, seen and stat_key(seen)
         self._released.move_to_end(path)

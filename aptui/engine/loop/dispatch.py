@@ -107,7 +107,7 @@ class Pointers:
 
 Order = AnalyseOrder | ProcessOrder | CopyOrder
 Restore = Callable[[ProcessOrder, Job, Mapping[int, str]], RunResult]
-"""Function that returns the result of an order from stored products.
+"""Function that makes the result of an order from stored products.
 
 It is called with the order, its job and {scan folder id: absolute path}.
 """
@@ -180,7 +180,7 @@ class StoredResults(Protocol):
         ...
 
     def note(self) -> None:
-        """Record the time and bytes that were saved since the last call."""
+        """Record the processing time that stored results saved since the last call, and the bytes that were fetched."""
         ...
 
     def close(self, *, is_stopping: bool) -> None:
@@ -378,7 +378,7 @@ class RunDispatcher:
             self._run(orders)
 
     def restore(self, job_id: int, run_key: int) -> None:
-        """Let the next run of this job, which the caller has to request, return the products of an earlier run.
+        """Make the next run of this job return the products of an earlier run; the caller has to request the run.
 
         Raises:
             UserError: these products are not stored, or no feature stores products.

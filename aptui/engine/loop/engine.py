@@ -436,7 +436,7 @@ class Engine:
             self.runs.pool_if_any.reconfigure(self.project.builders, self.project.platforms)
 
     def stop(self) -> None:
-        """Kill running jobs and end the loop; they are pending at the next start."""
+        """Kill running jobs and end the loop; these jobs are pending at the next start."""
         self.is_stopping = True
         self.wake()
 

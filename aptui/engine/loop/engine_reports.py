@@ -153,7 +153,7 @@ class NoticePublisher:
 
 
 def _step(notice: JobChanged) -> str:
-    """Return what happened to a job, in one line."""
+    """Return one line that says what happened to a job."""
     after = f" after {notice.duration_ms:,} ms" if notice.status == "completed" and notice.is_run else ""
     why = f": {notice.reason}" if notice.status in ("pending", "processing") and notice.reason else ""
     return f"{notice.status} {notice.source} ({notice.platform}, {notice.job_key}){after}{why}"

@@ -267,9 +267,9 @@ class HashQueue:
         return bool(wanted.run_keys) and self._copying.may_group()
 
     def _has_more(self, alone: int) -> bool:
-        """Whether copies that the core decides one by one should wait for the copies of answers that have arrived.
+        """Whether the reported copies should wait for the copies of answers that have already arrived, to share a commit.
 
-        `alone` is the number of new copies of this kind.
+        This concerns copies that the core decides one by one; `alone` is the number of new copies that it decides so.
         """
         self._copies_reported += alone
         has_more = self._is_live and bool(self._answered) and 0 < self._copies_reported < _LIVE_COPIES_TOGETHER

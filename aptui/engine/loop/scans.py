@@ -274,7 +274,7 @@ The scan pauses while more work is pending, so that memory use does not grow wit
 """
 _RECHECK_S = 0.05
 _IDENTITIES, _MADE = "identities", "made"
-"""Key and value of the stored state that all sources of metadata types have identity files.
+"""Key and value in `aptui_state` that record that all sources of metadata types have identity files.
 
 An engine that creates no identity files does not store this state.
 """
@@ -492,8 +492,8 @@ class Scans:
     def check_products(self, *, trusts_times: bool = True) -> None:
         """Check every cache folder that differs from its record; without `trusts_times`, all folders.
 
-        The check of folders treats an intermediate that a dead engine had not deleted yet as a source, so such an intermediate is
-        checked again.
+        If an engine died before it deleted an intermediate, the file still counted as a source in the check of folders. Now that it
+        is deleted, its path is checked again.
         """
         products, say = self._context.archive.products, self._context.news.say_once
         lost, orphans = self._context.cache.find_lost(products, say, trusts_times=trusts_times)
@@ -516,7 +516,7 @@ class Scans:
         return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, roots), *self._platforms.end()]
 
     def note_changes(self, rows: Rows) -> None:
-        """Add the state of platforms that these rows make out of date."""
+        """Add a row to `rows` that marks platforms as out of date if the rows change their inputs."""
         if state := self._platforms.note(rows, self._context.archive):
             rows.setdefault("put_state", []).extend(state)
 

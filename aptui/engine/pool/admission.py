@@ -1,6 +1,6 @@
 """Admission of jobs to the pool: decides whether a job may start.
 
-All running jobs must fit into memory together. While a job runs that was killed for lack of memory before, no other job runs.
+All running jobs must fit into memory together. A job that was killed for lack of memory runs alone until it has succeeded.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class MemoryBudget:
         self.learned[builder] = peak_bytes if peak_bytes >= known else known - (known - peak_bytes) // FADE
 
     def learn_death(self, builder: str) -> None:
-        """Note a run that ended for lack of memory: the run needs an unknown amount more than was expected."""
+        """Note a run that ended for lack of memory: it needed more memory than expected, but the amount is unknown."""
         expected = self.estimate_bytes(builder)
         self.learned[builder] = max(expected, min(2 * expected, self._budget_bytes or self._available()))
 

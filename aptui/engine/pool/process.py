@@ -112,7 +112,7 @@ class WorkerProcess:
         except BlockingIOError:
             sent = 0
         except OSError:
-            return b""  # the process is dying, and the loop will be notified of its exit
+            return b""  # the process is ending; the pidfd will notify the loop of its exit
         return bytes(data[sent:])
 
     def _flush(self) -> None:

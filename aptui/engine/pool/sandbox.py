@@ -45,7 +45,7 @@ class Sandbox(Struct, frozen=True):
 
     Args:
         program: bubblewrap.
-        home: the folder that is hidden, and the value of HOME.
+        home: the user's home folder: it is hidden in the sandbox, and HOME has its path.
         reads: absolute paths that are visible; paths that do not exist are left out.
         writes: absolute folders that can be written to.
         secrets: files that are shown as empty files in the sandbox.

@@ -171,7 +171,7 @@ class WaitingOrders:
 # of its orders as lost, failed or cancelled, or gives the order back to the pipeline (`engine.pool.pool` lists the cases).
 
 _HASH_TRIES = 2
-"""Number of workers that may die while reading the same files; the death of the first may have another cause."""
+"""Number of workers that may die while they read the same files: the first death may have another cause."""
 
 
 class OrderAnswers:

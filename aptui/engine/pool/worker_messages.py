@@ -194,8 +194,8 @@ class PoolMessage(Struct):
     def limit_s(self) -> float:
         """Time limit of the current order.
 
-        For `batch` commands, the worker limits each start for several files itself; when it halves the files, it needs less than
-        two starts per file.
+        A worker may start a `batch` command once for several files, and limits each start by itself. Because it halves the files of
+        a failed start, it needs less than two starts per file: the limit here allows this number.
         """
         order = self.current
         limit_s = order.limit_s if order is not None else 0.0

@@ -124,7 +124,7 @@ _NONE = SourceUuid(bytes(16))
 _SIZE_LIMIT = 32 << 10
 """Maximum size of an identity file, because the engine's loop reads these files."""
 _MOST_LEGACY = 64
-"""Maximum number of legacy UUIDs in an identity file; a real one has two, and each costs the engine's loop a few microseconds."""
+"""Maximum number of legacy UUIDs in an identity file. Real files have two; each UUID costs the engine's loop a few microseconds."""
 _LATEST_MS = 1 << 63
 
 

@@ -356,7 +356,7 @@ class Scanner:
         return self._report(folder, entries, digests, again, remembered)
 
     def _parts_of(self, folder: str) -> list[FolderPart]:
-        """Return the real folders of all scan folders that a relative folder (lower case) consists of."""
+        """Return the folders on the disk, in all scan folders, whose relative path in lower case is `folder`."""
         parts = self._walk.roots()
         for name in folder.split("/") if folder else ():
             parts = [part for part in self._below(parts) if part.rel.rpartition("/")[2].lower() == name]

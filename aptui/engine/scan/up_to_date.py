@@ -77,9 +77,9 @@ def _stamp(path: str) -> Stamp:
 
 
 _FOLDERS_FOR_TWO, _FILES_FOR_TWO = 300, 3_000
-"""Minimum folders and files of a tree that two processes walk.
+"""Minimum number of folders and of files of a tree that two processes walk.
 
-One process walks a smaller tree before a second process has started.
+For a smaller tree, one process is done before a second process has started.
 """
 _FOLDERS_FOR_READERS = 16
 _MOST_READERS = 16
@@ -87,9 +87,9 @@ _MOST_READERS = 16
 _CHUNK_BYTES = 1 << 20
 _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _MOST_DIFFERING = 256
-"""Maximum number of differing folders that the scan is given.
+"""Maximum number of differing folders that the check passes to the scan.
 
-With more, the scan walks the whole tree again, because the walk is then a small part of the work.
+If more folders differ, the scan walks the whole tree again, because the walk is then a small part of its work.
 """
 
 
@@ -262,7 +262,7 @@ def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, 
 
 
 def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison, parent: int) -> bytes:
-    if known.reads:  # this process ends when its parent ends: reading all files may take long, and is useless without the parent
+    if known.reads:  # this process ends with its parent, because reading all files may take long and is useless without the parent
         from aptui.worker.processes import die_with_parent
 
         die_with_parent(parent)
@@ -382,7 +382,7 @@ class SettledPlatforms:
         return self._keep({**{name: self._stored[name] for name in self._resting if name in self._stored}, **self._now})
 
     def note(self, rows: Rows, archive: LastRun) -> list[tuple[str, str]]:
-        """Return what to save with these rows: resting platforms are no longer up to date if an input changed."""
+        """Return rows to save together with `rows`; they mark resting platforms as out of date if `rows` change an input."""
         states: Iterable[tuple[str, str]] = rows.get("put_state", ())  # type: ignore[assignment]  # rows of one operation have one form
         if self._stored and ("signature", "") in states:  # the settings of a folder changed
             return self._keep({})

@@ -351,7 +351,9 @@ EXCHANGES = (
               "refused: the engine has a screen, not a window; run 'aptui' in a terminal", name="ShowAssetProcessorRequest",
               has_base=False),
     _exchange("AssetSystem::UpdateSourceControlStatusRequest", "B313400A-3E5D-496F-BD91-09B9C10EBDF0 1 SourceControlEnabled:bool",
-              None, "refused: only the switch 'enablescm' of the asset processor turns source control on", has_base=False),
+              None,
+              "refused: aptui uses Git only for moves and deletions with the switch 'enablescm', or with the Git option of its own "
+              "verbs", has_base=False),
     _exchange("AssetProcessor::RegisterSourceAssetRequest",
               "189C6045-E1D4-4D78-B0E7-2BB7BD05FDE1 1 AssetType:uuid AssetFileFilter:os", None,
               "accepted and ignored: every file of a scan folder is a source already"),

@@ -81,7 +81,7 @@ def test_job_log_reports_hidden_inputs(tmp_path: Path) -> None:
 
     logs = "".join(path.read_text() for path in tmp_path.rglob("*.log"))
     line = BUILDER.partition("with open(f")[0].count("\n") + 1
-    assert f"reads 'm.inc' of the scan folder 'base', which that of 'game' hides (reading.py:{line})" in logs
+    assert f"reads 'm.inc' of the scan folder 'base', which the file of 'game' hides (reading.py:{line})" in logs
 
 
 def test_failed_job_runs_again_when_its_hidden_input_is_corrected(tmp_path: Path) -> None:
