@@ -167,7 +167,7 @@ NOTHING_USED = Used()
 
 
 class Ties(Struct):
-    """What the engine knows about the files of a job's present run, to decide whether its result is valid; never stored.
+    """Facts about the files of a job's present run, which decide whether its result is valid; they are never stored.
 
     `known`: {absolute path: stamp at the start of the run} for the files of its manifest. `unproven`: the paths of the files with
     bytes that were not confirmed at the start of the run. `report`: the code, tools and files that an analysis used, until its

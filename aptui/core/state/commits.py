@@ -143,7 +143,7 @@ class Commits:
         return again
 
     def _find_touched(self, commit: Commit) -> tuple[str, ...]:
-        """Return the products that the run made with the same bytes as before, so that they are not moved."""
+        """Return the products that the run made with unchanged bytes, so that they are not moved."""
         if not self._touches_unchanged:
             return ()
         moved = {product.name for _staged, product in commit.renames}

@@ -184,7 +184,7 @@ class StaleResultCheck:
         return tuple(dict.fromkeys(bad))
 
     def _is_missing(self, path: str, manifest: Manifest) -> bool:
-        """Whether the manifest names the file at `path`, and the engine knows no such file."""
+        """Whether the manifest names the file at `path`, and the working set does not have the file."""
         key = self.key(path)
         return key is not None and self._memory.file(key) is None and any(name == key for _kind, name, _digest in manifest)
 

@@ -500,7 +500,7 @@ class WorkingSet:
         self._unchanged.update(folders)
 
     def is_unknown(self, key: PathKey) -> bool:
-        """Whether `key` is of no source, and of no removed source with rows. The caller must have called `load` with it."""
+        """Whether neither a source nor a removed source with rows has this key. The caller must have called `load` with the key."""
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:
