@@ -76,7 +76,9 @@ Claims = dict[str, dict[int, PathKey]]
 
 
 class ConflictVerdict(Struct):
-    """The jobs of a batch of results that may make their products, and the products that other jobs lose; `settle` applies the verdict.
+    """The jobs of a batch of results that may make their products, and the products that other jobs lose.
+
+    `settle` applies the verdict.
 
     `making`: {job of the batch: names of its new products}. `makers`: {name: the jobs of the batch that make it, in its order}.
     `lost`: {job of the batch that must not place its products: the reason}. `left`: {job that loses earlier products: the products
