@@ -409,7 +409,7 @@ class _Scan:
         self._reader = ""
         """The last program, so far, that runs its standard input as code.
 
-        A here-document after the end of a loop or group may be the input of this program inside.
+        The program may be inside a loop or group. A here-document after the end of the loop or group may be its input.
         """
         self._refused: tuple[str, str] | None = None
         """If placeholders are refused at the current position: (name of the position, alternative), both for the error message."""

@@ -107,7 +107,10 @@ def is_settings(rel: str) -> bool:
 
 
 def merge_params(builder: Builder, order: str) -> tuple[dict[str, Json], dict[str, dict[str, Json]]]:
-    """Return a builder's parameters under a `FolderAdjustment.order`: (parameters of all platforms, {platform: overrides})."""
+    """Return a builder's parameters after the changes of settings files: (parameters of all platforms, {platform: overrides}).
+
+    `order` has the changes, as in `FolderAdjustment.order`.
+    """
     params: dict[str, Json] = json.loads(builder.params)
     platforms: dict[str, dict[str, Json]] = {name: json.loads(text) for name, text in builder.platform_params}
     if order:

@@ -448,7 +448,7 @@ class AssetGraph:
     # ------------------------------------------------------------------------------------------------- unmet dependencies
 
     def unmet(self, products: Collection[Node]) -> list[Unmet]:
-        """Return the unmet path dependencies of these products, and their patterns and exclusions."""
+        """Return the path dependencies of these products that no product fulfils, that are patterns, or that exclude products."""
         return list(map(Unmet._make, self._ask(_UNMET_SQL, keys=json.dumps(list(products)))))
 
     def dangling(self, products: Collection[Node]) -> list[Dangling]:

@@ -539,7 +539,7 @@ def walk_dependencies(reader: Reader, product_id: int, *, is_all: bool) -> list[
     return found
 
 
-# An event loop asks the database in threads, with one of a few readers.
+# Queries of an event loop. Each query runs in one of a few threads, with a reader that no other query uses at that time.
 
 _THREADS = 4
 _TRIES, _PAUSE_S = 50, 0.01

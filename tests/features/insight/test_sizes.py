@@ -46,7 +46,7 @@ def test_sizes_are_grouped_by_folder_type_builder_or_platform(
     assert [(row.name, row.count, row.size) for row in sizes(filled.reader(), by, names.__getitem__, depth)] == found
 
 
-def test_groups_of_products_have_their_growth_since_a_session(filled: Store) -> None:
+def test_growth_of_product_groups_since_a_session_is_computed(filled: Store) -> None:
     filled.put(put_session=[session_row(NOW - 9000, NOW - 5000)])
     product(filled, 2, "textures/b.png", "linux/textures/b.dds", 1030, 12)
     filled.put(drop_source=[(3,)])

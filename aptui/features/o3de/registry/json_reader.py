@@ -54,7 +54,7 @@ def read_json(data: bytes, name: str, warn: Callable[[str], None] | None = None)
     try:
         node = _JsonReader(data.decode("utf-8-sig", "replace"), name).value(1)
     except UserError:
-        raise mistake from None  # with replaced bytes the text is still not JSON: the whole file has another encoding
+        raise mistake from None  # replacing the invalid bytes did not help: the whole file has another encoding
     warn(f"{mistake.where}: {mistake.what}, and is read as '\ufffd'; {mistake.hint}")
     return node
 

@@ -35,7 +35,10 @@ _WORTH_SHOWING_MS = 50
 
 
 class SharingRow(Struct, frozen=True):
-    """A pattern of the shared cache that the user edits; `kind` is glob or regex. Its defaults are the values of a new pattern."""
+    """A row of the table in which the user edits the patterns of the shared cache. `kind` is glob or regex.
+
+    A new pattern has the default values of the fields.
+    """
 
     name: str = "New Name"
     kind: str = "glob"

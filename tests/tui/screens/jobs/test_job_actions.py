@@ -118,7 +118,7 @@ async def test_show_key_sends_source_to_connected_editor(app, pilot, pane):
 
 
 @on_jobs(panes=[PANES[0], PROBES[1]])
-async def test_asset_that_an_editor_shows_opens_the_assets_screen(app, pilot):
+async def test_assets_screen_opens_when_an_editor_shows_an_asset(app, pilot):
     app.session.say(ShowRequested(1, "a.png", on_screen=True))
     await until(pilot, lambda: "assets" in app.switcher.mounted and app.switcher.pane is app.switcher.mounted["assets"])
 
