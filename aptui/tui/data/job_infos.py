@@ -213,8 +213,8 @@ def _duration(table: JobTable, row: int, now_ms: int, began_ms: int | None) -> s
 class JobRowInfo(Struct, frozen=True):
     """The facts of a row; `key` is the job id, negative for a failed analysis.
 
-    `status` is a word of `filter.STATUS_WORDS`. `check` has the findings of the configured checks. `source_id` is 0 if the job is known only from
-    notices; then query `Reader.job(key).source_id`.
+    `status` is a word of `filter.STATUS_WORDS`. `check` has the findings of the configured checks. `source_id` is 0 if the job is
+    known only from notices; then query `Reader.job(key).source_id`.
     """
 
     key: int
