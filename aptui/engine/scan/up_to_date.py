@@ -324,8 +324,8 @@ class _Child:
 
 # Which platforms are up to date with the stored sources, so that a platform can be checked without the others.
 #
-# The signature of the last run covers all platforms of that run. If platforms are processed one by one, the database also stores, for
-# each platform, the configuration of its last run. The record is deleted when a run of other platforms finds a changed input.
+# The signature of the last run covers all platforms of that run. If platforms are processed one by one, the database also stores
+# the configuration of the last run of each platform. This record is deleted when a run of other platforms finds a changed input.
 
 PLATFORMS_STATE = "platforms"
 """Key in `aptui_state` of the platforms that are up to date, as JSON: {platform: result of `platform_signature`}."""
