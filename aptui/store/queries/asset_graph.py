@@ -347,8 +347,8 @@ class AssetGraph:
         """
         step = self._towards if is_reverse else self._away
         reached: dict[Node, Edge | None] = dict.fromkeys(starts)
-        frontier = list(reached)
-        while frontier and depth != 0 and ends.isdisjoint(reached):
+        frontier = list(reached) if ends.isdisjoint(reached) else []
+        while frontier and depth != 0:
             depth = None if depth is None else depth - 1
             ahead: list[Node] = []
             for needs, needed, link in step(frontier):
