@@ -31,7 +31,6 @@ from aptui.core.paths import key_of, os_path
 from aptui.core.project import Builder, Project
 from aptui.core.run_report import OUTSIDE_STATE, OutsideFile, Stamp, outside_file
 from aptui.engine.scan.walk import Below, Digests, Entry, FolderPart, Walk, digests_of, stamp_of, text_of
-from aptui.shared.files import lfs
 
 if TYPE_CHECKING:
     from aptui.core.messages import Rows
@@ -215,6 +214,8 @@ def are_bytes_same(archive: FolderArchive, folder: str, entries: list[tuple[Fold
 
 def has_digest(path: str, size: int, digest: Digest) -> bool:
     """Return whether the file at `path`, of `size` bytes, has this SHA-256, or is a Git LFS pointer that names it."""
+    from aptui.shared.files import lfs  # imported here, because most runs compare no bytes
+
     try:
         with open(os.open(path, _READ_FLAGS), "rb", buffering=0) as file:
             if size >= _CHUNK_BYTES:
