@@ -80,12 +80,6 @@ def serve_arguments(parser: ArgumentParser) -> None:
     adopt_argument(parser)
 
 
-def _say_now(text: str) -> None:
-    """Write a line to stdout at once: if stdout is a pipe, Python would write it when the engine ends."""
-    printing.say(printing.line(text))
-    sys.stdout.flush()
-
-
 def serve(arguments: Namespace) -> int:
     """Run the engine in the foreground."""
     from aptui.daemon import daemon_process
@@ -98,7 +92,7 @@ def serve(arguments: Namespace) -> int:
         lambda: load_config(arguments),
         skips_start_scan=arguments.skip_start_scan or _skips_start_scan(config),
         is_detached=arguments.detached,
-        say=_say_now,
+        say=lambda text: printing.say_now(printing.line(text)),
         gateway_options=same_configuration(arguments),
     )
     return 0

@@ -91,6 +91,12 @@ def say(text: str = "", colour: str = "") -> None:
     sys.stdout.write(colour_text(text, colour, sys.stdout) + "\n")
 
 
+def say_now(text: str) -> None:
+    """Write one line to stdout at once: if stdout is a pipe, the line of a verb that keeps running would appear at its end."""
+    say(text)
+    sys.stdout.flush()
+
+
 def complain(text: str, colour: str = "") -> None:
     """Write one line to stderr; the caller has sanitized `text`."""
     try:

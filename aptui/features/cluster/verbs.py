@@ -12,7 +12,6 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Coroutine, Iterator
 from typing import Any
@@ -129,8 +128,7 @@ async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None
             f"the worker cannot join the cluster: {error.__cause__ or error or 'no answer'}", where=arguments.scheduler
         ) from None
     slots, tags = nanny.nthreads, ", ".join(sorted(arguments.tags)) or "none"
-    printing.say(f"connected to {arguments.scheduler} as worker {nanny.worker_address}: {slots} slots, tags: {tags}")
-    sys.stdout.flush()  # into a pipe, Python would write the line when the worker ends
+    printing.say_now(f"connected to {arguments.scheduler} as worker {nanny.worker_address}: {slots} slots, tags: {tags}")
     await _either(nanny.finished(), ended.wait())
     await nanny.close()
 

@@ -489,8 +489,7 @@ def web(arguments: Namespace) -> int:
 
 def _print_screen(address: str) -> None:
     printing.say(f"the screen is at  {address}")
-    printing.say("this address gives full control of the engine, so keep it secret; press Ctrl-C to stop the server")
-    sys.stdout.flush()
+    printing.say_now("this address gives full control of the engine, so keep it secret; press Ctrl-C to stop the server")
 
 
 def show_demo(config: Config) -> int:
@@ -538,11 +537,10 @@ def draw_texture(path: str, name: str) -> tuple[str, bytes] | str:
 
 def _print_page(config: Config, address: str) -> None:
     printing.say(f"the demo's page is at  {address}")
-    printing.say(
+    printing.say_now(
         f"save any file below '{printing.line(str(config.project_dir / 'assets'))}' and watch the page change; press "
         "Ctrl-C to stop the demo"
     )
-    sys.stdout.flush()
     # The browser is opened on a desktop only, because a text browser would use this terminal. Other users can read the address in
     # the browser's arguments; this is acceptable, because the token in the address allows only reading products.
     if printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout) and any(map(os.environ.get, _DESKTOPS)):
