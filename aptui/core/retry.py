@@ -24,7 +24,10 @@ ENDLESS = "endless"
 
 
 class FailureKind(StrEnum):
-    """Why a run failed. NONE: the cause is unknown, or lies in the inputs, so that another run would fail in the same way."""
+    """Why a run failed.
+
+    NONE: another run would probably fail in the same way, because the cause is in the inputs, or is unknown.
+    """
 
     NONE = ""
     CRASH = "crash"

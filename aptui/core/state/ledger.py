@@ -26,9 +26,9 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),
 }
-"""{drop operation: ((put operation with rows that the drop makes obsolete, column), ...)}.
+"""{drop operation: ((put operation whose rows the drop makes obsolete, number of a column), ...)}.
 
-A put row is obsolete if its column with this number equals the first column of the drop.
+A row to put is obsolete if the value in this column equals the first value of the row to drop.
 """
 
 

@@ -264,7 +264,10 @@ class AssetTree(Struct):
 
 
 def _query_of(kind: Kind) -> Packed:
-    """Return the query for the files of a tree; its columns: id, whether the file is in another tree, analysis duration; path."""
+    """Return the query for the files of a tree.
+
+    Its columns are the id, whether the file is in another tree, the duration of the analysis (ms), and the path.
+    """
     if kind is Kind.PRODUCTS:
         return Packed(
             "p.ProductID", "Products p", ("p.ProductID", f"(p.Flags & {assets.INTERMEDIATE_FLAG}) <> 0", "0"), ("p.ProductName",)

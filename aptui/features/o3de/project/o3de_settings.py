@@ -34,7 +34,7 @@ from aptui.shared.errors import UserError, nearest
 _MACRO = re.compile(r"@(GEMROOT:([^@]+)|[A-Z]+)@", re.IGNORECASE)
 _GEM_START = 100
 _PROJECT_FOLDER = "Project/Assets"
-"""Name of the project's own scan folder; the folders of gems inside the project can be before or after this folder."""
+"""Name of the project's own scan folder. In the order of the scan folders, gems inside the project may be before or after it."""
 
 
 class ScanFolderEntry(Struct, frozen=True):
