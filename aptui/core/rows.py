@@ -450,22 +450,22 @@ ROW_OPERATIONS: dict[str, str] = {
     "doubt_job": "job_id",  # the next engine runs the job in any case: its products differ from their rows, or a run was requested
     "doubt_analysis": "source_id, builder",  # the next engine repeats the analysis in any case
 }
-"""Operations of `Rows`. 64-bit hashes among the parameters are signed numbers (`to_signed`), because SQLite needs them."""
+"""Operations of `Rows`. 64-bit hashes among the parameters are signed (`to_signed`), because SQLite has only signed integers."""
 
 
 class Archive(Protocol):
-    """The stored state, by key. Queries are batched, because one query per file would cost more than its answer."""
+    """Queries of the asset database. Most take many keys at once, because one query per file would cost more than its answer."""
 
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
         """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges.
 
-        `Source.fact` comes from the folder table, and is None if the table does not have the file. Its digest comes from the
-        source's row (`as_planned`).
+        `Source.fact` comes from the folder table, and is None if the table does not have the file. The digest in the fact comes
+        from the source's row (`as_planned`).
         """
         ...
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
-        """Return these files from the folder table; if several scan folders have a file, the one that wins."""
+        """Return the files with these keys from the folder table, without files that another scan folder's file hides."""
         ...
 
     def forget(self, folder: str) -> None:
@@ -473,7 +473,7 @@ class Archive(Protocol):
         ...
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
-        """Yield the files of the folder table that win their paths and have keys with this `prefix` ("folder/" or "")."""
+        """Yield the files of the folder table with keys that begin with `prefix` ("folder/" or ""), without hidden files."""
         ...
 
     def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:

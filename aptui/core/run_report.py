@@ -35,7 +35,7 @@ FACTS = (*NUMBER_FACTS, "format")
 """Facts with columns of their own."""
 FACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 MOST_FACTS, LONGEST_TEXT = 64, 256
-"""Maximum number of a product's other facts (in `ContentFacts.more`), and maximum length of a text among them."""
+"""Maximum number of facts of a product that are not in `FACTS`, and maximum length (characters) of a text value of these facts."""
 MOST = (1 << 53) - 1
 """The highest whole number that every reader of JSON represents exactly."""
 LONGEST_FORMAT = 32
@@ -44,7 +44,7 @@ LONGEST_FORMAT = 32
 class ContentFacts(Struct, frozen=True):
     """Facts of one product: size in pixels, triangles, sample rate in Hz, duration (seconds), format. 0 or "" = not reported.
 
-    `more` are the other facts as canonical JSON, {name: number or text}.
+    `more` has the facts without a field here as canonical JSON, {name: number or text}.
     """
 
     width: int = 0
@@ -57,7 +57,7 @@ class ContentFacts(Struct, frozen=True):
 
     @property
     def others(self) -> dict[str, float | str]:
-        """The facts without columns of their own."""
+        """The facts in `more`, by name."""
         return dict(json.loads(self.more)) if self.more else {}
 
     @property
@@ -171,9 +171,9 @@ class Ties(Struct):
 
     `known`: {absolute path: stamp at the start of the run} for the files of its manifest. `unproven`: the paths of the files with
     bytes that were not confirmed at the start of the run. `report`: the code, tools and files that an analysis used, until its
-    fingerprint is recorded. `doubted`: {absolute path: stamp} of files that seemed to change during the last run. `changed`: a text
-    that names the files that changed during this run, "" = the job's source. `runs_here`: the job must run on this machine, because
-    a fetched result was made from other inputs.
+    fingerprint is recorded. `doubted`: {absolute path: stamp} of files that seemed to change during the last run. `changed`: names
+    the files that changed during this run, for messages; "" = only the job's source changed. `runs_here`: the job must run on this
+    machine, because a fetched result was made from other inputs.
     """
 
     known: dict[str, Stamp] = field(default_factory=dict)

@@ -34,9 +34,10 @@ Json = object
 Slot = tuple[str, str]
 """(platform, or "" for all of them; parameter)."""
 _Layers = tuple[tuple[str, str], ...]
-"""The settings that apply to a source, the last one wins.
+"""The layers of settings that apply to a source, in this order; the value of a later layer wins.
 
-First (`RULE`, number of the rule) for each rule, then for each folder (folder, ""), and (folder, pattern in its settings file).
+First (`RULE`, number of the rule) for each matching rule of the configuration. Then, for each settings file above the source:
+(folder, "") for its values for all files, and (folder, pattern) for each of its patterns that match the source.
 """
 
 
@@ -54,8 +55,8 @@ class Value(NamedTuple):
 class FolderAdjustment(Struct, frozen=True):
     """Adjustments of one builder by the folders above a source.
 
-    `order` is sent to workers as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" for nothing. `skips`
-    maps each skipped platform to the position of the setting that skips it.
+    `order` is sent to workers as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" if no parameter is adjusted.
+    `skips` maps each skipped platform to the position of the setting that skips it.
     """
 
     builder: str = ""
@@ -63,7 +64,7 @@ class FolderAdjustment(Struct, frozen=True):
     skips: Mapping[str, str] = field(default_factory=dict)
     order: str = ""
     entries: Manifest = ()
-    """Entries for the manifest of an analysis, which gets all settings."""
+    """Entries for the manifest of an analysis: all settings, because an analysis receives all of them."""
     platform_entries: Mapping[str, Manifest] = field(default_factory=dict)
     """{platform: entries for the manifests of its jobs}; only the settings that have an effect on jobs of the platform."""
 
@@ -82,7 +83,7 @@ class _Folder(Struct):
     """{pattern relative to the folder: settings of the files that match it}."""
 
     def about(self, builder: str) -> object:
-        """Return all settings for one builder."""
+        """Return all settings for one builder: those for all files, and {pattern: those for the files that match it}."""
         files = {pattern: each.sections[builder] for pattern, each in self.files.items() if builder in each.sections}
         return self.sections.get(builder), files
 
@@ -172,7 +173,7 @@ class SettingsTree:
         return frozenset(builder.uuid for name, builder in self._builders.items() if before.about(name) != after.about(name))
 
     def problem(self, key: PathKey) -> str:
-        """Return the problem of a settings file above `key`, "" for none."""
+        """Return the problem of an invalid settings file in a folder above `key`, "" if all files above it are valid."""
         return next((self._folders[folder].problem for folder in self._above(key) if self._folders[folder].problem), "")
 
     @property
@@ -241,7 +242,7 @@ class SettingsTree:
         )
 
     def _add_rule(self, number: int, builder: Builder, values: dict[Slot, Value]) -> None:
-        """Apply a rule of the configuration on top of the builder's parameters."""
+        """Apply a rule of the configuration: its parameters override the builder's parameters."""
         rule = builder.rules[number]
         for name, value in json.loads(rule.params).items():
             where = self._places.get(place_key((builder.name, f"rules {number}", name)), "")
@@ -341,7 +342,7 @@ def _is_option(value: Json) -> bool:
 
 
 def choose_references(rules: Mapping[str, Json], platform: str, tags: Iterable[str]) -> list[str]:
-    """Return the references in a settings file that apply to a platform. An id overrides a tag, and a tag overrides `*`."""
+    """Return the most specific references (platform id, else tags, else `*`) among `rules` that apply to a platform."""
     for level in ({platform}, set(tags), {"*"}):
         found = [reference for reference in rules if reference.lower() in level]
         if found:

@@ -288,7 +288,7 @@ def explain(products: Iterable[str]) -> str:
 
 
 def _list_gaps() -> list[str]:
-    """Return a line for each missing requirement: it names what the demo leaves out without it."""
+    """Return a line for each missing requirement, with the products that the demo leaves out for lack of it."""
     missing: dict[str, list[str]] = {}
     for extra in EXTRAS:
         if not extra.is_possible():

@@ -436,7 +436,7 @@ def _describe_fault(answer: ClassAnswer, path: str) -> str:
     """Return the reason why a file in `builders/` cannot be imported, with the position of the error.
 
     Args:
-        path: of the file, or the origin of its builder (`file:` and the path).
+        path: the path of the file, or the origin of its builder (`file:` and the path).
     """
     name = os.path.basename(path.removeprefix("file:").partition(".py")[0])
     return f"{FOLDER}/{name}.py:{answer.line or 1}: {_describe_error(answer)}"
@@ -517,7 +517,7 @@ def _check_lost(
 
 
 def _check_patterns(builders: Iterable[Builder], own: Iterable[tuple[ClassDescription, str]], places: Mapping[str, str]) -> None:
-    """Refuse builders whose patterns neither the class nor the configuration has: their sources would lose their products."""
+    """Refuse builders without patterns in their class and in the configuration: their sources would lose their products."""
     known, wrong = {found.origin: (found, path) for found, path in own}, []
     for builder in builders:
         if builder.kind is not BuilderKind.PYTHON or builder.patterns or builder.adapter:

@@ -265,7 +265,10 @@ class ChainFeedback:
         return ran
 
     def source_changed(self, source: Source, fact: FileFact) -> None:
-        """Count a change of `source` if a later stage of its chain ran then, else reset the count. `fact` is its present file."""
+        """Count a change of `source` if a later stage of its chain ran when the file was written, else reset the count.
+
+        `fact` is the present file of `source`.
+        """
         writer = self._writer_of(source, fact)
         if writer:
             self._counts[source.key] = (self.count(source) + 1, writer)

@@ -1,5 +1,7 @@
 """The ledger of one event: the commands, notices and rows that result from the event, with their ids and tickets.
 
+A ticket is the number of one save of rows. The writer of the database acknowledges tickets in ascending order.
+
 Tests: `tests/core/state/test_commits.py`.
 """
 
@@ -68,19 +70,19 @@ class Ledger(Struct):
             rows.append(row)
 
     def put_all(self, operation: str, rows: Iterable[tuple[object, ...]]) -> None:
-        """Add rows."""
+        """Add rows to the rows that are saved at the end of this event."""
         for row in rows:
             self.put(operation, row)
 
     def order(self, command: Command) -> None:
-        """Add a command."""
+        """Add a command to the commands of this event."""
         self.commands.append(command)
 
     def commit(self, commits: Iterable[JobCommit]) -> None:
-        """Order the commit of these jobs. All commits of an event are one command, which comes after its other commands.
+        """Order the commit of these jobs. All commits of an event are one command, the last command of the event.
 
-        The event that answers a commit also orders rows, with a higher ticket. Rows ordered after the commit would be saved too
-        late.
+        The rows of this event must be ordered before its commit: the event that reports the end of the commit orders rows with
+        a higher ticket, and rows are saved in the order of their tickets.
         """
         self.commits += commits
 

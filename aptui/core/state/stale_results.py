@@ -285,7 +285,7 @@ class UndeclaredReadCheck:
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
         """Add dependencies on the hidden or ignored files that a run read or did not find.
 
-        They are added although a dependency on their path may be declared: that one means the hiding file.
+        They are added even if the source declares a dependency on the same path: the declared dependency is on the hiding file.
         """
         known = {path for path, _digest in result.discovered}
         hidden = [item for item in self._find_hidden(result.reads) if item[0].path not in known]

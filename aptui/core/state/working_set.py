@@ -1,9 +1,9 @@
 """The working set: the sources, folders and edges of pending work, in their newest state. This module makes no decisions.
 
 A source is loaded whole (`load`) before it may change, and is released when all its jobs are settled and all its rows are
-acknowledged (`acknowledge`). Reading a source without changing it is cheaper (`view`): if the source is not in memory, a small LRU
-cache has a read-only copy. A file is *unsettled* until the scan has reached its folder and its
-bytes, if they are needed, have been read.
+acknowledged (`acknowledge`). Reading a source without changing it is cheaper (`view`): a source that is not in memory is read from
+the archive as a read-only copy, and a small LRU cache keeps these copies. A file is *unsettled* until the scan has reached its
+folder and its bytes, if they are needed, have been read.
 """
 
 from __future__ import annotations
@@ -504,7 +504,7 @@ class WorkingSet:
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:
-        """Record that copies of these files are placed, or could not be placed, and forget the read-only copies of the sources."""
+        """Record that the products of these copied files are placed, or could not be; drop cached copies of the sources."""
         for key in keys:
             self._recent.pop(key, None)
         self.unsaved.end_placing(keys)

@@ -79,9 +79,10 @@ class ProductIndex(Protocol):
         ...
 
 
-# Announced intents are written while sources are still being read. They are on the disk when the commit begins, so that it can
-# rename the products immediately. Only existing products are announced, because their names are known. An intent without a commit
-# has no effect: the start after a crash finds that the product still has its recorded bytes.
+# An intent is a row that names a product that a commit is about to place. Announced intents are written while sources are still
+# being read. They are on the disk when the commit begins, so that it can rename the products immediately. Only existing products
+# are announced, because their names are known. An intent without a commit has no effect: the start after a crash finds that the
+# product still has its recorded bytes.
 
 
 class AnnouncedIntents:
@@ -594,7 +595,7 @@ class Cache:
                     name = f"{folder}/{as_text(entry.name)}"
                     if entry.is_dir(follow_symlinks=False):
                         if name in expected:
-                            say(f"a folder at the path of product '{name}' was moved away")
+                            say(f"a folder at the path of product '{name}' in the cache was deleted")
                             self._throw_away(tree, inner, "folder")
                         elif name not in recorded:
                             self._say_foreign(name, say)

@@ -15,8 +15,8 @@ be an asset id without a product.
 Intermediates are not listed. Equal databases give equal bytes.
 
 A catalog is written to a temporary file and renamed, so that no reader gets half of it. While an engine runs, a catalog may be
-older than the database, but never newer. The first change of a product removes the mark in the database (`store.db.change_log`),
-and saving the catalogs restores the mark.
+older than the database, but never newer. The database stores a mark of the catalogs that agree with it (`mark_of`): the first
+change of a product removes the mark (`store.db.change_log`), and saving the catalogs stores the mark of the new files.
 """
 
 from __future__ import annotations

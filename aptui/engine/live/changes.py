@@ -111,10 +111,10 @@ _HOLD_CHECK_S = 0.02
 _AFTER_HOLD_S = 0.03
 """Time (seconds) that changes are still held after a lock or hold ended, because notifications of the last writes may be late."""
 _SECOND_CHECK_S = 2.5
-"""Delay (seconds) before a second check.
+"""Delay (seconds) before the second check of recently written files.
 
-It reads files again that were read within two seconds of their last change: with a coarse clock, a further change may leave the
-file's times equal.
+The second check reads files again that were read within two seconds of their last change: if the file system has a coarse clock,
+a further change may leave the file's times equal.
 """
 _SLICE_S = 0.004
 """Time limit (seconds) for the checks in one turn; between turns the engine answers clients."""
@@ -158,7 +158,7 @@ class ChangeTracker:
         self._whole: set[str] = set()
         """The folders in `_folders_due` that are checked as a whole, not only their named files."""
         self._pending_folders: set[str] | None = None
-        """Relative folders with pending work at the first file of the batch, and the folders above them; None = unknown yet."""
+        """Relative folders with pending work and the folders above them, listed once for each batch; None = not listed yet."""
         self._have_folders: dict[str, bool] = {}
         """{relative folder: whether the database records subfolders of it}."""
         self._named: dict[PathKey, bytes] = {}
@@ -444,7 +444,7 @@ class ChangeTracker:
             for folder in engine.pipeline.jobs.memory.folders:
                 while folder not in found:
                     found.add(folder)
-                    folder = parent(folder)  # noqa: PLW2901  # up to one that is known
+                    folder = parent(folder)  # noqa: PLW2901
         if key in self._pending_folders:
             return True
         above, archive = parent(key), engine.archive.folders
@@ -537,7 +537,7 @@ class ChangeTracker:
             self._free_at = time.monotonic() + _AFTER_HOLD_S
 
     def _is_held(self, now: float) -> bool:
-        """Whether a version-control operation, a client or a drain delays the processing of changes now."""
+        """Whether a version-control operation, a client or `aptui drain` delays the processing of changes now."""
         busy = self._repositories.busy()
         if busy:
             self._free_at = now + _AFTER_HOLD_S

@@ -50,9 +50,9 @@ _LATEST_DELAY_S = 0.05
 Most jobs end within this delay, so that clients get one notice for each of them: that it ended.
 """
 _MANY, _AMONG_MANY_S = 100, 0.25
-"""If more than `_MANY` jobs changed, the minimum interval (seconds) of notices about pending and running jobs.
+"""Number of changed jobs above which notices about pending and running jobs are delayed longer, and this delay (seconds).
 
-It is longer than `_LATEST_DELAY_S`, because making such notices takes time for each changed job.
+It is longer than `_LATEST_DELAY_S`, because making these notices takes time for each changed job.
 """
 _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
@@ -84,7 +84,7 @@ class EngineSupervisor:
         config: the checked configuration.
         load: reads the configuration again; called in a separate thread.
         skips_start_scan: begin by watching, without a scan for earlier changes.
-        is_scanning_fast: the initial value of the attribute.
+        is_scanning_fast: the initial value of the attribute `is_scanning_fast`.
     """
 
     def __init__(
@@ -262,7 +262,7 @@ class EngineSupervisor:
                     self._check_tools_and_outside_files(now)
         except KnownError as error:
             self._break_down(error)
-        except Exception as error:  # noqa: BLE001  # a bug of ours: clients are notified, and the next engine may be spared
+        except Exception as error:  # noqa: BLE001  # a bug of aptui: clients are notified, and the engine is opened again
             traceback.print_exception(error)
             self._break_down(InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report this"))
         self._poll_parts()

@@ -62,7 +62,7 @@ class Deletions:
     """The products of one engine that will be deleted when their rows are saved.
 
     Args:
-        context: of the engine.
+        context: the shared objects of the engine.
     """
 
     def __init__(self, context: EngineContext) -> None:
@@ -150,7 +150,7 @@ class _PendingCommit:
         try:
             with trace.span("commit", jobs=len(self.order.commits)):
                 self._answer = self._perform(self._rows_of)
-        except BaseException as error:  # noqa: BLE001 (whatever happens here belongs to the loop)
+        except BaseException as error:  # noqa: BLE001  # the loop raises it (`answer`)
             self._error = error
         finally:
             self._end.set()
@@ -203,7 +203,7 @@ class CommandExecutor:
     """Performs the commands of one engine.
 
     Args:
-        context: of the engine.
+        context: the shared objects of the engine.
         scans: checks the files again that changed while they were read.
         runs: sends orders to workers.
     """

@@ -1,4 +1,4 @@
-"""Dispatch of runs: looks up the stored result of an order, or sends the order to a worker.
+"""Dispatch of runs: for each order to run a job, looks up a stored result, or sends the order to a worker.
 
 Results are held for a moment, so that several results share a commit. `RunDispatcher.offer_slots` says how many jobs may start,
 also while the queue is paused.
@@ -114,7 +114,7 @@ It is called with the order, its job and {scan folder id: absolute path}.
 
 
 class Turn(Struct):
-    """Lookups that ended since the last turn: `results` to use, `misses` to run (one list per message).
+    """Lookups that ended since the last turn: `results` to use, `misses` to run (one list for each message to a worker).
 
     `beaten` are runs to stop, because a stored result was found first.
     """
@@ -214,7 +214,7 @@ class RunDispatcher:
     """The runs of one engine.
 
     Args:
-        context: of the engine, whose inbox receives the results.
+        context: the shared objects of the engine; the inbox among them receives the results.
         runs_builders: whether a job without a stored result runs; otherwise the job fails (`NOT_SHARED`).
         early: a worker that was started before the engine.
     """
@@ -350,7 +350,7 @@ class RunDispatcher:
     # --------------------------------------------------------------------------------------------------------------- orders
 
     def offer_slots(self, pause: QueuePause) -> SlotsFree | None:
-        """Return an event that says how many messages may start now, None if no message may start."""
+        """Return an event that says how many messages (orders sent together) workers accept now, None if no job may start."""
         free, critical = self.pool.free, self.pool.free_for_critical
         if self._shared is not None and self._shared.has_found and free >= 0:
             free = max(free, self._shared.free_count)  # looking up a stored result needs no worker

@@ -59,7 +59,7 @@ After this time the log reports the delay: another program may have locked the d
 
 
 class SavedRows:
-    """The tickets that a writer of the database has saved, and its error.
+    """The highest ticket that the writer of the database has saved, and the writer's error.
 
     Args:
         wake: ends the loop's sleep; any thread may call it.
@@ -118,11 +118,11 @@ class SavedRows:
             raise self._failure
 
     @property
-    def are_news(self) -> bool:
+    def has_unreported(self) -> bool:
         """Whether rows were saved since the pipeline was last notified."""
         return self._acknowledged < self.ticket
 
-    def take_news(self) -> int:
+    def take_unreported(self) -> int:
         """Return the last saved ticket, and mark this ticket as reported to the pipeline."""
         self._acknowledged = self.ticket
         return self._acknowledged
@@ -134,7 +134,7 @@ _PROGRESS_S = 0.1
 _SLICE_S = 0.004
 """Time limit (seconds) of handling events in one turn; then the engine answers clients."""
 MOST_CODE_CHANGES = 10
-"""If a builder's code changes during its runs this number of times in a row, the jobs of these runs fail."""
+"""Number of times in a row that builders are described again because their code changed during runs; then these runs fail."""
 ENDLESS_CHANGES = f"it changed {MOST_CODE_CHANGES} times in a row while its jobs ran"
 _WINDING_DOWN_S = 10.0
 """Time limit for running jobs of other builders to end before changed builders are described again."""
@@ -275,7 +275,7 @@ class Engine:
             is_live=is_live,
             is_little=opening.is_little,
             copying=copying,
-            note_read=lambda fact, read_ns, read_s: self.scans.fresh_reads.note(fact, read_ns, read_s),  # noqa: PLW0108  # made later
+            note_read=lambda fact, read_ns, read_s: self.scans.fresh_reads.note(fact, read_ns, read_s),  # noqa: PLW0108  # no scans yet
         )
         ranks = {folder.id: rank for rank, folder in enumerate(folders)}
         self.archive = DatabaseArchive(opening.database, ranks, self.project.metadata_types)
@@ -448,10 +448,10 @@ class Engine:
     @property
     def _has_work(self) -> bool:
         is_due = self.runs.are_any_due or (self.digests.are_answered and not self._is_amid_changes)
-        return bool(self.inbox) or is_due or self.scans.can_go_on or self._saved.are_news
+        return bool(self.inbox) or is_due or self.scans.can_go_on or self._saved.has_unreported
 
     def _may_start(self) -> bool:
-        """Whether a job may start that the engine performs without a worker."""
+        """Whether jobs may start now: copies that are staged while files are read are used only if they may."""
         return not self.pause.is_on and not self._is_amid_changes
 
     def _is_being_written(self, path: str, is_asked: bool) -> bool:  # `CopyStaging` calls this
@@ -540,8 +540,8 @@ class Engine:
 
     def _decide(self, now: float) -> None:
         """Let the pipeline handle events until the time slice ends or a commit begins; then start jobs and continue the scan."""
-        if self._saved.are_news:
-            self.inbox.post(RowsSaved(self.inbox.next_seq(), self._saved.take_news()))
+        if self._saved.has_unreported:
+            self.inbox.post(RowsSaved(self.inbox.next_seq(), self._saved.take_unreported()))
         self.scans.recheck(now)
         if not self.inbox:
             self.runs.post_results(now)
@@ -557,7 +557,7 @@ class Engine:
         if self.is_committing:
             return
         self.digests.read_few()
-        # A worker that reads a file can make a copy of it at the same time. This is impossible while changes are only partly
+        # A worker that reads a file can stage a copy of it at the same time. No job may start while changes are only partly
         # checked, so reading waits.
         if self.digests.are_waiting and not self._is_amid_changes:
             self.digests.send(self.runs.pool)

@@ -278,7 +278,7 @@ class HashQueue:
         return has_more
 
     def _usable(self, answer: _Order, first: int, end: int) -> dict[int, int]:
-        """Return {index: milliseconds} of the files whose copies may become products."""
+        """Return {index of a file: duration of its copying (ms)} of the files whose staged copies may become products."""
         staged = {index: answer.staged[index] for index in range(first, end) if index in answer.staged}
         if staged and not self._copying.may_start():
             self._copying.discard([run_key for index in staged for run_key in answer.files[index].run_keys])

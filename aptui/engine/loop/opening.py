@@ -186,7 +186,7 @@ class PreparedSession:
             self.mistakes = SettingsTree(replace(self.project, builders=self.builders), texts).problems
 
     def _are_settled(self, archive: LastRun) -> bool:
-        """Whether the last run of each platform in `asked` had this configuration, and no later run found a change."""
+        """Whether each platform in `asked` was last processed with this configuration, and no run found a change since then."""
         if self.asked is None:
             return False
         stored = archive.state(PLATFORMS_STATE)

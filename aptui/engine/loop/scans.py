@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from aptui.store.db.last_run import FolderArchive
 
 
-# How long after a change a file may change again without a new time.
+# Clock ticks of file systems: for how long after a change a file may change again without getting a new time.
 #
 # File times come from a clock that advances in ticks. If a file changes twice within one tick, the second change does not alter its
 # times. So a file that was checked between the two changes looks unchanged from then on. A file whose last change is older than a
@@ -163,7 +163,7 @@ class SingleFiles:
     """Checks single files, without the other files of their folders.
 
     Args:
-        context: of the engine.
+        context: the shared objects of the engine.
         is_own: whether a file is aptui's own now.
     """
 
@@ -284,7 +284,7 @@ class Scans:
     """The checks of one engine; one scan at a time.
 
     Args:
-        context: of the engine, whose inbox receives the facts.
+        context: the shared objects of the engine; the inbox among them receives the facts.
         opening: the prepared session, with the results of the up-to-date check, which the first scan does not repeat.
     """
 
@@ -473,9 +473,9 @@ class Scans:
             self.check_folder(folder, frozenset(key for key in due if parent(key) == folder))
 
     def _is_left_to_watching(self, key: PathKey) -> bool:
-        """Whether a file is missing now.
+        """Whether a watched file is missing now.
 
-        If so, the change tracker checks it again, because one check does not confirm a deletion.
+        If so, the change tracker is requested to check it again, because one check does not confirm a deletion.
         """
         live, fact = self._context.live, self._context.pipeline.jobs.memory.last_seen(key)
         watched = {folder.id for folder in self._context.project.scan_folders if not folder.is_intermediate}
@@ -492,8 +492,8 @@ class Scans:
     def check_products(self, *, trusts_times: bool = True) -> None:
         """Check every cache folder that differs from its record; without `trusts_times`, all folders.
 
-        If an engine died before it deleted an intermediate, the file still counted as a source in the check of folders. Now that it
-        is deleted, its path is checked again.
+        If an engine died before it deleted an intermediate, the last scan still found the file as a source. This check deletes the
+        file, so its path is scheduled to be checked again.
         """
         products, say = self._context.archive.products, self._context.news.say_once
         lost, orphans = self._context.cache.find_lost(products, say, trusts_times=trusts_times)
@@ -510,7 +510,7 @@ class Scans:
     # ------------------------------------------------------------------------------------------------------ rows of folders
 
     def list_settled_state(self) -> list[tuple[str, str]]:
-        """Return the state that an idle engine stores for the next one."""
+        """Return the (key, value) pairs that an idle engine stores in `aptui_state` for the next engine."""
         made = _MADE if self._context.metadata.creates else ""
         roots = self._opening.guard.state()
         return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, roots), *self._platforms.end()]

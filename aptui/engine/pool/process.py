@@ -247,7 +247,7 @@ class WorkerProcess:
 
     @property
     def _status(self) -> int | None:
-        """The exit status, or the negative number of the signal that killed the worker; a sandbox reports it as shells do."""
+        """The exit status, or the negative number of the signal that killed the worker (a sandbox reports 128 + the number)."""
         code = self._process.returncode
         return 128 - code if self.is_wrapped and code is not None and code > 128 else code
 

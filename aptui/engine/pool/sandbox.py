@@ -32,10 +32,10 @@ PROGRAM = "bwrap"
 VARIABLE = SANDBOX_VARIABLE
 """Environment variable of programs in a sandbox; its value is `on`."""
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/opt", "/nix", "/gnu", "/sys")
-_TEMP = "/tmp"  # noqa: S108  # one of its own, in memory
+_TEMP = "/tmp"  # noqa: S108  # a private folder in memory
 _PROBE_TIMEOUT_S = 10.0
 _PROBE_VALID_S = 10.0
-"""Time (seconds) for which a probe holds: a project with Python builders starts two sandboxes, and each probe takes 20 ms."""
+"""Time (seconds) for which a probe is valid: a project with Python builders starts two sandboxes, and a probe takes 20 ms."""
 HINT = "install bubblewrap, or write 'sandbox: off'"
 MISSING = "bubblewrap (bwrap) is not installed on this machine"
 
@@ -45,7 +45,7 @@ class Sandbox(Struct, frozen=True):
 
     Args:
         program: bubblewrap.
-        home: the user's home folder: it is hidden in the sandbox, and HOME has its path.
+        home: the user's home folder. In the sandbox, an empty folder in memory replaces it, and HOME is its path.
         reads: absolute paths that are visible; paths that do not exist are left out.
         writes: absolute folders that can be written to.
         secrets: files that are shown as empty files in the sandbox.

@@ -107,9 +107,9 @@ class PoolSettings(Struct, frozen=True):
             Starting a worker takes 0.1 s of processor time.
         recycle_rss_bytes: a worker is also replaced if it uses more than this much memory.
         term_grace_s: time between SIGTERM and SIGKILL.
-        environment: added to the allow-list's variables.
+        environment: variables that workers get besides the allowed variables of the engine's environment.
         scan_folders: absolute paths; workers report which files below them a call opened.
-        ignore_regex: of the project; workers report files that match it as files without a source.
+        ignore_regex: the project's pattern of ignored files; workers report opened files that match it as files without a source.
         memory_budget_bytes: memory limit for all running jobs together; 0 = the free memory of the machine.
         sandbox: workers are started in this sandbox; None = without a sandbox.
         staging: the parent of workers' folders; leftovers of dead workers there are removed. "" = another pool removes the
@@ -141,7 +141,7 @@ def settings_for(
     early: EarlyWorker | None = None,
     notify: Callable[[str], object] | None = None,
 ) -> PoolSettings:
-    """Return the settings of a project's workers: they run in its sandbox, and report files that they open outside scan folders.
+    """Return the settings of a project's workers, which run in the project's sandbox.
 
     Args:
         environment: variables that are added to the environment of workers.
@@ -168,7 +168,7 @@ class WorkerManager:
     """The workers of a pool.
 
     Args:
-        selector: the loop's.
+        selector: the selector of the loop.
         listener: receives the frames of workers, and is notified when they die.
         clock: seconds of a monotonic clock.
         settings: settings of the worker processes.

@@ -5,7 +5,7 @@ records of the last run. Two processes walk a tree with many folders, because mo
 If bytes have to be compared as well, one process per core reads them: a file whose bytes have the stored SHA-256 is unchanged, even
 if its times differ.
 
-This module is imported by runs that find nothing to do: it must stay light.
+Runs that find nothing to do import this module too, so its import must be fast.
 """
 
 from __future__ import annotations
@@ -245,7 +245,7 @@ def _walk_by_many(
 
 
 def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, list[FolderPart]]]]:
-    """Split subtrees into `count` lists of about equally many remembered folders."""
+    """Split subtrees into `count` lists with about the same number of stored folders."""
     weights = dict.fromkeys(below, 1)
     for folder in digests:
         top = folder
@@ -284,7 +284,7 @@ def _add(
     if not answer:  # the child process died, so this process checks its share
         _compare(walk, walk.folders(share), known, check)
         return
-    unchanged, differing, files_seen, sentences, ways, shared = marshal.loads(answer)  # noqa: S302 - written by our own child, into a pipe of ours
+    unchanged, differing, files_seen, sentences, ways, shared = marshal.loads(answer)  # noqa: S302 - written by our child process
     check.unchanged.extend(unchanged)
     folders = {folder.id: folder for folder in walk.scan_folders}
     for folder, parts in differing:
@@ -351,7 +351,7 @@ class SettledPlatforms:
     """The platforms that are up to date, while an engine runs. A project with one platform stores nothing.
 
     Args:
-        project: of this run; its platforms are processed, its resting platforms are not.
+        project: the project of this run: its platforms are processed, its resting platforms are not.
         project_dir: the project's folder.
         builders: all builders, with the digests of their code.
         stored: the value of `PLATFORMS_STATE`.

@@ -5,7 +5,7 @@
 Links to folders are not followed, links to files are read. Each file belongs to one scan folder: a scan folder that is earlier in
 the order owns all files in it, or only its direct files if it is not recursive. aptui's own files are left out.
 
-This module is imported by runs that find nothing to do: it must stay light.
+Runs that find nothing to do import this module too, so its import must be fast.
 
 Tests: `tests/engine/scan/test_up_to_date.py`.
 """
@@ -226,7 +226,7 @@ def _top_names(remembered: RememberedFolders, scan_folder: int) -> frozenset[str
 #
 # A notification has the path that a program wrote to. If this path is outside the scan folders, the engine gets no notification.
 #
-# This module is imported by runs that find nothing to do: it must stay light.
+# Runs that find nothing to do import this module too, so its import must be fast.
 
 _STEPS_AT_MOST = 40
 """Maximum number of links in a chain of links to links; Linux has the same limit."""

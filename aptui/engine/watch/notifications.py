@@ -60,7 +60,7 @@ class ChangeNotification(Struct, frozen=True):
     """A notification: paths of one root that have to be checked.
 
     Args:
-        tag: of the root.
+        tag: the tag of the root.
         paths: absolute paths that changed. If the path is a folder, the folders below it need no check.
         trees: absolute folders to check with everything below them, because they are new or their changes are unknown.
         is_lost: some notifications are missing; everything under the root has to be checked.
@@ -144,11 +144,11 @@ class _Losses(Struct):
 
 @dataclass(slots=True)
 class RootNotifications:
-    """The notifications of one root. Any thread may call; `notify` is called without the lock.
+    """The notifications of one root. Any thread may call its methods; they call `notify` without the lock.
 
     Args:
         root: the root.
-        settings: times.
+        settings: the intervals and delays of the watcher.
         notify: receives the notifications.
     """
 

@@ -243,7 +243,7 @@ class Poller:
         while not self._over.is_set():
             try:
                 self._poll()
-            except Exception as error:  # noqa: BLE001  # a thread that dies leaves a root unwatched, silently
+            except Exception as error:  # noqa: BLE001  # if the thread ended, the root would be unwatched without a message
                 self._set_state(trouble=f"polling failed: {error}")
                 self._over.wait(wait_s)
                 wait_s = min(wait_s * 2, _RETRY_S[1])

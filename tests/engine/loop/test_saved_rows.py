@@ -11,13 +11,13 @@ from aptui.shared.errors import HostError, InternalError
 def test_saved_rows_are_pending_until_acknowledged() -> None:
     woken: list[int] = []
     saved = SavedRows(lambda: woken.append(1))
-    assert not saved.are_news
+    assert not saved.has_unreported
     saved.note(3)
     saved.note(5)
 
-    assert saved.are_news
-    assert (saved.take_news(), saved.ticket, len(woken)) == (5, 5, 2)
-    assert not saved.are_news
+    assert saved.has_unreported
+    assert (saved.take_unreported(), saved.ticket, len(woken)) == (5, 5, 2)
+    assert not saved.has_unreported
 
 
 def test_failure_of_the_writer_is_raised_after_the_tickets_restart() -> None:
@@ -28,7 +28,7 @@ def test_failure_of_the_writer_is_raised_after_the_tickets_restart() -> None:
     saved.fail(HostError("the disk is full"))
     saved.restart()
 
-    assert (saved.ticket, saved.are_news, len(woken)) == (0, False, 2)
+    assert (saved.ticket, saved.has_unreported, len(woken)) == (0, False, 2)
     with pytest.raises(HostError, match="disk is full"):
         saved.check()
 
