@@ -28,7 +28,7 @@ from aptui.core.paths import cache_path, from_text, is_below, key_of, parent, pr
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import COMMON_PREFIX, INTERMEDIATES, Project
 from aptui.engine.cache.cache_places import stamp_of
-from aptui.engine.live.roots import PRODUCTS, SOURCES, CookieWaits, is_setting
+from aptui.engine.live.roots import MADE_SOURCES, PRODUCTS, SOURCES, CookieWaits, is_setting
 from aptui.engine.live.writing import Absences, FilesBeingWritten, stat_of, was_folder
 from aptui.engine.scan.walk import SharedFiles
 from aptui.engine.watch.notifications import REGULAR, ChangeNotification
@@ -234,7 +234,9 @@ class ChangeTracker:
                 losses += [notification.why] if notification.is_lost else []
             elif notification.tag.startswith(PRODUCTS):
                 lost_products.extend(notification.paths)
-                if notification.is_lost and self.engine is not None:
+                if notification.is_lost and notification.tag == MADE_SOURCES:
+                    self._is_lost = True  # files that were overwritten in place leave the times of their folders unchanged
+                elif notification.is_lost and self.engine is not None:
                     self.engine.check_products()
             elif notification.is_lost or any(map(is_setting, (*notification.paths, *notification.trees))):
                 # The watcher also reports a loss when it begins to watch a folder: the configuration may have changed between the

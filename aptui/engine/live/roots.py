@@ -26,6 +26,8 @@ from aptui.shared.health import WatchedRoot, WatchMode
 
 SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
 """Tags of watched roots: scan folders, folders of the cache, and folders with configuration or project builders."""
+MADE_SOURCES = f"{PRODUCTS}:{INTERMEDIATES}"
+"""Tag of the folder of intermediates: products that are also sources."""
 
 
 def cookie_folder(cache: bytes) -> bytes:
@@ -112,7 +114,7 @@ class WatchedRoots:
             HostError: the cache cannot be written.
         """
         cache = self._config().cache_dir
-        roots = [root for root in self._list_wanted() if not root.tag.startswith(PRODUCTS)]
+        roots = [root for root in self._list_wanted() if root.tag == MADE_SOURCES or not root.tag.startswith(PRODUCTS)]
         cookies = cookie_folder(os.fsencode(cache))
         try:
             os.makedirs(cookies, exist_ok=True)

@@ -13,6 +13,9 @@ from live_project import LiveProject, own_live_project
 
 from aptui.core.identity import path_uuids
 from aptui.core.model import RelPath
+from aptui.engine.live.changes import ChangeTracker
+from aptui.engine.live.roots import MADE_SOURCES
+from aptui.engine.watch.notifications import ChangeNotification
 from aptui.store.queries.reader import open_reader
 
 pytestmark = pytest.mark.real
@@ -227,6 +230,30 @@ def test_intermediate_changed_by_hand_is_not_copied(tmp_path: Path) -> None:
     with database(project.cache) as connection:
         sql = "SELECT COUNT(*) FROM aptui_runs r JOIN Jobs j ON j.JobID = r.job_id WHERE j.JobKey = 'last'"
         assert connection.execute(sql).fetchone() == (1,)
+
+
+@pytest.mark.parametrize("is_running_first", [False, True])
+def test_intermediate_changed_before_its_folder_is_watched_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_running_first: bool
+) -> None:
+    """The watch of the intermediates begins after the engine is idle, as it may on a busy machine."""
+    project = LiveProject(tmp_path, COPIED_STAGE)
+    if is_running_first:
+        project.engine_run({"assets/sub/x.top": "one"})
+    else:
+        project.write("assets/sub/x.top", "one")
+    late: list[ChangeNotification] = []
+    take = ChangeTracker.take
+    monkeypatch.setattr(
+        ChangeTracker, "take", lambda self, news: late.append(news) if news.tag == MADE_SOURCES else take(self, news)
+    )
+    with project.running() as live:
+        project.until(lambda: late, "the watch began")
+        project.write("Cache/Intermediate Assets/sub/x.mid", "by hand")
+        project.settle()
+        assert project.product("Intermediate Assets/sub/x.mid") == b"by hand"
+        take(live.watching, next(news for news in late if news.is_lost))
+        project.until_product("Intermediate Assets/sub/x.mid", "ONE")
 
 
 def test_engine_does_not_check_intermediates_that_it_wrote_itself(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
