@@ -67,7 +67,8 @@ class Rename(Struct, frozen=True):
 class Mended(Struct, frozen=True):
     """A text with replaced names.
 
-    `changed` has the targets whose names were replaced, `same` the targets whose old and new names are equal.
+    `changed` has the indices of the renamed items (`Rename.target`) whose old names were replaced. `same` has the indices of found
+    items whose old and new names are equal.
     """
 
     data: bytes

@@ -474,7 +474,7 @@ def _set_destinations(plan: Plan, found: FoundSource, target: Destination) -> No
         new = _destination_beside(item, owner) if owner is not None else _absolute(found.folder, target.of(item.old))
         place = plan.tree.owner(new)
         if new == item.old_file:
-            plan.skipped.append(SkippedFile(item.old, "it is already there"))
+            plan.skipped.append(SkippedFile(item.old, "it is already at its destination"))
             continue
         moved = replace(item, new_file=new, new=place[1] if place else "", new_folder=place[0].name if place else "")
         sent[item.old] = moved

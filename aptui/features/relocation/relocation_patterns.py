@@ -202,7 +202,7 @@ def _find_absolute(source: str, tree: DiskTree) -> FoundSource:
 
 
 def _no_match(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: DiskTree) -> RelocationError:
-    """Return the error for a source without matches; it says so if a wildcard would have to match across folders."""
+    """Return the error for a source without matches; it mentions a wildcard that would have to match across folders."""
     if source.count("*") > 1:
         for folder, pattern in tried:
             matches = Glob(pattern).matches

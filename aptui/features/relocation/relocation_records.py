@@ -41,7 +41,7 @@ class Relocate(FeatureRequest, frozen=True):
 
 
 class RelocationAction(StrEnum):
-    """The state of a file."""
+    """The state of a file in a relocation."""
 
     PLANNED = "planned"
     DONE = "done"

@@ -65,11 +65,11 @@ class Moving(AssetExtension):
         self.parts.selected.when_read(lambda panel: do(panel) if self._can_move(panel) else None)
 
     def ask_to_move(self, panel: Panel) -> None:
-        """Ask for the destination of the source or the folder."""
+        """Ask for the destination of the panel's source or folder."""
         self._ask_where(panel, panel.path)
 
     def ask_to_delete(self, panel: Panel) -> None:
-        """Show a preview of deleting the source or the folder, and ask."""
+        """Show a preview of deleting the panel's source or folder, and ask for confirmation."""
         self._preview(Relocate(source_of(panel), is_delete=True), panel)
 
     def _ask_where(self, panel: Panel, value: str) -> None:
@@ -113,7 +113,7 @@ SendRequest = Callable[[Relocate, Callable[[RelocationReport], object], Callable
 
 
 def source_of(panel: Panel) -> str:
-    """Return the pattern for the source, or for all sources in the folder."""
+    """Return the source pattern for the panel's source, or for all sources in the panel's folder."""
     return f"{panel.path}/*" if panel.is_folder else as_text(panel.file)
 
 
@@ -150,7 +150,7 @@ class _Keys(Line):
         super().__init__()
         self._list_keys, self._pressed = list_keys, pressed
 
-    def parts(self, width: int) -> Parts:  # noqa: ARG002  # they fit the narrowest screen
+    def parts(self, width: int) -> Parts:  # noqa: ARG002  # the keys fit on the narrowest screen
         """Return the line; unavailable actions are shown pale."""
         found: list[Part] = []
         for key, text, is_able in self._list_keys():

@@ -180,9 +180,7 @@ class _Handler:
         if client and self._busy[client] >= max(1, int(self._serving.most_connections * _SHARE)):
             assert isinstance(request.protocol, _CacheSocket)
             request.protocol.note_refused()
-            raise web.HTTPServiceUnavailable(
-                text="this client has sent too many requests at a time\n", headers={"Retry-After": "5"}
-            )
+            raise web.HTTPServiceUnavailable(text="too many uploads with this token are running\n", headers={"Retry-After": "5"})
         self._busy[client] += 1
         try:
             yield

@@ -51,9 +51,9 @@ Increase this number when a change of the engine or the SDK makes the same build
 _MOST_DIGESTS = 50_000
 """Maximum number of remembered digests of files."""
 _HIDDEN, _PROBED = "!", "?"
-"""Prefixes of names in records: the first marks hidden files, the second marks missing files and listed folders.
+"""Prefixes of names in records; quoted names of scan folders never begin with these characters.
 
-Quoted names of scan folders never begin with these characters.
+`!`: the run read this file although a file of another scan folder hides it. `?`: the file was missing, or the folder was listed.
 """
 
 
@@ -103,7 +103,7 @@ class FilePlaces(Struct, frozen=True):
         return f"{root}/{os_path(rel)}" if root else ""
 
     def counts(self, name: str) -> bool:
-        """Whether the named file still has its status of the run: effective, or hidden by a file of another scan folder.
+        """Whether the named file still has the status that it had in the run: effective, or hidden by another scan folder's file.
 
         A missing file is treated as effective.
         """

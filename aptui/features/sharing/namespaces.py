@@ -47,7 +47,7 @@ class TroubleReporter:
         self._say(text)
 
     def about(self, error: BaseException) -> None:
-        """Report an error once. A `Mismatch` counts as reported if its text was, another error if its type and place were."""
+        """Report an error once: a `Mismatch` once for each text, another error once for each type and place."""
         where = error.where if isinstance(error, KnownError) else ""
         key = str(error) if isinstance(error, Mismatch) else f"{type(error).__name__} {where}"
         self.report(key, f"shared cache: {error or type(error).__name__}")

@@ -460,7 +460,7 @@ def _has_bits(number: int, bits: int) -> bool:
 
 
 def _is_link(link: ProductLink) -> bool:
-    """Whether the link is valid: the SDK of this machine would accept it from a builder."""
+    """Whether a dependency of a product is valid: the SDK of this machine would accept it from a builder."""
     if not (_has_bits(link.sub_id, 32) and _has_bits(link.flags, 63)):
         return False
     if link.kind is LinkKind.ASSET:

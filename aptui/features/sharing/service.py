@@ -285,7 +285,7 @@ class Service:
         return None
 
     def _is_within_reach(self, namespace: Namespace, result: SharedResult, *, is_shared: bool) -> bool:
-        """Whether this machine has all blobs, or the team's store may have them."""
+        """Whether this machine has all blobs of a result, or the team's store may have them."""
         with contextlib.suppress(StoreError):
             if namespace.local is not None and namespace.local.has_blobs(result.record.blobs) == result.record.blobs.keys():
                 return True

@@ -230,7 +230,7 @@ class SharedCache:
 
     @property
     def free_count(self) -> int:
-        """Number of lookups for jobs without a free worker that may start now."""
+        """How many more lookups may start now for jobs that have no free worker."""
         return _AHEAD - sum(not lookup.is_running for lookup in self._lookups.values())
 
     @property
@@ -377,7 +377,7 @@ class SharedCache:
         self.note()
 
     def note(self) -> None:
-        """Add the account to the project's totals."""
+        """Add the hits, misses and saved time since the last call to the project's totals."""
         totals.add(self._cache_dir, self._service.account, self._counted)
 
     def _timeout_s(self) -> float:

@@ -42,10 +42,10 @@ def read(cache_dir: Path) -> SharingTotals:
 
 
 def add(cache_dir: Path, account: Account, counted: dict[str, SharingSum]) -> None:
-    """Add the account of a run to the file; errors of the disk are ignored.
+    """Add an engine's counts to the project's totals in the cache; errors of the disk are ignored.
 
     Args:
-        counted: the part of the account that was added by earlier calls; this call updates it.
+        counted: the part of `account` that earlier calls have added; this call updates it.
     """
     now = account.by_builder()
     run = {name: rest for name, one in now.items() if (rest := one.since(counted.get(name, SharingSum()))) != SharingSum()}

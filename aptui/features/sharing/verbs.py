@@ -153,7 +153,8 @@ def gc(arguments: Namespace) -> int:
         printing.say("another process is already removing results from the store")
     else:
         removed = f"{printing.count(done.removed, 'file')} removed, {printing.size(done.freed_bytes)} freed"
-        printing.say(f"{removed}; {printing.size(done.size_bytes)} of {printing.size(limit) if limit else 'no limit'} remain")
+        size = printing.size(done.size_bytes)
+        printing.say(f"{removed}; {f'{size} of {printing.size(limit)}' if limit else size} remain")
     return 0
 
 
@@ -220,7 +221,7 @@ def _print_totals(builders: Mapping[str, SharingSum], since_ms: int) -> None:
     from aptui.shared.result_store import duration, line, total
 
     if not builders:
-        printing.say("no result was searched for yet")
+        printing.say("no stored result was requested yet")
         return
     printing.say(f"since {printing.when(since_ms)}: {line(total(builders.values()))}", "bold")
     rows = []

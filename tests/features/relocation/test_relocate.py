@@ -117,7 +117,7 @@ def test_file_that_is_already_at_its_destination_is_skipped(harness: RelocationH
     report = harness.do("art/*", "art/*")
 
     assert report.items == ()
-    assert [skipped.why for skipped in report.skipped] == ["it is already there"]
+    assert [skipped.why for skipped in report.skipped] == ["it is already at its destination"]
     assert harness.files() == ["art/a.png"]
 
 

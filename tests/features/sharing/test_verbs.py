@@ -69,7 +69,7 @@ def test_verbs_log_and_why_show_the_origin_of_a_result(run: Run, tmp_path: Path)
 
 
 def test_cache_stats_show_stored_results_and_saved_time(run: Run, tmp_path: Path) -> None:
-    assert "no result was searched for yet" in run("cache", "stats")[1]
+    assert "no stored result was requested yet" in run("cache", "stats")[1]
     run("batch")
 
     stats = asked(run, "cache", "stats")

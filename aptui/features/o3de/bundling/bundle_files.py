@@ -227,7 +227,7 @@ def _step(element: Element, path: Path) -> ComparisonStep:
 
 
 def rules_text(steps: Iterable[ComparisonStep]) -> str:
-    """Return the text of a rules file."""
+    """Return the text of a rules file (`.rules`) with these comparisons."""
     children = [
         Element("ComparisonData", _STEP, "element", version=3, children=[
             object_stream.number("comparisonType", int(step.kind), "unsigned char"),
@@ -253,7 +253,7 @@ def _pattern_type(step: ComparisonStep) -> int:
 
 
 class BundleSettings:
-    """The settings of a bundle in one file; `set` changes only the fields that get a new value."""
+    """A file with the settings of one bundle (`.bundlesettings`): asset list, bundle path, version and maximum size."""
 
     def __init__(self, path: Path | None = None) -> None:
         if path is None:
@@ -270,17 +270,17 @@ class BundleSettings:
 
     @property
     def asset_list(self) -> str:
-        """The asset list."""
+        """Path of the asset list to pack."""
         return self.stream.object.text("AssetFileInfoListPath")
 
     @property
     def bundle(self) -> str:
-        """The bundle to write."""
+        """Path of the bundle to write."""
         return self.stream.object.text("BundleFilePath")
 
     @property
     def version(self) -> int:
-        """The version of the bundle."""
+        """Version of the bundle's format."""
         return self.stream.object.number("BundleVersion", BUNDLE_VERSIONS[-1])
 
     @property
@@ -289,7 +289,7 @@ class BundleSettings:
         return self.stream.object.number("maxBundleSize", MOST_MIB)
 
     def set(self, *, asset_list: str = "", bundle: str = "", version: int = 0, max_mib: int = 0) -> None:
-        """Change the given settings; "" and 0 change nothing."""
+        """Change the given settings; settings with the value "" or 0 stay as they are."""
         given = {"AssetFileInfoListPath": asset_list, "BundleFilePath": bundle}
         given |= {"BundleVersion": str(version or ""), "maxBundleSize": str(max_mib or "")}
         for name, value in given.items():
@@ -297,7 +297,7 @@ class BundleSettings:
                 self.stream.object.set(name, value)
 
     def text(self) -> str:
-        """Return the text of the file."""
+        """Return the settings as the text of a file."""
         return object_stream.dump(self.stream)
 
 
@@ -350,7 +350,7 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
     """Write these assets into bundles and return their paths: `target`, then the same name with `__1`, `__2`, ….
 
     Raises:
-        UserError: a single asset exceeds the limit.
+        UserError: a single asset exceeds `max_mib`.
         HostError: a file cannot be read or written, or differs from its entry in the asset list.
     """
     most = max_mib << 20
@@ -448,14 +448,14 @@ def _catalog_bytes(known: RegistryAsset) -> int:
     return 700 + len(os.fsencode(known.path)) + 150 * len(known.needs) + 400 * len(known.former)
 
 
-def free_names(target: Path) -> list[Path]:
-    """Return the existing bundles of the set `target`, which a new set would replace."""
+def existing_bundles(target: Path) -> list[Path]:
+    """Return the existing bundles of the set that begins with `target`; a new set would replace them."""
     found = [target] if target.exists() else []
     return [*found, *sorted(target.parent.glob(f"{target.stem}__*{target.suffix}"))] if target.parent.is_dir() else found
 
 
 def delete_rollovers(target: Path, written: Sequence[Path]) -> None:
     """Delete the bundles of an earlier set with this name that are not in the new set."""
-    for path in free_names(target):
+    for path in existing_bundles(target):
         if path not in written and path != target:
             path.unlink(missing_ok=True)

@@ -126,7 +126,7 @@ def load_text(text: str, path: Path, type_id: str) -> ObjectStream:
     try:
         stream = parse(text)
         if len(stream.root.children) != 1 or stream.object.type.upper() != type_id:
-            raise UserError("the file is of another kind")
+            raise UserError("its object has another type")
     except UserError as error:
         raise UserError(f"'{path}' is damaged: {error.what}", hint=DAMAGED) from None
     return stream

@@ -105,7 +105,7 @@ def listen(settings: ConnectionSettings, port: int) -> socket.socket:
     channel = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         channel.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        channel.bind(("0.0.0.0" if is_open else "127.0.0.1", port))  # noqa: S104 - the lists decide
+        channel.bind(("0.0.0.0" if is_open else "127.0.0.1", port))  # noqa: S104 - `allowed` and `rejected` restrict clients
         channel.listen(_BACKLOG)
     except (OSError, OverflowError) as error:
         channel.close()

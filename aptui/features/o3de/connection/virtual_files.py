@@ -111,7 +111,7 @@ class VirtualFiles:
     def _find(self, path: str, *, to_write: bool = False) -> tuple[_Folder, bytes, str]:
         """Return (folder of the alias, path below it, alias).
 
-        Raise PermissionError if the path is outside these folders, or is for writing and its folder is read-only.
+        Raise PermissionError if the path is outside these folders, or if `to_write` is set and its folder is read-only.
         """
         text = path.replace("\\", "/")
         alias, rest = next(((each, text[len(each) :]) for each in self._folders if text.lower().startswith(each)), ("", text))

@@ -42,8 +42,8 @@ SWITCHES = {
     "debug_process": "analyse and process this source, as -debug",
     "task": "debug, debug_create or debug_process, with -input",
     "input": "the source of -task",
-    "project-path": "the project's folder; the nearest one above the source by default",
-    "gamename": "older: the name of the project's folder beside or above the source",
+    "project-path": "the project's folder; by default the nearest project folder above the source",
+    "gamename": "deprecated: the name of the project's folder, which is above the source or beside a folder above it",
     "engine-path": "the engine's folder",
     "project-cache-path": "the folder of products and the asset database",
     "regset": "set a value of the settings registry: /json/pointer=value",
@@ -256,9 +256,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
     """Return the configuration of the named project, or of the project above the source.
 
-    The second is used if no project is named, or if the named project cannot be loaded or does not contain the source.
-
-    A script may name the project by a relative path that leads to another project with the same folder name.
+    The project above the source is used if no project is named, or if the named project cannot be loaded or does not contain the
+    source. For example, a script may name the project by a relative path that leads to another project with the same folder name.
 
     Raises:
         KnownError: no project contains the source.

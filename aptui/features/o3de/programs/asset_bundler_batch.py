@@ -377,7 +377,7 @@ def _bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundle
 
 def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
     output.refuse_overwriting(
-        (path for order in orders for path in bundle_files.free_names(order.target)), is_allowed=given.has("allowOverwrites")
+        (path for order in orders for path in bundle_files.existing_bundles(order.target)), is_allowed=given.has("allowOverwrites")
     )
     for order in orders:
         _refuse_version(order.version)

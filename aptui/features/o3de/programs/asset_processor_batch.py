@@ -62,7 +62,7 @@ class _Batch:
     def run(self) -> bool:
         """Process everything; return whether the run was completed."""
         first = self._start.first_port
-        first = first and first + 1  # the configured port itself is for AssetProcessor
+        first = first and first + 1  # because AssetProcessor uses the configured port
         with (
             selectors.DefaultSelector() as selector,
             processor_run.open_ports(self._start, selector, self, RefusingPort(selector, first, self._start.report_rejected)),

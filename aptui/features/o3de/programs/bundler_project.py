@@ -254,7 +254,8 @@ class BundlerProject:
 
         database = asset_database(self.config.cache_dir)
         if not database.is_file():
-            raise UserError(f"the project was not processed yet: there is no '{database}'", hint="run 'AssetProcessorBatch' first")
+            what = f"the project was not processed yet: its asset database '{database}' does not exist"
+            raise UserError(what, hint="run 'AssetProcessorBatch' first")
         with closing(open_reader(database)) as reader, reader.snapshot():
             assets = [registry_asset(*row) for row in catalog_rows(reader, platform)]
         by_key = {(type_text(item.uuid), item.sub_id): item for item in assets}

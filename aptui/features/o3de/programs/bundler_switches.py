@@ -29,7 +29,10 @@ class Takes(Enum):
 HELP = "run 'AssetBundlerBatch {} --help' to list its switches"
 """The hint for an invalid command line; {} is the command."""
 PROJECT = {
-    "project-path": (Takes.ONE, "the project's folder; the nearest one from the current folder upwards by default"),
+    "project-path": (
+        Takes.ONE,
+        "the project's folder; by default the current folder, or the nearest folder above it that has a project",
+    ),
     "engine-path": (Takes.ONE, "the engine's folder"),
     "project-cache-path": (Takes.ONE, "the folder of products and the asset database"),
     "regset": (Takes.MANY, "set a value of the settings registry: /json/pointer=value"),
@@ -61,10 +64,10 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
     "seeds": {
         "seedListFile": (Takes.ONE, "the seed list to change (.seed), JSON or XML; a new one is JSON"),
         **_SEEDS,
-        "removeSeed": (Takes.MANY, "remove the platforms from these seeds, and seeds without platforms"),
+        "removeSeed": (Takes.MANY, "remove the platforms from these seeds; a seed that has no platform left is removed"),
         "addPlatformToSeeds": (Takes.NOTHING, "add the platforms to every seed that has a product for them"),
-        "removePlatformFromSeeds": (Takes.NOTHING, "remove the platforms from every seed that has others"),
-        "updateSeedPath": (Takes.NOTHING, "write the present path of every seed"),
+        "removePlatformFromSeeds": (Takes.NOTHING, "remove the platforms from every seed that also has other platforms"),
+        "updateSeedPath": (Takes.NOTHING, "replace the path of every seed by its current path"),
         "removeSeedPath": (Takes.NOTHING, "remove the paths of all seeds"),
         "print": (Takes.NOTHING, "print the list"),
         **_PLATFORM,

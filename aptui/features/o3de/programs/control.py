@@ -1,4 +1,4 @@
-"""Sockets on 127.0.0.1: the control channel, and a port that closes every connection. The `Processor` defines "idle".
+"""Sockets on 127.0.0.1: the control channel, and a port that closes every connection.
 
 Commands are raw text without a terminator, one per message. TCP may join or split commands. They stay distinct, because no
 command is a prefix of another command.
@@ -35,7 +35,7 @@ _WAITERS_LIMIT = 8
 
 
 class Processor(Protocol):
-    """The controlled program."""
+    """The program that the control channel controls; it defines the condition "idle"."""
 
     def is_idle(self) -> bool:
         """Whether all known work is done."""

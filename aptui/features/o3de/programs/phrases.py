@@ -156,7 +156,7 @@ class ProgramConsole:
     Args:
         stream: stdout, except in tests.
         now_ms: returns milliseconds since 1970.
-        window: the window of warnings and errors.
+        window: the name of the component that warnings and errors are printed with.
     """
 
     def __init__(
@@ -211,7 +211,7 @@ class ProgramConsole:
         self._trace(LogLevel.ERROR, text, place)
 
     def complain_fatal(self, error: KnownError) -> None:
-        """Print an error, or several, that ends the run at its start, as O3DE prints fatal errors."""
+        """Print an error that ends the run at its start, in the form of O3DE's fatal errors; `ConfigErrors` has several errors."""
         for each in error.errors if isinstance(error, ConfigErrors) else (error,):
             self._trace(LogLevel.ERROR, f"{FATAL}{_without_place(each)}", each.where)
 
@@ -230,7 +230,7 @@ class ProgramConsole:
             return
         try:
             self._stream.write("".join(f"{line}\n" for line in shown))
-            self._stream.flush()  # because tools wait for certain lines
+            self._stream.flush()  # write the lines now, because tools wait for certain lines
         except (BrokenPipeError, ValueError):
             self._stream = None
 

@@ -66,7 +66,7 @@ def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         for number, handler in previous:
-            signal.signal(number, handler)  # type: ignore[arg-type]  # it came from signal.signal
+            signal.signal(number, handler)  # type: ignore[arg-type]  # `handler` is a result of signal.signal
 
 
 @contextmanager

@@ -37,7 +37,7 @@ class Switch(Struct, frozen=True):
     why_ignored: str = ""
 
 
-_NO_WINDOW = "there is no window"
+_NO_WINDOW = "aptui has no window"
 
 SWITCHES = (
     Switch("help", SwitchArity.NOTHING, "print this list and exit"),
@@ -53,7 +53,7 @@ SWITCHES = (
     Switch("project-log-path", SwitchArity.TEXT, "the project's log folder"),
     Switch("project-build-path", SwitchArity.TEXT, "the project's build folder"),
     Switch("o3de-manifest-path", SwitchArity.TEXT, "the file that lists engines, projects and gems"),
-    Switch("gamefolder", SwitchArity.TEXT, "older: the name of the project's folder below the asset root"),
+    Switch("gamefolder", SwitchArity.TEXT, "deprecated: the name of the project's folder below the asset root"),
     Switch("platforms", SwitchArity.LIST, "exactly these platforms"),
     Switch("assetroot", SwitchArity.TEXT, "the folder for @ROOT@; by default the engine's folder"),
     Switch("scanfolders", SwitchArity.LIST, "additional scan folders, which have priority over all others"),
@@ -64,7 +64,7 @@ SWITCHES = (
     Switch(
         "zeroAnalysisMode", SwitchArity.NOTHING, "trust sizes and times: do not read files again whose size and time are unchanged"
     ),
-    Switch("disableFileCache", SwitchArity.NOTHING, "keep no directory cache", "every scan reads the disk itself"),
+    Switch("disableFileCache", SwitchArity.NOTHING, "do not cache folder contents", "every scan reads the disk itself"),
     Switch(
         "truncatefingerprint",
         SwitchArity.MAYBE_NUMBER,
@@ -92,16 +92,24 @@ SWITCHES = (
     Switch("start-hidden", SwitchArity.NOTHING, "show no window at the start", _NO_WINDOW),
     Switch("quitonidle", SwitchArity.NOTHING, "quit when all work is done"),
     Switch("ap_disableAssetTreeView", SwitchArity.NOTHING, "show no asset trees", _NO_WINDOW),
-    Switch("sortJobsByDBSourceName", SwitchArity.NOTHING, "older: sort jobs by source", "jobs always start in the same order"),
-    Switch("dependencyScanPattern", SwitchArity.TEXT, "search products like this for missing dependencies (% is any text)"),
-    Switch("fileDependencyScanPattern", SwitchArity.TEXT, "search only files like this for missing dependencies (* by default)"),
-    Switch("additionalScanFolders", SwitchArity.LIST, "search these folders for missing dependencies too"),
-    Switch("dependencyScanMaxIteration", SwitchArity.TEXT, "maximum number of matches in one text (800 by default)"),
+    Switch("sortJobsByDBSourceName", SwitchArity.NOTHING, "deprecated: sort jobs by source", "jobs always start in the same order"),
+    Switch(
+        "dependencyScanPattern",
+        SwitchArity.TEXT,
+        "search products whose paths match this pattern for missing dependencies (% matches any text)",
+    ),
+    Switch("fileDependencyScanPattern", SwitchArity.TEXT, "restrict this search to files that match this wildcard (* by default)"),
+    Switch("additionalScanFolders", SwitchArity.LIST, "also search these folders for missing dependencies"),
+    Switch(
+        "dependencyScanMaxIteration",
+        SwitchArity.TEXT,
+        "maximum number of names that are searched in one line (800 by default; 0 = no limit)",
+    ),
     Switch("move", SwitchArity.LIST, "move sources: <source>,<destination>"),
     Switch("delete", SwitchArity.TEXT, "delete sources"),
-    Switch("confirm", SwitchArity.NOTHING, "move or delete; without it a preview is printed"),
+    Switch("confirm", SwitchArity.NOTHING, "move or delete the sources; without this switch only a preview is printed"),
     Switch("leaveEmptyFolders", SwitchArity.NOTHING, "keep folders that become empty"),
-    Switch("allowBrokenDependencies", SwitchArity.NOTHING, "move or delete even if other files depend on it"),
+    Switch("allowBrokenDependencies", SwitchArity.NOTHING, "move or delete sources even if other files depend on them"),
     Switch("updateReferences", SwitchArity.NOTHING, "update references to moved sources"),
     Switch("excludeMetaDataFiles", SwitchArity.NOTHING, "do not move or delete metadata files"),
 )

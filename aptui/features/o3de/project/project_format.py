@@ -129,7 +129,7 @@ def _remember_engine(project_dir: Path, config: Config) -> None:
 
 
 def layer_trees(project_dir: Path, sets: Sequence[str] = (), options: Options | None = None) -> list[Node]:
-    """Return the layers in order; the registry follows the shipped layers."""
+    """Return the layers in the order in which they are merged; the settings registry comes directly after the shipped layers."""
     options, sets = _options(options, sets)
     recorder = InputRecorder()
     return _trees(_open(project_dir, options, recorder).tree, _layers(project_dir, recorder), sets)[0]

@@ -80,7 +80,7 @@ def user_registry() -> str:
 
 
 def locate(project: str, options: Options, recorder: InputRecorder) -> ProjectRoots:
-    """Find the folders of the project in `project`.
+    """Find the folders of the project whose folder is `project`.
 
     Raises:
         UserError: the project or its engine was not found.
@@ -419,4 +419,4 @@ def _set_found(registry: Registry, places: ProjectRoots) -> None:
         ("project_cache_path", os.path.join(places.project, "Cache")),
         ("project_user_path", os.path.join(places.project, "user")),
     ):
-        registry.begin_with(f"{BOOTSTRAP}/{key}", Node(path, "where it was found"))
+        registry.begin_with(f"{BOOTSTRAP}/{key}", Node(path, "default: the folder that aptui found"))

@@ -434,7 +434,7 @@ class ScriptBuilder:
             return failed(error=str(error))
         except Exception as error:  # noqa: BLE001  # a script may raise anything, and that is a result
             text = _first_line(error)
-            log.error("\n".join((text, *_trace_lines(error))))  # noqa: TRY400  # a job's log, not one of `logging`
+            log.error("\n".join((text, *_trace_lines(error))))  # noqa: TRY400  # `log` is a job's log, not a logger of `logging`
             return failed(error=text)
         except BaseException:
             self._report("OnCancel")  # this process must end, so the script is asked to cancel its work

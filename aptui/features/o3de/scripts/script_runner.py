@@ -126,7 +126,7 @@ def _run(script: str, script_sandbox: ScriptSandbox) -> None:
         with open(script, "rb") as file:
             code = compile(file.read(), script, "exec")
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            exec(code, vars(module))  # noqa: S102  # running it is what it is for
+            exec(code, vars(module))  # noqa: S102  # running this file is the purpose of this module
     except (Exception, SystemExit) as error:  # noqa: BLE001  # a script may raise anything
         script_sandbox.problems.append(SandboxProblem(script, _describe_error(error, script), isinstance(error, Missing)))
     loaded = [sys.modules[name] for name in set(sys.modules) - before if name in sys.modules]

@@ -581,4 +581,4 @@ def _name_files(sources: Sequence[str]) -> str:
 
 def _by_hand(problems: Sequence[CacheProblem]) -> str:
     folders = list(dict.fromkeys(each.name.rpartition("/")[0] for each in problems))
-    return f"delete '{folders[0]}' yourself" + (f", and {count(len(folders) - 1, 'more folder')}" if len(folders) > 1 else "")
+    return f"delete '{folders[0]}' yourself" + (f", also {count(len(folders) - 1, 'more folder')}" if len(folders) > 1 else "")

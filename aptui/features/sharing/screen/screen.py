@@ -117,13 +117,13 @@ _RISING = frozenset({"name", "problem", "product", "source"})
 
 
 class Findings(Table):
-    """The findings of a check."""
+    """The table of a check's findings."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "menu", id="rows.open")]
 
 
 class LargestProducts(SideTable):
-    """The largest products; Enter goes to a product in Assets."""
+    """The table of the largest products; Enter goes to a product in Assets."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "show in Assets", id="rows.open")]
 

@@ -51,7 +51,7 @@ class SharingRow(Struct, frozen=True):
 
 
 class Draft(Struct, frozen=True):
-    """The settings to save."""
+    """Edited settings of the shared cache, which can be saved: mode, location and patterns."""
 
     mode: str = "inactive"
     store: str = ""
@@ -75,7 +75,7 @@ def draft_of(sharing: SharedCacheSettings) -> Draft:
 
 
 class SharedSettings:
-    """The draft, and the menus that change it.
+    """The draft of the shared cache's settings, and the menus that change the draft.
 
     Args:
         shell: the app.

@@ -48,7 +48,7 @@ class DeadlineExecutor:
         raise TooSlow
 
     def ask(self, call: Callable[[], T]) -> Future[T]:
-        """Queue a call; the result is a future of its result."""
+        """Queue a call, and return a future that gets the call's result."""
         answer: Future[T] = Future()
         with self._lock:
             if self._idle > 0:

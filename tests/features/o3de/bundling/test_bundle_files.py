@@ -18,7 +18,7 @@ from aptui.features.o3de.bundling.bundle_files import (
     appearing,
     compare_lists,
     delete_rollovers,
-    free_names,
+    existing_bundles,
     kind_of,
     list_text,
     load_list,
@@ -66,10 +66,10 @@ def test_first_part_of_a_split_bundle_names_the_other_parts(tmp_path: Path) -> N
     assert [path.name for path in made] == ["x_pc.pak", "x_pc__1.pak", "x_pc__2.pak"]
     assert all(path.stat().st_size <= 1 << 20 for path in made)
     assert [others_of(path) for path in made] == [["x_pc__1.pak", "x_pc__2.pak"], [], []]
-    assert free_names(tmp_path / "x_pc.pak") == made
+    assert existing_bundles(tmp_path / "x_pc.pak") == made
 
     delete_rollovers(made[0], made[:2])
-    assert free_names(tmp_path / "x_pc.pak") == made[:2]
+    assert existing_bundles(tmp_path / "x_pc.pak") == made[:2]
 
 
 def test_failed_bundle_write_leaves_no_files(tmp_path: Path) -> None:
