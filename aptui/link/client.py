@@ -249,7 +249,7 @@ class EngineClient:
         while not self.listen_until(is_over, _SILENCE_S, on_news=on_news):
             pongs: list[Answer | KnownError] = []
             self.post(PingEngine(), pongs.append)
-            if not self.listen_until(lambda: pongs or is_over(), _SILENCE_S, on_news=on_news):  # noqa: B023  # called here alone
+            if not self.listen_until(lambda: pongs or is_over(), _SILENCE_S, on_news=on_news):  # noqa: B023  # the lambda is called only during this iteration
                 what = f"the engine (process {self.hello.pid}) has not answered for {_SILENCE_S:g} s"
                 raise NoAnswer(what, hint="it hangs or was suspended; 'aptui ps' lists it")
 

@@ -38,7 +38,7 @@ _Record = TypeVar("_Record", bound=Struct)
 
 SOCKET_PATH_BYTES = 108
 """Maximum length of a socket's path, including the zero byte at its end (unix(7), `sun_path`)."""
-TEMPORARY = "/tmp"  # noqa: S108  # not $TMPDIR: it may differ between two logins, which would never find each other's engine
+TEMPORARY = "/tmp"  # noqa: S108  # not $TMPDIR: if it differs in two logins, one login does not find an engine of the other
 _HASH_DIGITS = 16
 _SOCKET, _RECORD, _OUTPUT = "socket", "engine.json", "output.log"
 NETWORK = frozenset({

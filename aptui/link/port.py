@@ -289,4 +289,4 @@ class Answerer(Protocol):
         """
 
     def forget_client(self, client: int) -> None:
-        """End the holds of a client that has disconnected."""
+        """End the delays that a disconnected client requested with `Hold`."""

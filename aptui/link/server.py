@@ -102,7 +102,7 @@ class _Client:
 
     @property
     def deadline_factor(self) -> int:
-        """Factor of the limits for this client."""
+        """Factor by which this client's limits are multiplied: `_GATEWAY_FACTOR` for a gateway, otherwise 1."""
         return _GATEWAY_FACTOR if self.hello is not None and self.hello.kind == "gateway" else 1
 
 

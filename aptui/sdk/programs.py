@@ -25,7 +25,7 @@ from msgspec import Struct
 
 from aptui.sdk import JobError, JobLog
 
-MOST_OUTPUT_CHARACTERS = 1_000_000
+MOST_OUTPUT_BYTES = 1_000_000
 """Maximum size (bytes) of a program's output that is kept; the rest is read and dropped."""
 MOST_CPU_S = 120
 """Default limit of a program's processor time (seconds): compilers take seconds for large shaders."""
@@ -145,8 +145,8 @@ def run_program(
         for limit, most in ((resource.RLIMIT_CPU, cpu_s), (resource.RLIMIT_DATA, memory_bytes)):
             with suppress(OSError, ValueError):  # the program may have ended, or may have a lower limit
                 resource.prlimit(process.pid, limit, (most, most))
-        output = process.stdout.read(MOST_OUTPUT_CHARACTERS)
-        while process.stdout.read(MOST_OUTPUT_CHARACTERS):
+        output = process.stdout.read(MOST_OUTPUT_BYTES)
+        while process.stdout.read(MOST_OUTPUT_BYTES):
             pass
     reached = ""
     if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):

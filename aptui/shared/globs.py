@@ -45,7 +45,7 @@ class Glob:
     def matches(self, text: str) -> bool:
         """Whether the whole text matches.
 
-        Each piece is placed as far left as possible, and the last piece at the end.
+        The text between two stars is searched as far left as possible; the text after the last star must end the text.
         """
         at, end = self._first.length, len(text)
         if not self._first.is_at(text, 0):

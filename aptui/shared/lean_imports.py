@@ -65,7 +65,10 @@ def defer(*names: str) -> Iterator[None]:
 
 @contextmanager
 def substitute(name: str, **functions: Callable[[], object]) -> Iterator[None]:
-    """Replace a module by these functions in this block, in which only modules that need nothing else of it may be imported."""
+    """In this block, replace the module `name` by a module that has only these functions.
+
+    The block may only import modules that need nothing else from the replaced module.
+    """
     stand_in = ModuleType(name)
     vars(stand_in).update(functions)
     with _instead({name: stand_in}):

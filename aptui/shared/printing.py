@@ -92,7 +92,7 @@ def say(text: str = "", colour: str = "") -> None:
 
 
 def say_now(text: str) -> None:
-    """Write one line to stdout at once: if stdout is a pipe, the line of a verb that keeps running would appear at its end."""
+    """Write one line to stdout and flush it. Otherwise a pipe would get the line only when the verb ends."""
     say(text)
     sys.stdout.flush()
 

@@ -48,7 +48,7 @@ class SharingSum(Struct):
         return self.built_ms - self.fetch_ms
 
     def since(self, before: SharingSum) -> SharingSum:
-        """Return the counts since `before`."""
+        """Return the difference between these counts and the earlier counts `before`."""
         return SharingSum(**{name: getattr(self, name) - getattr(before, name) for name in SharingSum.__struct_fields__})
 
     def add(self, other: SharingSum) -> None:

@@ -67,7 +67,7 @@ def test_program_runs_in_the_given_folder_and_returns_both_output_streams(bin_fo
     ended = run_program([path, "a b"], str(tmp_path))
 
     assert (ended.status, ended.output) == (3, f"{tmp_path} a b C\nwrong\n")
-    monkeypatch.setattr(programs, "MOST_OUTPUT_CHARACTERS", 3)
+    monkeypatch.setattr(programs, "MOST_OUTPUT_BYTES", 3)
     assert run_program([path], str(tmp_path)).output == str(tmp_path)[:3]
 
 

@@ -321,7 +321,7 @@ class EngineSupervisor:
             self._database_trouble, self._database_at = "", 0.0
         elif now >= self._database_at:
             self._database_at = now + _DATABASE_CHECK_S
-            before, has_name = self._database_trouble, self.engine.writer.has_its_name
+            before, has_name = self._database_trouble, self.engine.writer.is_at_its_path
             self._database_trouble = "" if has_name else _GONE if has_name is None else _REPLACED
             if self._database_trouble not in ("", before):
                 self._say(self._database_trouble, LogLevel.ERROR)

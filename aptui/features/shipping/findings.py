@@ -252,7 +252,7 @@ def _choose_wanted(checks: Sequence[Check], only: Sequence[str]) -> tuple[Check,
     for name in only:
         if name not in known:
             there = f"the checks are {', '.join(sorted(known))}" if known else "'checks:' in aptui.yaml is empty"
-            raise UserError(f"there is no check '{name}' (--only)", hint=there)
+            raise UserError(f"'{name}' is not a check of this project (--only)", hint=there)
     return tuple(each for each in checks if not only or each.name in only)
 
 

@@ -475,7 +475,7 @@ class MissingSearch:
         tally.seconds = time.monotonic() - tally.began_s
 
     def _terms(self, known: KnownAssets) -> str:
-        """Return what, besides the bytes of a file, decides which names are found: scanner version, line limit and extensions."""
+        """Return the settings that affect which names are found in a file: scanner version, line limit and extensions."""
         extensions = hashlib.sha256("\n".join(sorted(known.extensions)).encode()).hexdigest()[:16]
         return f"{VERSION} {self._line_limit} {extensions}"
 
@@ -483,7 +483,7 @@ class MissingSearch:
 class _Work(Struct):
     """The objects that one search uses: the project, the database, the reader processes, the rules, and the progress.
 
-    `terms` is what, besides the bytes of a file, decides which names are found (`MissingSearch._terms`).
+    `terms` has the settings that affect which names are found in a file (`MissingSearch._terms`).
     """
 
     place: SearchedProject

@@ -201,7 +201,8 @@ def _refuse_no_folders(folders: Sequence[str]) -> None:
     for folder in folders:
         if not os.path.isdir(folder):
             raise UserError(
-                f"there is no folder '{printing.line(folder)}'", hint="write folders after --folders, and patterns before --folders"
+                f"the folder '{printing.line(folder)}' does not exist",
+                hint="write folders after --folders, and patterns before --folders",
             )
 
 

@@ -196,7 +196,7 @@ class MissingScans(AssetExtension):
 
 
 def _products_of(reader: Reader, kind: Kind, keys: Sequence[int]) -> list[int]:
-    """Return the ids of products, or of all products of sources."""
+    """Return `keys` if they are ids of products, or the ids of all products of the sources with the ids `keys`."""
     if kind is Kind.PRODUCTS:
         return list(keys)
     sql = (

@@ -72,7 +72,7 @@ def is_loopback(host: str) -> bool:
 
 
 def plain(address: Address) -> Address:
-    """Strip the zone ID; unmap IPv4-mapped IPv6 addresses."""
+    """Return an IPv6 address without its zone id; an IPv4-mapped IPv6 address becomes an IPv4 address (RFC 4291 §2.5.5.2)."""
     if isinstance(address, IPv6Address):
         return address.ipv4_mapped or IPv6Address(int(address))
     return address

@@ -71,7 +71,10 @@ SELECT t.job_id, t.kinds FROM json_each(?) k JOIN aptui_retries t ON t.job_id = 
 
 
 def read_sources(database: sqlite3.Connection, keys: Sequence[PathKey]) -> list[tuple[Source, Digest]]:
-    """Return the stored sources among `keys`, with their jobs and without file facts, each with the digest of its last planning."""
+    """Return (source, digest of its file at the last planning) of the stored sources among `keys`.
+
+    The sources have their jobs, but no file facts.
+    """
     sources: dict[int, Source] = {}
     planned: list[Digest] = []
     for key, rel, scan_folder, uuid, source_id, named, digest in _ask(database, _SOURCES_SQL, keys):

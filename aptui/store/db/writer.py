@@ -327,7 +327,7 @@ class Writer:
             self._ask(lambda: self._database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall())
 
     @property
-    def has_its_name(self) -> bool | None:
+    def is_at_its_path(self) -> bool | None:
         """Whether the file at the database's path is still the open database; None = the path does not exist."""
         try:
             seen = os.stat(self._path)
@@ -514,7 +514,7 @@ class Writer:
 
     def _refuse_if_replaced(self) -> None:
         """Refuse to write into a file that was deleted or replaced, because SQLite would not report an error."""
-        if not self.has_its_name:
+        if not self.is_at_its_path:
             raise HostError(
                 f"the asset database '{self._path}' was deleted or replaced while the engine used it", hint="restart the engine"
             )

@@ -328,7 +328,7 @@ def _hints(term: Term) -> list[str]:
 
 
 def _moment(value: str, now_ms: int, column: int) -> int:
-    now = datetime.fromtimestamp(now_ms / 1000)  # noqa: DTZ006 - people mean the time of the wall clock beside them
+    now = datetime.fromtimestamp(now_ms / 1000)  # noqa: DTZ006 - users write local times
     for form in _TIMES:
         try:
             clock = datetime.strptime(value, form).time()  # noqa: DTZ007 - as above

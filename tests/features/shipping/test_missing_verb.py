@@ -106,7 +106,8 @@ def test_scan_results_can_be_cleared(run: Run, project: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"), [(("nothing*",), "no product matches"), (("--folders", "nowhere"), "there is no folder 'nowhere'")]
+    ("words", "expected"),
+    [(("nothing*",), "no product matches"), (("--folders", "nowhere"), "the folder 'nowhere' does not exist")],
 )
 def test_scan_missing_reports_mistakes_in_its_command_line(run: Run, words: tuple[str, ...], expected: str) -> None:
     run("batch")
