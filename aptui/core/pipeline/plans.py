@@ -627,7 +627,7 @@ class Plans(PipelinePart):
         if count >= _STALE_MOST:
             writer = self.feedback.writer(job.source)
             what = f"its source '{job.source.rel}' changed during each of {count} runs of the jobs that process it"
-            return f"{what}; check whether {writer}, which depends on it, writes it"
+            return f"{what}; the job {writer} depends on this source: check whether this job also writes the source"
         if self._rounds[job.id] >= _ROUNDS_MOST:
             return (
                 f"its intermediate products differed in each of {_ROUNDS_MOST} runs; check whether it depends on its own products"

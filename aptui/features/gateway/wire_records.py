@@ -310,7 +310,10 @@ class SourceFacts(Struct, frozen=True):
 
 
 class ProductInfo(Struct, frozen=True):
-    """Return a product by path or asset id; `platform` "" = the products of all platforms."""
+    """Return the products at a path or with an asset id, and their source; `platform` "" = for all platforms.
+
+    If `asset` (an asset id) is set, `path` is ignored.
+    """
 
     path: str = ""
     asset: str = ""
