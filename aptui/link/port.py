@@ -98,7 +98,7 @@ class NoteInterest(Struct, frozen=True):
 
 
 class ReadRunLog(Struct, frozen=True):
-    """Read the present log of a running job. `run_key` and `seen` are `run_key` and `stamp` of the client's last answer.
+    """Read the present log of a running job. `run_key` and `seen` are `run_key` and `stamp` of the previous answer.
 
     Answered with {run_key, stamp, records: [`LogRecord`, …]} within about a second; `run_key` 0 = the job does not run; `records`
     null = no new records. A run that has not started, or that runs on a cluster, does not have a log yet.

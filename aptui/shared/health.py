@@ -72,7 +72,7 @@ class Health(Struct, frozen=True):
         roots: the watched roots.
         sandbox: "" or why builders and commands run without the sandbox that the project wants.
         pool: "" or why workers do not start; `broken_builders` has (builder, why its circuit breaker is open).
-        disk: "" or a problem: of the disk of the cache, or of a disk of sources that cannot be read.
+        disk: "" or the problem of the cache's disk, or of a disk with sources that cannot be read.
         database: "" or the problem of the asset database.
         configuration: "" or why the configuration on disk is not the one in use.
         is_paused: no run starts until `resume`; `is_draining`: pending work is finished, and new changes are ignored.

@@ -52,7 +52,7 @@ class TraceFile:
         self._file.write("[\n")
 
     def name(self, text: str, *, process: int = 1, track: int | None = None) -> None:
-        """Name a process, or a track of a process."""
+        """Write the name that the viewer shows for a process, or for a track of a process."""
         what = "process_name" if track is None else "thread_name"
         self._add({"ph": "M", "name": what, "pid": process, "tid": track or 0, "args": {"name": text}})
 

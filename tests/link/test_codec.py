@@ -215,7 +215,7 @@ def test_hello_of_another_protocol_may_have_other_fields() -> None:
     assert codec.decode_request(line) == (1, EngineHello(PROTOCOL + 1, "", "", 0, "x"))
 
 
-def test_verbs_with_and_without_fields_have_the_same_frame() -> None:
+def test_request_lines_with_and_without_fields_have_the_same_form() -> None:
     assert codec.encode_request(1, PingEngine()) == b'{"id":1,"verb":"ping"}\n'
     assert codec.encode_request(2, Cancel((5,))) == b'{"id":2,"verb":"cancel","job_ids":[5]}\n'
     assert codec.decode_request(codec.encode_request(3, ReprocessJobs(("a*",)))) == (3, ReprocessJobs(("a*",)))

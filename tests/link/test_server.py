@@ -455,7 +455,7 @@ def test_notices_reach_all_subscribers_in_order(harness: Harness) -> None:
     assert silent.receive()["id"] == 5
 
 
-def test_client_of_settled_jobs_gets_neither_pending_nor_running_jobs(harness: Harness) -> None:
+def test_subscriber_of_ended_jobs_gets_no_notices_of_pending_or_running_jobs(harness: Harness) -> None:
     all_of_it, settled = harness.subscriber(), harness.subscriber(wants_all=False)
     for seq, status in enumerate(("pending", "processing", "completed", "failed", ""), 1):
         harness.server.publish(job(seq, status), 7, seq)

@@ -160,9 +160,9 @@ class _Mending:
         return new
 
     def _find_meant(self, path: str, start: int) -> Rename | None:
-        """Return the rename that applies to a spelling found at `start`.
+        """Return the rename of the path that the text names at `start`, None if the text names another file there.
 
-        The text before the spelling decides whether the spelling is a whole path or the end of a longer path.
+        The text before `start` decides whether `path` is the whole path or only the end of a longer path.
         """
         before = self._before(start)
         for rename in self._paths[path]:

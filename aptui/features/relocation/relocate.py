@@ -392,7 +392,7 @@ def hold_engines_off(config: Config) -> Iterator[None]:
 HOLDER = -1
 """The client id with which this module holds file changes back while files move; no client has this number."""
 _LISTED = 1_000
-"""Maximum number of files, dependants, … in an answer."""
+"""Maximum number of entries in each list of an answer: files, updates, warnings and others."""
 _WAITING_LIMIT = 32
 _POLL_S = 0.02
 _SCAN_LIMIT_S = 30.0

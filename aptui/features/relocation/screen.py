@@ -282,18 +282,18 @@ class RelocationPreview(_PopUp):
         self._is_asking = False
         self._report = report if report.is_performed else replace(report, order=replace(report.order, is_confirmed=False))
         if report.is_whole:
-            self.app.show_toast(next(iter(summarize_report(report)))[0])  # type: ignore[attr-defined]  # the app is ours
+            self.app.show_toast(next(iter(summarize_report(report)))[0])  # type: ignore[attr-defined]  # it is aptui's own app
             self.answer(None)
             if path := new_path(report):
                 self._moved(path)
         elif self.is_attached:
             self._show()
         elif report.is_performed:  # the user closed the preview before the answer came
-            self.app.show_toast(next(iter(summarize_report(report)))[0], "warning")  # type: ignore[attr-defined]  # the app is ours
+            self.app.show_toast(next(iter(summarize_report(report)))[0], "warning")  # type: ignore[attr-defined]  # it is aptui's own app
 
     def _show_refusal(self, error: KnownError) -> None:
         self._is_asking = False
-        self.app.show_toast(str(error), "error", 10)  # type: ignore[attr-defined]  # the app is ours
+        self.app.show_toast(str(error), "error", 10)  # type: ignore[attr-defined]  # it is aptui's own app
         self._show()
 
 

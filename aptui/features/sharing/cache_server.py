@@ -206,7 +206,10 @@ class _Handler:
         return web.Response(status=405, headers={"Allow": "GET, HEAD, PUT"})
 
     def _is_expected(self, request: web.Request) -> bool:
-        """Return whether a request is not from a web page, which might reach the loopback by DNS rebinding."""
+        """Return whether a request may be answered: requests of web pages are refused.
+
+        A web page can reach the loopback by DNS rebinding. So on the loopback, the request must name this machine as its host.
+        """
         if request.headers.get("Sec-Fetch-Site", "none") not in {"none", "same-origin"} or "Origin" in request.headers:
             return False
         try:

@@ -76,9 +76,11 @@ class FilePlaces(Struct, frozen=True):
     named: Mapping[str, str]
 
     def name_of(self, path: str, hidden: Container[str] = ()) -> str:
-        """Return a file's name in a record; a relative `path` is the path of an effective file.
+        """Return a file's name in a record.
 
-        `hidden` has the absolute paths of files that were read although other files hide them.
+        Args:
+            path: absolute, or relative; a relative path means the file in the first scan folder that has a file at this path.
+            hidden: absolute paths of files that were read although files of other scan folders hide them.
 
         Raises:
             NotShareable: the file is outside all scan folders.
@@ -97,7 +99,7 @@ class FilePlaces(Struct, frozen=True):
         return f"@{_PROBED}{name[1:]}"
 
     def path_of(self, name: str) -> str:
-        """Return the absolute path of a name in a record as the system spells it; "" = the scan folder does not exist."""
+        """Return the absolute path of a file that a record names, as system calls need it; "" = no scan folder has its name."""
         folder, _, rel = name.removeprefix("@").removeprefix(_HIDDEN).removeprefix(_PROBED).partition("/")
         root = self.named.get(unquote(folder)) if folder else self.own
         return f"{root}/{os_path(rel)}" if root else ""

@@ -287,7 +287,7 @@ class KnownAssets:
             self._learn_products(platform, of_platform)
 
     def _learn_former(self, uuids: list[bytes]) -> None:
-        """Look up former UUIDs of sources: UUIDs of former paths, and UUIDs from before a source had a UUID of its own."""
+        """Look up earlier and additional UUIDs of sources (table `aptui_legacy`), because files may still name them."""
         sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l
             JOIN Sources s ON s.SourceID = l.source_id
             JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID

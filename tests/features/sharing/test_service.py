@@ -239,7 +239,7 @@ def test_records_with_the_team_key_are_trusted(machines, share, tmp_path):
     assert bytes_of(machines("other", share, "client", **key).find()) == CONTENTS
 
 
-def test_only_the_own_machine_uses_results_made_without_a_writer_key(machines, share, tmp_path):
+def test_results_made_without_a_writer_key_are_used_only_on_their_machine(machines, share, tmp_path):
     """Writing and reading are separate permissions."""
     signing = key_file(tmp_path, b"07" * 32, "signing")
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey

@@ -275,7 +275,7 @@ def test_reason_and_origin_of_a_job_are_from_its_last_successful_run(store: Stor
     assert store.archive().reason_of(1) == ("edited", "from the store")
 
 
-def test_a_doubted_job_is_unfinished(store: Store) -> None:
+def test_completed_job_with_an_unsaved_dependency_change_is_unfinished(store: Store) -> None:
     store.put(put_source=[source_row()], put_job=[job_row()])
 
     store.put(doubt_job=[(1,)])
@@ -285,7 +285,7 @@ def test_a_doubted_job_is_unfinished(store: Store) -> None:
     assert (job.state, job.fingerprint, job.planned) == (JobState.WAITING, 0, None)
 
 
-def test_a_doubted_analysis_is_unfinished(store: Store) -> None:
+def test_completed_analysis_with_an_unsaved_dependency_change_is_unfinished(store: Store) -> None:
     store.put(put_source=[source_row()], put_analysis=[analysis_row(1)])
     assert store.archive().list_unfinished() == []
 

@@ -338,7 +338,7 @@ class _Bundle(Struct):
     assets: list[RegistryAsset] = field(default_factory=list)
     catalog_bytes: int = 0
 
-    def fits_at(self, known: RegistryAsset, size: int) -> int:
+    def size_with(self, known: RegistryAsset, size: int) -> int:
         """Return an upper estimate of the bundle's size in bytes after one more asset of `size` bytes."""
         names = _ENTRY_BYTES + 2 * len(os.fsencode(known.path))
         directory = sum(_ENTRY_BYTES + len(os.fsencode(each.path)) for each in self.assets)
@@ -361,7 +361,7 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
             done.append(bundle)
             for asset in sorted(assets, key=lambda item: os.fsencode(item.known.path)):
                 size = _size_of(asset.file)
-                if bundle.fits_at(asset.known, size) > most:
+                if bundle.size_with(asset.known, size) > most:
                     if not bundle.assets or _OWN_BYTES + size + size // 1000 + _catalog_bytes(asset.known) > most:
                         raise UserError(
                             f"'{asset.known.path}' has {size >> 20} MiB; a bundle has at most {max_mib} MiB", hint="raise --maxSize"

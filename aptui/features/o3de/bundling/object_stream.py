@@ -45,11 +45,11 @@ class Element(Struct):
     tail: str = ""
 
     def get(self, name: str) -> Element | None:
-        """Return the child class that stores a field."""
+        """Return the child element of the field `name`, None if the element does not have this field."""
         return next((child for child in self.children if child.field == name), None)
 
     def text(self, name: str, default: str = "") -> str:
-        """Return the value of a field."""
+        """Return the value of the field `name`, `default` if the element does not have it."""
         child = self.get(name)
         return default if child is None or child.value is None else child.value
 
@@ -258,22 +258,22 @@ _ASSET_ID, _STRINGS = "{652ED536-3402-439B-AEBE-4A5DBC554085}", "{99DAD0BC-740E-
 
 
 def string(name: str, value: str) -> Element:
-    """Return a text field."""
+    """Return a new element with a text as its value."""
     return Element("AZStd::string", _STRING, name, value)
 
 
 def number(name: str, value: int, kind: str = "unsigned int") -> Element:
-    """Return a number field of one of the C++ types in `_NUMBERS`."""
+    """Return a new element with a number as its value; `kind` is a C++ type in `_NUMBERS`."""
     return Element(kind, _NUMBERS[kind], name, str(value))
 
 
 def asset_id(name: str, guid: str, sub_id: int) -> Element:
-    """Return an asset id field; `guid` is in braces and upper case."""
+    """Return a new element with an asset id as its value; `guid` is in braces and upper case."""
     parts = [Element("AZ::Uuid", _UUID, "guid", guid), number("subId", sub_id)]
     return Element("AssetId", _ASSET_ID, name, version=1, children=parts)
 
 
 def strings(name: str, values: Iterable[str]) -> Element:
-    """Return a field with a vector of texts."""
+    """Return a new element with a vector of texts as its value."""
     children = [string("element", value) for value in values]
     return Element("AZStd::vector<AZStd::string, allocator>", _STRINGS, name, children=children)

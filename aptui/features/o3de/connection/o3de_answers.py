@@ -125,7 +125,10 @@ class ClientAnswers:
         return await self._database.ask(lambda reader: find_asset(reader, lookup, self._platforms))
 
     async def _raise_priority(self, found: FoundAsset, lookup: AssetLookup, urgency: int) -> None:
-        """Raise the priority of the found pending jobs; if nothing is found, of sources that match the search term later."""
+        """Raise the priority of the pending jobs of the asset `found`.
+
+        If the request's search term matches no source yet, the priority applies to a source that matches it later.
+        """
         if not self._engine.is_here:
             return
         keys, ids = found.list_urgent_sources(lookup), found.pending_ids()

@@ -87,7 +87,7 @@ def refuse(settings: ConnectionSettings, name: str, version: int, facts: dict[in
 
 
 class O3deSession:
-    """One client.
+    """The connection of one client: its frames, its tasks, and the messages that wait to be sent.
 
     Args:
         send_limit: maximum number of bytes that wait for the client to read.
@@ -151,11 +151,11 @@ class O3deSession:
             self.end(f"{self.name} reads too slowly: more than {self._limit >> 20} MiB of messages wait to be sent")
 
     def send_now(self, shape: Shape, payload: bytes) -> None:
-        """Send a notification."""
+        """Queue a notification, even if the client does not have the bulk messages yet."""
         self.send(crc_of(NOTIFICATIONS[shape.name]), 0, payload)
 
     def notify(self, shape: Shape, payload: bytes) -> None:
-        """Send a notification, or store it until the client has the bulk messages."""
+        """Queue a notification; if the client does not have the bulk messages yet, store it until `release_backlog`."""
         if self.backlog is None:
             self.send_now(shape, payload)
         elif len(self.backlog) < _BACKLOG_MOST:

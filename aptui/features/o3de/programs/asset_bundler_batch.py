@@ -247,7 +247,7 @@ def _debug_text(products: PlatformProducts, reached: dict[AssetKey, AssetKey | N
 
 
 def _bundle_settings(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
-    """Write or change settings, one file for each platform."""
+    """Write or change bundle settings (`.bundlesettings`), one file for each platform."""
     name = given.need_switch("bundleSettingsFile")
     texts: dict[Path, str] = {}
     for platform in project.platforms_of(name, given.one("assetListFile")):

@@ -180,7 +180,7 @@ class _Processor:
         self._done_at_idle = self._done
 
     def _run_last_tasks(self) -> None:
-        """Reprocess the listed files one by one; then quit, if requested."""
+        """Reprocess the files of `--reprocessFileList` one by one; then quit, if requested."""
         key = next(self._to_reprocess, None)
         if key is not None and self._live.engine is not None:
             self._live.engine.ask("reprocess", keys=[key])

@@ -39,7 +39,7 @@ PROJECT = {
     "verbose": (Takes.NOTHING, "print the paths of written files"),
     "help": (Takes.NOTHING, "print the switches of this command"),
 }
-_PLATFORM = {"platform": (Takes.MANY, "for these platforms; by default all enabled ones")}
+_PLATFORM = {"platform": (Takes.MANY, "use only these platforms; by default all enabled platforms")}
 _OVERWRITE = {"allowOverwrites": (Takes.NOTHING, "overwrite existing files")}
 _COMPARISON = {
     "comparisonRulesFile": (Takes.ONE, "a file of comparisons (.rules)"),
@@ -49,10 +49,10 @@ _COMPARISON = {
     ),
     "filePatternType": (Takes.MANY, "the form of each filePattern: 0 wildcard, 1 regular expression"),
     "filePattern": (Takes.MANY, "the pattern for paths, one for each filePattern"),
-    "intersectionCount": (Takes.ONE, "minimum number of lists that contain an asset"),
-    "firstAssetFile": (Takes.MANY, "the first list of each comparison, or a $name"),
-    "secondAssetFile": (Takes.MANY, "the second list of each comparison that needs one, or a $name"),
-    "output": (Takes.MANY, "the result of each comparison: a list to write, or a $name"),
+    "intersectionCount": (Takes.ONE, "minimum number of lists that contain an asset, for intersectionCount"),
+    "firstAssetFile": (Takes.MANY, "the first list of each comparison: a file, or the $name of an earlier result"),
+    "secondAssetFile": (Takes.MANY, "the second list of each comparison that needs one: a file, or the $name of an earlier result"),
+    "output": (Takes.MANY, "the result of each comparison: a file to write, or a $name that later comparisons can use"),
 }
 _BUNDLE = {
     "outputBundlePath": (Takes.MANY, "the bundle to write (.pak)"),

@@ -192,7 +192,7 @@ def _is_taken(path: str, by: str, *, recursive: bool) -> bool:
 
 
 def _position(node: Node | None, default: int) -> int:
-    """Return a whole number; the value may be a text with digits."""
+    """Return the value of a setting as a whole number, `default` if it is not set; the value may be a text with digits."""
     text = plain_text(node).strip() if node is not None else ""
     if not text:
         return default

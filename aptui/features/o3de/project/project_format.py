@@ -229,7 +229,7 @@ def _compile_project(
                 builders=(*config.project.builders, *_script_builders(opened, config.project, recorder)),
                 debug_output=opened.facts.user.debug_output,
                 resting_platforms=_list_idle_platforms(opened, config, recorder),
-                linked_folders=("/",),  # as in O3DE, links may lead anywhere
+                linked_folders=("/",),  # as in O3DE, links in scan folders may lead to any folder
             ),
             project_dir,
         ),

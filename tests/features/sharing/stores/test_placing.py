@@ -49,7 +49,7 @@ def test_unsupported_link_is_not_an_error(tmp_path, monkeypatch, code):
         placing.link(str(tmp_path / "source"), str(tmp_path / "target"))
 
 
-def test_digest_file_is_valid_until_the_file_is_written(tmp_path):
+def test_note_of_a_checked_file_is_valid_until_the_file_is_written(tmp_path):
     path = tmp_path / "file"
     path.write_bytes(b"data")
     placing.remember(str(path))
