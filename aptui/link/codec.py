@@ -221,7 +221,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
 
     Raises:
         MalformedLine: the line is not JSON, the verb is unknown, or a field is unknown, missing or of another type; the text
-            names it.
+            names the verb or the field.
     """
     given = _decode(line, dict[str, msgspec.Raw], 0, "")
     number = _read_number(given)

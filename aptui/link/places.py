@@ -70,7 +70,7 @@ class EngineRecord(_ProcessRecord, frozen=True):
         version: version of its aptui; `protocol` is the version of its messages (`link.port`).
         started_ms: when it was announced, in milliseconds since 1970.
         socket: path of the socket on which it listens.
-        cache_id: device and inode of the cache folder. It shows when the record is in a copy of the folder.
+        cache_id: device and inode of the cache folder. If they are those of another folder, the record is in a copy of the folder.
     """
 
     project: str

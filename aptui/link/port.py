@@ -42,7 +42,7 @@ class Subscribe(Struct, frozen=True):
 
     Answered with {epoch, seq, progress, health, running: [job id, …], running_ms: [run time of each job, …], running_percent:
     [progress of each job, -1 = unknown, …]}. With `wants_all` the client also receives notices about pending and running jobs and
-    their progress; otherwise only about jobs that ended. If a job ends within a moment, only its end is reported. Every notice
+    their progress; otherwise only about jobs that ended. If a job ends soon after its start, only its end is reported. Every notice
     carries `epoch` and `seq`; a client that reads too slowly is dropped and may connect again.
 
     `is_coalesced`: the client receives, at most ten times a second, only the newest notice about each object (`notice_feed`); for

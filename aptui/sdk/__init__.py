@@ -445,7 +445,7 @@ class ProcessJobRequest(_Request):
 
     `params` are the builder's parameters for `platform`; `job_params` those of the job descriptor. `quality` is "final", or "draft"
     if the configuration has `quality: [draft, final]` for the builder: a fast first version, which the final replaces later.
-    `threads` is the maximum number of threads for the run; with it, all workers together use each core once.
+    `threads` is the maximum number of threads for the run; if each run uses that many, all workers together use each core once.
 
     `progress(fraction)` reports the progress of the run (0 … 1); the screen, `aptui jobs` and the gateway show it.
 

@@ -80,8 +80,9 @@ def has_library(module: str) -> bool:
 
 
 def find_program(requested: str | None, names: Iterable[str]) -> str:
-    """Return the absolute path of `requested` (a program in PATH or an absolute path), else of the first of `names`, else "".
+    """Return the absolute path of `requested` or, if it is "", of the first of `names` that exists; "" if no program is found.
 
+    `requested` and `names` are absolute paths, or names of programs in PATH.
     The current folder is not searched: its files may have come with the assets.
     """
     places = os.pathsep.join(place for place in os.get_exec_path() if os.path.isabs(place))

@@ -13,7 +13,7 @@ CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
 
 class Sample(Struct, frozen=True):
-    """One line of a family; its name is the family's name followed by `suffix`."""
+    """One line of a metric family; the name in the line is the family's name followed by `suffix`."""
 
     value: float
     labels: Mapping[str, str]
@@ -21,7 +21,7 @@ class Sample(Struct, frozen=True):
 
 
 class Family(Struct, frozen=True):
-    """Samples of one name; `kind` is a type of the format: gauge, counter, gaugehistogram, stateset."""
+    """A metric family: all samples of one metric. `kind` is its type: gauge, counter, gaugehistogram or stateset."""
 
     name: str
     kind: str

@@ -123,7 +123,7 @@ class RuntimeCatalogs:
         return written
 
     def take_problem(self) -> str:
-        """Return and clear the error of the thread, "" if it succeeded."""
+        """Return and clear the error of the writing thread, "" if no write failed since the last call."""
         problem, self._problem = self._problem, ""
         return problem
 

@@ -1,10 +1,10 @@
-"""`move`, `delete`, `identities`: move and delete sources with their metadata and the references to them."""
+"""`move`, `delete`, `identities`: move and delete sources together with their metadata, and update references to them."""
 
 from aptui.feature import Feature, VerbInfo
 
 FEATURE = Feature(
     name="relocation",
-    summary="`move`, `delete`, `identities`: move and delete sources with their metadata and the references to them",
+    summary="`move`, `delete`, `identities`: move and delete sources together with their metadata, and update references to them",
     verbs={
         "move": VerbInfo(
             "aptui.features.relocation.verbs",

@@ -105,16 +105,16 @@ class FilePlaces(Struct, frozen=True):
         return f"{root}/{os_path(rel)}" if root else ""
 
     def counts(self, name: str) -> bool:
-        """Whether the named file still has the status that it had in the run: effective, or hidden by another scan folder's file.
+        """Whether the named file is hidden by another scan folder's file exactly if it was hidden in the run.
 
-        A missing file is treated as effective.
+        A missing file counts as not hidden.
         """
         _folder, _, rel = name.removeprefix("@").partition("/")
         winner = next((path for path in _paths_of(rel, tuple(self.named.values())) if os.path.isfile(path)), "")
         return (winner in ("", self.path_of(name))) != name.startswith(f"@{_HIDDEN}")
 
     def find_path(self, name: str) -> str:
-        """Convert a name in a record to the path in a result: relative for an effective file, absolute for a hidden one."""
+        """Convert a name in a record to a path: absolute for a file that another scan folder's file hides, otherwise relative."""
         is_hidden = name.startswith(f"@{_HIDDEN}")
         return as_text(self.path_of(name)) if is_hidden else name.partition("/")[2]
 

@@ -1,4 +1,4 @@
-"""Opens the stores of an address and of the namespaces that this machine reads and writes; reads the trusted keys.
+"""Opens the store at an address, and the stores of the namespaces that this machine uses; reads the keys that it trusts.
 
 `probe` checks whether the store works.
 

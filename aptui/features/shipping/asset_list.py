@@ -41,7 +41,8 @@ class ListedProduct(Struct, frozen=True):
 class LooseEnd(Struct, frozen=True):
     """An unresolved dependency of a listed product.
 
-    `kind` is "unmet" (a path), "dangling" (an asset id) or "missing" (undeclared).
+    `kind` is "unmet" (no product has the declared path), "dangling" (no product has the declared asset id) or "missing" (a
+    reference in the product's bytes is not declared).
     """
 
     kind: str

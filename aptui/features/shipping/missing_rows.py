@@ -378,7 +378,7 @@ def unpack_names(data: bytes) -> Names:
 def results(reader: Reader, product_ids: Collection[int]) -> list[FoundName]:
     """Return the missing dependencies of these products, and the outcomes of their scans, by name.
 
-    The result names the referenced product for the platform of the scanned product, or else for any platform.
+    Each row has the name of the referenced product for the platform of the scanned product, or else for any platform.
     """
     meant = """SELECT q.ProductName FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products q ON q.JobPK = j.JobID
         WHERE s.SourceGuid = m.DependencySourceGuid AND +q.SubID = m.DependencySubId"""

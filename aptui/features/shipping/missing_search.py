@@ -599,7 +599,7 @@ class _Work(Struct):
         return found
 
     def _inner(self, path: str) -> str:
-        """Return the path below its scan folder in lower case, or the whole path of a file outside."""
+        """Return the path of a file below its scan folder in lower case; for a file outside all scan folders, the whole path."""
         roots = [root for root in self.place.roots if path.startswith(f"{root}/")]
         return as_text(path[len(max(roots, key=len)) + 1 :] if roots else path.lstrip("/")).lower()
 

@@ -420,7 +420,7 @@ class ConfinedTree:
         return False
 
     def write(self, path: bytes, data: bytes) -> None:
-        """Replace a whole file in one step, without a sync; its folder is made."""
+        """Replace a whole file in one step, without a sync; a missing folder is created."""
         folder, name = _split(path)
         if folder:
             self.make_folder(folder)

@@ -157,8 +157,8 @@ OWN_TABLES = (
     ),
     # Names that were found in a product when it was last scanned for missing dependencies (`features.shipping`).
     make_table("aptui_missing_scans", product_id=KEY, digest=BLOB, terms=TEXT, names=BLOB),
-    # The last runs of each job. `products` is one digest of all the run's products, `step` leads back to the state before the
-    # run (`core.rows`).
+    # The last runs of each job. `products` is one digest of all the run's products, `step` is the difference between two states of
+    # the job, from which the inputs and products of the run are computed (`core.rows`).
     make_table(
         "aptui_runs", "job_id", "run_key", job_id=INTEGER, run_key=INTEGER, completed_ms=INTEGER, duration_ms=INTEGER,
         outcome=INTEGER, reason=TEXT, error=TEXT, log_file=TEXT, fingerprint=INTEGER, version=TEXT, products=BLOB, step=TEXT,
@@ -177,7 +177,7 @@ OWN_TABLES = (
         "aptui_session_runs", "job_id", "session_id", job_id=INTEGER, session_id=INTEGER, outcome=INTEGER, is_restored=INTEGER,
         duration_ms=INTEGER, ended_after_ms=INTEGER, size=INTEGER, is_draft=INTEGER,
     ),
-    # Deleted jobs, for the sessions in which they ran.
+    # Names of deleted jobs; lists of the sessions in which these jobs ran still show them.
     make_table("aptui_gone_jobs", job_id=KEY, source=TEXT, platform=TEXT, job_key=TEXT, builder=BLOB, gone_ms=INTEGER),
     # Product names that two jobs have, with the job that failed because of this.
     make_table("aptui_conflicts", "name", "job_id", name=TEXT, job_id=INTEGER),

@@ -186,7 +186,10 @@ _NO_PATTERN = 255
 
 
 class ComparisonStep(Struct, frozen=True):
-    """One comparison. Inputs and output are files, or intermediate results (`$name`); "" if the command line gives the name."""
+    """One comparison of asset lists.
+
+    `first`, `second` and `output` are each a file or an intermediate result (`$name`); "" = the command line names it.
+    """
 
     kind: ComparisonKind
     first: str = ""
@@ -302,7 +305,7 @@ class BundleSettings:
 
 
 def manifest_text(version: int, others: Iterable[str], levels: Iterable[str]) -> str:
-    """Return a bundle's manifest: its catalog, the other bundles of the set, and the folders of its levels."""
+    """Return a bundle's manifest, which names the bundle's catalog, the other bundles of the set, and the folders of levels."""
     fields = [
         object_stream.number("BundleVersion", version, "int"),
         object_stream.string("CatalogName", CATALOG),

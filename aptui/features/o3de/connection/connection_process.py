@@ -222,7 +222,7 @@ def _has_ended(notice: JobChanged) -> bool:
 def _list_jobs_of(pending: Sequence[NoticeLine], at: int) -> list[JobChanged]:
     """Return the notices of the jobs that changed the products in the notice `pending[at]`.
 
-    These notices directly follow it and have the same cause.
+    In `pending`, the notices of these jobs directly follow the notice about the products, and have the same cause.
     """
     found: list[JobChanged] = []
     for number in range(at + 1, len(pending)):

@@ -391,7 +391,7 @@ class O3deServer:
             values = await work
         except KnownError:
             values = {}  # each field then has its default value, for example "not found" or "failed"
-        except Exception as error:  # noqa: BLE001 - our mistake ends one connection, and is reported
+        except Exception as error:  # noqa: BLE001 - a bug of aptui ends one connection, and is reported
             session.end(f"a request of {session.name} failed ({exchange.request.name}): {type(error).__name__}: {error}")
             return
         if values is not None and serial and exchange.response is not None:

@@ -66,7 +66,7 @@ _Work = tuple[int, int]
 class _IdleWaiter(Struct, eq=False):
     """A client that waits until all earlier changes are processed.
 
-    If `besides` is given, the client also waits until the amount of work done differs from `besides`.
+    If `besides` (an amount of work done, `_Work`) is given, the client also waits until the present amount differs from it.
     """
 
     then: Callable[[], None]

@@ -79,7 +79,7 @@ def claims(folder: Path) -> bool:
 
 
 def refuse_unreadable(folder: Path) -> None:
-    """Raise a `UserError` if the marker is not a JSON object; a marker without a project name belongs to another program."""
+    """Raise a `UserError` if the marker (`project.json`) is not a JSON object. A marker without a project name is accepted."""
     from aptui.features.o3de.project.project_roots import read_manifest
 
     read_manifest(str(folder / MARKER), InputRecorder())
