@@ -133,11 +133,13 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.engine_root = self.news = ""
         self.trust: TrustQuestion | None = None
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
-        """Returns the builders with the facts from their code. The call may start a process, so make it in a thread."""
+        """Returns the configured builders, completed with facts from their code. It may start a process, so it is called in a
+        thread.
+        """
         self.feed: Feed | None = None
         """The reader of jobs and notices, None until it is opened."""
         self.early: EarlyRead | None = None
-        """The read of the jobs that began before the app was imported; None = the read begins with the feed."""
+        """The read of the jobs that began before the app was imported; None = opening the feed begins the read."""
         self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
         self.switcher = PaneSwitcher(self, self.panes, memory, self.wake, self._read_jobs, self.keyboard.hold)
@@ -442,7 +444,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 # ------------------------------------------------------------------------------------- names of builders, and events to show
 
 _BUILDERS_KEY = "shell.builders"
-"""Name of the remembered value of the project that has {UUID in hex: name of a builder}."""
+"""Name of the value {UUID in hex: name of a builder} among the values that the screen remembers for the project."""
 
 
 def find_known_names(app: AptuiApp) -> dict[bytes, str]:
@@ -527,7 +529,7 @@ class EngineEvents(NoticeListener):
 
 
 def _collect_garbage_again() -> None:
-    """Enable the garbage collector for new objects only; before the first paint, the collector would take a tenth of the time.
+    """Enable the garbage collector for new objects only; if it ran before the first paint, it would take a tenth of the start.
 
     Updates are many small records without cycles, so the collector runs rarely.
     """

@@ -30,7 +30,7 @@ class LatestOnly(Generic[R]):
     Args:
         name: name of the thread.
         handle: called in the thread with the kind and the request.
-        last: kind of request that waits until no request of another kind waits.
+        last: the kind of requests that are handled only while no request of another kind is waiting; "" = all kinds are equal.
         pause_s: debounce time: while requests arrive faster than every `3 * pause_s`, wait for a pause of `pause_s`; 0 = no wait.
     """
 
@@ -72,7 +72,7 @@ class LatestOnly(Generic[R]):
         """Wait until no request waits or is being handled.
 
         Raises:
-            TimeoutError: it took longer.
+            TimeoutError: requests are still waiting or being handled after `timeout_s`.
         """
         with self._condition:
             if not self._condition.wait_for(lambda: not self._waiting and not self._is_handling, timeout_s):
@@ -91,7 +91,7 @@ class LatestOnly(Generic[R]):
         while (request := self._pop()) is not None:
             try:
                 self._handle(*request)
-            except Exception as error:  # noqa: BLE001  # reported like the death of any thread, but the next request is handled
+            except Exception as error:  # noqa: BLE001  # reported like any error of a thread, but this thread continues
                 hook_arguments = threading.ExceptHookArgs((type(error), error, error.__traceback__, threading.current_thread()))
                 threading.excepthook(hook_arguments)
 
@@ -196,7 +196,7 @@ class BackgroundTask:
             self._end(cancelled)
         except KnownError as error:
             self._end(failed, error)
-        except Exception as error:  # noqa: BLE001  # raised again where the app sees it
+        except Exception as error:  # noqa: BLE001  # raised again in the UI's thread
             self._end(_raise, error)
         else:
             self._end(then, result)

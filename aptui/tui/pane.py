@@ -97,7 +97,7 @@ class Pane(Container):
     name_of_pane: ClassVar[str] = ""
     """The id of the pane, as in its `PaneSpec`; the pane switcher sets it."""
     wants_jobs: ClassVar[bool] = False
-    """Whether a pane that is opened after the table of jobs (`Batch.table`) was handed out must receive the table later."""
+    """Whether the pane shows jobs: if it opens after the table of jobs (`Batch.table`) was handed out, the jobs are read again."""
 
     @property
     def shell(self) -> Shell:
@@ -163,11 +163,11 @@ PANES: list[PaneSpec] = [
     PaneSpec("builders", 5, "Builders", "Builders", "aptui.tui.screens.builders.builders_pane:BuildersPane"),
     PaneSpec("tools", 7, "Tools", "Tools", "aptui.tui.screens.tools.tools_pane:ToolsPane"),
 ]
-"""The panes of the kernel; features add more panes (`aptui.feature`)."""
+"""The built-in panes; features add more panes (`aptui.feature`)."""
 
 
 def list_panes() -> list[PaneSpec]:
-    """Return the panes of the kernel and of the features in the package, in the order of their numbers."""
+    """Return the built-in panes and the panes of the features that are part of aptui, in the order of their numbers."""
     return add_panes(PANES, feature.list_shipped())
 
 

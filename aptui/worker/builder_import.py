@@ -38,7 +38,7 @@ _loaded: dict[str, str] = {}
 _folders: set[str] = set()
 """Folders whose modules `ExactLoader` loads."""
 _code: dict[str, bytes] = {}
-"""{builder: digest of the code with which the builder was loaded}; read after each run."""
+"""{name of a builder: digest of the code with which the builder was loaded}; read after each run."""
 
 
 class ExactLoader(SourceFileLoader):
@@ -87,7 +87,12 @@ def loading(builder: Builder) -> Iterator[None]:
 
 
 def code_of(builder: Builder) -> Callable[[], bytes]:
-    """Return a function to call after the run. It returns the digest of the builder's code and tools, b"" without code files."""
+    """Return a function to call after the run.
+
+    The function returns one digest of the code and the tools that the run used: b"" if the builder has no code files, or if its
+    code
+    was not loaded.
+    """
     if not builder.code_files:
         return bytes
     is_python = builder.kind is BuilderKind.PYTHON
@@ -114,12 +119,12 @@ def _code_loaded(builder: Builder) -> bytes:
 
 
 def _tool_digest(path: str, stamp: StatKey | None) -> str:
-    """Return the digest of a tool that had `stamp` before the run."""
+    """Return the digest of a tool that had `stamp` before the run, `_CHANGED` if its stamp differs now."""
     return _digest(path) if stamp is not None and _stamp(path) == stamp else _CHANGED
 
 
 def _digest(path: str) -> str:
-    """Return the digest of a file, "" if it cannot be read."""
+    """Return the digest of a file: `_CHANGED` if the file changed while it was read, "" if it cannot be read."""
     try:
         return digest_file(path)
     except FileChanged:

@@ -46,7 +46,7 @@ class FileChanged(Exception):
 
 
 class _NotHere(Exception):
-    """The file is a Git LFS pointer."""
+    """The source is a Git LFS pointer, and the content that it stands for is not on this machine."""
 
 
 def stat_key(result: os.stat_result) -> StatKey:
@@ -237,7 +237,10 @@ def sync_file_system(path: str) -> None:
 
 
 def hash_files(order: HashOrder) -> HashResult:
-    """Hash the files of a `HashOrder`; the result has the error of each file that cannot be read."""
+    """Hash the files of a `HashOrder`.
+
+    The result has an error for each file that cannot be read, and None for each file that is gone or changed while it was read.
+    """
     files: list[tuple[bytes, int, int, int, int, int] | None] = []
     errors = []
     copies = _Copies(order)
@@ -328,7 +331,7 @@ class _Copy:
 
 
 class _Copies:
-    """The copies of one order."""
+    """The copies that one `HashOrder` requests."""
 
     def __init__(self, order: HashOrder) -> None:
         self._order = order

@@ -250,7 +250,10 @@ _PROGRESS_S = 0.1
 
 
 class LogAnswerer:
-    """Answers requests over `questions` about the current run, and reports its progress; its thread starts with the first run."""
+    """Answers requests about the current run that arrive at the socket `questions`, and reports the run's progress.
+
+    Its thread starts with the first run.
+    """
 
     def __init__(self, questions: socket.socket) -> None:
         self._questions = questions

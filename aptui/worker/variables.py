@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from aptui.core.project import Builder, BuilderKind
 
 _BLAS_THREADS = "OPENBLAS_NUM_THREADS"
-"""Number of threads of numpy's matrix library.
+"""Environment variable with the number of threads of OpenBLAS, numpy's matrix library.
 
 Each thread uses a core for 60 ms after numpy is imported, and the results of matrix products may depend on the number of threads.
 Commands get the variable only if the configuration names it.

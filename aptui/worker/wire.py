@@ -106,7 +106,7 @@ class RunProgress(Struct, frozen=True):
 
 
 class WireError(Exception):
-    """The other side sent an invalid frame."""
+    """A received frame is invalid, or a frame cannot be made."""
 
 
 _TYPES: dict[FrameKind, object] = {

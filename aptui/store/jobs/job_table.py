@@ -66,7 +66,7 @@ def _mask(found: re.Match[str]) -> str:
 
 
 class CheckColumn:
-    """The column of check findings; one thread sets it, any thread may read."""
+    """The column with the findings of the checks in `aptui.yaml`; one thread sets it, any thread may read."""
 
     def __init__(self) -> None:
         self._held: tuple[Codes, Texts, list[CheckMark | None]] = np.empty(0, np.int32), Texts([""]), [None]
@@ -84,7 +84,7 @@ class CheckColumn:
         return np.concatenate([codes[:count], np.zeros(max(0, count - len(codes)), np.int32)]), texts
 
     def mark(self, row: int) -> CheckMark | None:
-        """Return the findings of checks about a row."""
+        """Return the check findings about a row's job, None if no check has findings about it."""
         codes, _texts, marks = self._held
         return marks[int(codes[row])] if row < len(codes) else None
 
@@ -116,7 +116,7 @@ _FACTS: dict[str, Any] = {
 _MOST_RECENT = 4096
 """Maximum number of reasons, errors and groups that are remembered, so that equal ones are stored once."""
 _FEW_REASONS = 64
-"""Maximum number of distinct reasons in a chunk that share codes with earlier chunks; more reasons are stored without a search."""
+"""Maximum number of distinct reasons in a chunk for which the reasons of earlier chunks are searched, to store equal ones once."""
 _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
 
@@ -124,7 +124,7 @@ Moment = tuple[int, int]
 """(epoch, seq) of the event after which a value is valid; later moments compare greater."""
 Rows: TypeAlias = "npt.NDArray[np.integer]"
 _PLAIN = ("warnings", "errors", "duration_ms", "run_key", "draft", "critical")
-"""Columns whose values are taken from notices unchanged."""
+"""Columns whose values are copied unchanged from the notice of a job."""
 _WRITTEN = attrgetter(
     "platform", "job_key", "builder", "reason", "error", "flaky", "facts",
     "warnings", "errors", "duration_ms", "run_key", "is_draft", "is_critical",
@@ -132,7 +132,7 @@ _WRITTEN = attrgetter(
 
 
 class AnalysisKeys:
-    """Numbers of failed analyses, negative and constant while the program runs, even if rows are read again."""
+    """Assigns a negative number to each failed analysis; the number is the same whenever rows are read again."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[int, str, str], int] = {}
@@ -174,7 +174,7 @@ class JobTable:
         self._formats = TextPool(Texts([""]))
         self.checks = CheckColumn()
         self.log_lines: LogLines | None = None
-        """Reader of logs for filters, None = logs are not read."""
+        """Reads job logs for filter terms that search log lines; None = these terms find nothing."""
         self._late: dict[int, int] = {}
         self._sources = TextIndex(self._texts["source"])
         self._recent = {name: TextPool(self._texts[name], _MOST_RECENT) for name in ("reason", "error", "group")}
@@ -192,7 +192,10 @@ class JobTable:
         return self._columns[field][: self._count]
 
     def text(self, field: str) -> tuple[Rows, Texts]:
-        """Return a column of texts: a code for each row, and the texts of the codes. "cause" is the group of a failure."""
+        """Return a column of texts: a code for each row, and the texts of the codes.
+
+        The field "cause" returns the column "group": the dependency that failed, or the masked error (`cause_of`).
+        """
         field = "group" if field == "cause" else field
         if field == "format":
             return self.number(field).astype(np.int32), self._formats.texts
@@ -203,7 +206,8 @@ class JobTable:
     def read_log_lines(self, field: str, rows: Rows, check: Callable[[], None] | None) -> Sequence[str]:
         """Return the log lines with the level `field` ("error" or "warning") of the last run of each row.
 
-        Without `check`, no further logs are read.
+        `check` is called before each log is read; it may raise an exception to stop. If it is None, no log is read, and rows whose
+        logs were not read before have the text "".
         """
         jobs = list(zip(self._columns["id"][rows].tolist(), self._columns["run_key"][rows].tolist(), strict=True))
         if self.log_lines is None:
@@ -308,13 +312,13 @@ class JobTable:
         self._columns[column][self._rows_of(job_ids)] = True
 
     def set_facts(self, facts: Iterable[tuple[int, ContentFacts]]) -> None:
-        """Set the facts of the products of jobs, by job id."""
+        """Set the facts that builders reported about products (such as the size of a picture), as pairs (job id, facts)."""
         listed = list(facts)
         rows = self._rows_of([job_id for job_id, _facts in listed])
         self._write_facts(rows, [facts for _job_id, facts in listed])
 
     def facts(self, row: int) -> ContentFacts | None:
-        """Return the facts about the products of a row, None if they have no facts."""
+        """Return the facts that the builder reported about the products of a row's job, None if it reported no facts."""
         if "format" not in self._columns:
             return None
         numbers = {name: self._columns[name][row].item() for name in NUMBER_FACTS}
@@ -332,7 +336,7 @@ class JobTable:
         self._columns["format"][rows] = [self._formats[each.format] for each in given_facts]
 
     def set_checks(self, found: Mapping[int, CheckMark]) -> None:
-        """Set the findings of checks by job id; all other jobs have no findings."""
+        """Set the findings of the checks in `aptui.yaml`, {job id: its findings}; all other jobs get none."""
         self.checks.set(self.rows_of(list(found)), list(found.values()))
 
     def builder_name(self, uuid: bytes) -> str:
@@ -340,14 +344,14 @@ class JobTable:
         return self._builders.get(uuid) or uuid_text(uuid)
 
     def put(self, news: JobChanged, source: int = -1) -> int:
-        """Change the row of a job, or add a row; return the row's index. `source` is the code of its path, if that is known."""
+        """Change the row of a job, or add a row; return the row's index. `source` is the code of its path, -1 = unknown."""
         key = news.job_id or self.analyses.of(news.scan_folder, news.source, news.job_key)
         row = self._row_to_change(news, key, source)
         self._write(np.array([row]), [news], [STATUSES.index(news.status)], [news.completed_ms])
         return row
 
     def put_notices(self, news: Sequence[JobChanged], keys: Rows, statuses: Sequence[int], completed_ms: Sequence[int]) -> Rows:
-        """Change the rows of these jobs, and add rows for new jobs; return the indexes of the rows.
+        """Change the rows of the jobs in these notices, and add rows for new jobs; return the indexes of the rows.
 
         `keys` are job ids or analysis keys, each at most once. The call needs only a few passes over arrays, even for many jobs.
         """
@@ -405,7 +409,7 @@ class JobTable:
         self._columns["status"][rows] = self._columns["stored_status"][rows]
 
     def set_durations(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Set durations by job id."""
+        """Set durations, given as pairs (job id, duration in ms); unknown jobs are ignored."""
         for job_id, duration_ms in pairs:
             row = self.row_of(job_id)
             if row >= 0:
@@ -449,7 +453,7 @@ class JobTable:
 def group_failures(table: JobTable) -> list[tuple[str, bool, list[int]]]:
     """Return why jobs failed: (cause, whether it is a failed dependency, rows), the most frequent cause first.
 
-    A cause is the dependency that failed, or the error without the parts of a single job (`cause_of`).
+    A cause is the dependency that failed, or the first line of the error, with paths, numbers and names masked (`cause_of`).
     """
     groups: dict[tuple[str, bool], list[int]] = {}
     are_failed = (table.number("status") == FAILED) & table.number("alive").astype(np.bool_)
@@ -494,7 +498,7 @@ def argsort(keys: npt.NDArray[np.int64]) -> Codes:
 
 
 def gather(codes: npt.NDArray[np.integer], *, by_last: bool) -> Codes:
-    """Return an order in which rows with equal codes are adjacent, each group at the place of its first or last row."""
+    """Return an order in which rows with equal codes are adjacent. Groups are ordered by their first row, or by their last row."""
     count = len(codes)
     first = np.full(int(codes.max(initial=-1)) + 1, -1 if by_last else count, np.int64)
     (np.maximum if by_last else np.minimum).at(first, codes, np.arange(count))
@@ -562,7 +566,10 @@ def order_of_sources(table: JobTable, rows: Codes, field: str, *, is_descending:
 
 
 def urgency_of(table: JobTable, status: npt.NDArray[np.number], rows: npt.NDArray[np.integer] | slice) -> npt.NDArray[np.int64]:
-    """Return ranks of rows by their `status`, problems first: 0 = failed, 1 = with errors, 2 = with warnings, up to 6."""
+    """Return a rank for each row, the most urgent first.
+
+    0 = failed, 1 = completed with errors, 2 = completed with warnings, 3 = running, 4 = waiting, 5 = cancelled, 6 = completed.
+    """
     warnings, errors = table.number("warnings")[rows], table.number("errors")[rows]
     places: npt.NDArray[np.int64] = np.array((4, 3, 6, 0, 5), np.int64)[status]
     is_completed = status == COMPLETED
@@ -600,7 +607,7 @@ def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: Anal
 
 
 def build_first_table(first: FirstJobs, builders: Mapping[bytes, str], analyses: AnalysisKeys) -> JobTable:
-    """Return a table of the first jobs."""
+    """Return a table that has only the first jobs, and `whole` with facts about all jobs."""
     table = build_job_table(first.parts, builders, analyses)
     sample = build_job_table(first.sample, builders, analyses)
     table.whole = Whole(first.job_count, first.source_count, first.platform_count, first.mixed, sample)
@@ -633,7 +640,7 @@ def build_job_table(parts: Iterable[JobPart], builders: Mapping[bytes, str], ana
 
 
 class _Sources:
-    """The sources of a table: the code of a path is its index."""
+    """The sources of a table, in the order of their ids: the n-th source has the code n in the column of source paths."""
 
     def __init__(self, table: JobTable) -> None:
         self._table = table

@@ -26,7 +26,10 @@ _SEPARATOR = "\0"
 _LEAST_INDEXED = 4096
 """Number of new texts that a dictionary holds before they are sorted into the index; more if the column is large."""
 _MOST_SORTED_BYTES = 256 << 20
-"""Maximum memory for sorting with numpy, which pads all texts to the longest; above it, Python sorts under its lock."""
+"""Maximum memory for sorting texts with numpy, which pads each text to the length of the longest (bytes).
+
+If more is needed, Python sorts the texts, and other threads wait for the interpreter lock.
+"""
 
 Codes: TypeAlias = "npt.NDArray[np.int32]"
 
@@ -182,9 +185,9 @@ class TextPool(dict[str, int]):
 
 
 class TextIndex:
-    """Finds the code of a text in a column.
+    """Finds the code of a text in a column, by a sorted array of hashes.
 
-    The index needs 12 bytes of memory for each text, and a dictionary of the newest texts.
+    The array needs 12 bytes for each text; the newest texts are in a dictionary until they are sorted into the array.
     """
 
     def __init__(self, texts: Texts) -> None:

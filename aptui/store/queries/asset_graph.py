@@ -31,7 +31,7 @@ from aptui.store.queries.reader import Reader
 
 
 class SourceFact(Struct, frozen=True):
-    """A source as users see it."""
+    """A source in the graph; `name` is its path as users see it."""
 
     source_id: int
     name: str
@@ -68,7 +68,7 @@ Fact = SourceFact | ProductFact | AssetFile
 
 
 class Unmet(NamedTuple):
-    """A declared dependency by path."""
+    """A product's declared dependency on a path that names no product, on a pattern, or an exclusion."""
 
     product_id: int
     path: str
@@ -85,14 +85,14 @@ class Unmet(NamedTuple):
 
 
 class Dangling(NamedTuple):
-    """A declared asset id without a product on the platform."""
+    """A dependency of a product on an asset id that no product on its platform has."""
 
     product_id: int
     asset_id: str
 
 
 class MissingReference(NamedTuple):
-    """A possible undeclared dependency in a product's bytes."""
+    """A name or id of an asset that a scan found in a product's bytes, although the product does not declare this dependency."""
 
     product_id: int
     text: str
@@ -246,9 +246,9 @@ class AssetGraph:
                 yield product, needed, Link.PRODUCT
 
     def _dependencies(self, products: Collection[int]) -> list[tuple[Node, _Asset]]:
-        """Return the dependencies of these products by asset id, after adding them to `_resolved`.
+        """Return the dependencies of these products by asset id; store in `_resolved` which products have these asset ids.
 
-        Each asset is queried once, even if many products need it.
+        Each asset id is queried once, even if many products need it.
         """
         found: list[tuple[Node, _Asset]] = []
         unknown: dict[int, _Asset] = {}
@@ -448,17 +448,17 @@ class AssetGraph:
     # ------------------------------------------------------------------------------------------------- unmet dependencies
 
     def unmet(self, products: Collection[Node]) -> list[Unmet]:
-        """Return the path dependencies of these products that no product fulfils, that are patterns, or that exclude products."""
+        """Return the dependencies of these products by path that are not resolved to a product, are patterns, or are exclusions."""
         return list(map(Unmet._make, self._ask(_UNMET_SQL, keys=json.dumps(list(products)))))
 
     def dangling(self, products: Collection[Node]) -> list[Dangling]:
-        """Return the asset ids that these products depend on and that no product has."""
+        """Return the dependencies of these products on asset ids that no product has."""
         for _edge in self._product_needed([product for product in products if product not in self._dangling]):
             pass  # reading the edges fills `_dangling`
         return [Dangling(product, asset_id_text(*asset[:2])) for product in products for asset in self._dangling[product]]
 
     def missing(self, products: Collection[Node]) -> list[MissingReference]:
-        """Return the undeclared references that a scan found in the bytes of these products."""
+        """Return the undeclared dependencies that a scan found in the bytes of these products."""
         rows = self._ask(_MISSING_SQL, keys=json.dumps(list(products)))
         return [MissingReference(product, text, asset_id_text(uuid, sub_id)) for product, text, uuid, sub_id in rows]
 

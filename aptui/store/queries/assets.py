@@ -33,8 +33,8 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
     """Return the status of a job and its reason in one sentence.
 
     Args:
-        runs: of the job, the newest first.
-        edges: of its source and its builder.
+        runs: the runs of the job, the newest first.
+        edges: the dependencies that the job's builder declared for the job's source.
         pending: text to add if the job needs a run, for example what starts it.
     """
     reason = row.reason or "the reason was not recorded"
@@ -54,7 +54,7 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
 def _describe_failures(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
     """Return how many runs in a row failed, and when the first of these runs failed, in local time.
 
-    More runs in a row may have failed than are kept.
+    If all stored runs failed, earlier runs may have failed too, so the number is followed by "or more".
     """
     count = next((at for at, run in enumerate(runs) if run.outcome == 0), len(runs))
     if count < 2:
@@ -92,7 +92,10 @@ def makers(source: SourceRow | None, database: Reader) -> list[tuple[JobRow, str
 
 
 def list_unsettled(edges: Sequence[EdgeRow], database: Reader) -> list[str]:
-    """Return the pending and running jobs of the job dependencies."""
+    """Return the pending and running jobs of the sources on which the job dependencies in `edges` depend.
+
+    A job is named `source@platform:job key`.
+    """
     waits: list[str] = []
     for edge in edges:
         other = database.source(edge.target) if edge.type_bits & JOB_EDGE else None
@@ -134,7 +137,8 @@ class DeclaredDependency(Struct, frozen=True):
 class SourceDetails(Struct, frozen=True):
     """A source with its jobs, dependencies and identity.
 
-    `intermediates` are (product, id of the source with the same file, 0 = none).
+    `out` has the dependencies of the source, `incoming` the dependencies of other sources on it. `intermediates` has each
+    intermediate product, and the id of the source with the same file (0 = this source does not exist).
     """
 
     source: SourceRow
@@ -153,7 +157,10 @@ class SourceDetails(Struct, frozen=True):
 
 
 class MissingDependency(Struct, frozen=True):
-    """A possible undeclared dependency in a product's bytes; `product_id` 0 = it does not name a product."""
+    """A name or id of an asset that a scan found in a product's bytes, and that may be an undeclared dependency.
+
+    `product_id` is the product that the name or id belongs to, 0 = no product has it.
+    """
 
     text: str
     asset_id: str
@@ -168,8 +175,8 @@ NOTHING_MISSING = "No missing dependencies found"
 class ProductDetails(Struct, frozen=True):
     """A product with the facts that are cheap to query; `queries.dependencies` has its dependencies.
 
-    `scanned_s` is the time of its last scan for missing dependencies, 0 = never. `scan_says` is the stored text about the result of
-    the whole scan. `facts` are the facts that its builder reported.
+    `scanned_s` is the time of the product's last scan for missing dependencies (seconds since 1970), 0 = never. `scan_says` is the
+    stored text about the result of the whole scan. `facts` are the facts that its builder reported.
     """
 
     product: ProductRow
@@ -203,12 +210,12 @@ def parse_short_asset_id(text: str) -> tuple[bytes, int | None] | None:
 
 
 def is_id(text: str) -> bool:
-    """Return whether `text` is a UUID or an asset id, whole or cut short."""
+    """Return whether `text` is a UUID or an asset id, complete or shortened (`{049FCC20…}:0`)."""
     return parse_asset_id(text) is not None or parse_short_asset_id(text) is not None
 
 
 def ids_named(reader: Reader, text: str, *, of_products: bool) -> list[int] | None:
-    """Return the sources or products with a UUID or asset id, which may be cut short; None if `text` is neither."""
+    """Return the ids of the sources or products with a UUID or asset id, which may be shortened; None if `text` is neither."""
     whole, short = parse_asset_id(text), parse_short_asset_id(text)
     if whole is not None:
         named = [whole]
@@ -227,13 +234,13 @@ def ids_named(reader: Reader, text: str, *, of_products: bool) -> list[int] | No
 
 
 def source_by_id(reader: Reader, source_id: int) -> SourceRow | None:
-    """Return one source."""
+    """Return the source with this id, None if it does not exist."""
     row = reader.ask(f"{SOURCES_SQL} WHERE s.SourceID = ?", (source_id,)).fetchone()
     return reader.source_row(row) if row else None
 
 
 def source_ids(reader: Reader, uuid: bytes) -> list[int]:
-    """Return the sources with this UUID."""
+    """Return the ids of the sources with this UUID."""
     return [number for (number,) in reader.ask("SELECT SourceID FROM Sources WHERE SourceGuid = ?", (uuid,))]
 
 
@@ -330,7 +337,7 @@ def _find_origin(reader: Reader, source: SourceRow) -> SourceRow | None:
 
 
 def product_ids(reader: Reader, uuid: bytes, sub_id: int | None) -> list[int]:
-    """Return the products with this asset id, or all of the source with this UUID."""
+    """Return the ids of the products with this asset id; with `sub_id` None, of all products of the source with this UUID."""
     sql = """SELECT p.ProductID FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
         WHERE s.SourceGuid = :uuid AND (:sub_id IS NULL OR p.SubID = :sub_id) ORDER BY p.ProductID"""
     return [number for (number,) in reader.ask(sql, {"uuid": uuid, "sub_id": sub_id})]
@@ -358,7 +365,10 @@ def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
 
 
 def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDependency]:
-    """Return the rows of a product's last scans, the newest first; a row about a whole scan has no asset id."""
+    """Return what scans for missing dependencies stored about a product, the newest first.
+
+    A row without an asset id has the result of the whole scan.
+    """
     sql = """SELECT MissingDependencyString, DependencySourceGuid, DependencySubId, ScanTimeSecondsSinceEpoch
         FROM MissingProductDependencies WHERE ProductPK = ? ORDER BY ScanTimeSecondsSinceEpoch DESC, MissingProductDependencyId"""
     found = []

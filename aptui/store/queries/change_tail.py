@@ -1,6 +1,6 @@
 """A reader that follows the change feed page by page: each page is one short query, so a slow client does not block the database.
 
-A page has the records of `store.db.change_log`, and two more; `seq` of both is the number to continue from:
+A page has the records of `store.db.change_log`, and records of two other kinds, whose `seq` is the number to continue from:
 
     {"seq": 7, "kind": "listed"}   the listing is complete; changes that happened while it was written follow
     {"seq": 7, "kind": "resync"}   the given number is unknown or too old: read a listing, then continue from this number
@@ -49,7 +49,7 @@ class CurrentDatabase:
         self._identity = (0, 0)
 
     def open(self) -> Reader:
-        """Return a reader of the present file; it is valid until the next call.
+        """Return a reader of the file that is at the path now; it is valid until the next call of a method of this object.
 
         Raises:
             UserError: the file does not exist, or is being created.
@@ -140,7 +140,7 @@ Record = dict[str, object]
 
 
 def parse_number(text: str) -> int | None:
-    """Return the number of a change that a user or client wrote, None if the text is not a number.
+    """Convert the number of a change, as text from a user or client, to an integer; None if the text is not a number.
 
     A number above the largest integer of SQLite becomes this integer.
     """

@@ -1,6 +1,6 @@
 """Checks on the database: rules of `aptui.yaml`, and missing, damaged or orphaned products.
 
-Checks by commands, and the findings of `aptui lint`, are in `features.shipping`.
+`features.shipping` has the checks that run commands, and the findings of `aptui lint`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def product_bytes(reader: Reader) -> int:
 
 
 def last_completed_ms(reader: Reader) -> int:
-    """Return when a job last ended, 0 = never."""
+    """Return the time at which a job last ended (ms since 1970), 0 = never."""
     return int(reader.ask("SELECT COALESCE(MAX(completed_ms), 0) FROM aptui_jobs").fetchone()[0])
 
 
@@ -65,7 +65,7 @@ def folder_count(reader: Reader) -> int:
 
 
 _BITE = 500
-"""Number of rows of products that are read at a time: an open cursor keeps SQLite from moving its log into the database."""
+"""Number of product rows that are read by one query. An open query stops SQLite from moving its log into the database."""
 _NAMES_SQL = """SELECT ProductName FROM Products WHERE ProductName > :folder || '/' AND ProductName < :folder || '0'
 AND instr(substr(ProductName, length(:folder) + 2), '/') = 0"""
 _DIGEST_SQL = """SELECT COALESCE(o.digest, x'') FROM Products p LEFT JOIN aptui_products o ON o.product_id = p.ProductID
@@ -73,7 +73,7 @@ WHERE p.ProductName = ?"""
 
 
 class Finding(Struct, frozen=True):
-    """A product that differs from its row; `problem` is "missing" or "damaged"."""
+    """A product whose file in the cache does not match its row in the database; `problem` is "missing" or "damaged"."""
 
     product: str
     problem: str
@@ -100,7 +100,7 @@ def amount(reader: Reader) -> tuple[int, int]:
 
 
 def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductRow, Finding | None]]:
-    """Read all bytes of each product; yield the product and the finding about it, if any. An engine may run at the same time."""
+    """Read all bytes of each product; yield (product, its `Finding`, None = intact). An engine may run at the same time."""
     root, last = os.fsencode(cache_dir), 0
     while rows := reader.ask(f"{PRODUCTS_SQL} WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?", (last, _BITE)).fetchall():
         for row in rows:
@@ -112,7 +112,7 @@ def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductR
 def _finding(product: ProductRow, reader: Reader, root: bytes) -> Finding | None:
     if not _problem(root, product.name, product.digest):
         return None
-    # The row is read again, because the product may have been rebuilt since the row was read.
+    # The digest is queried again, because the product may have been replaced after its row was read.
     row = reader.ask(_DIGEST_SQL, (product.name,)).fetchone()
     problem = _problem(root, product.name, row[0]) if row else ""
     if not problem:
@@ -221,13 +221,14 @@ _JOBS_OF_SQL = "SELECT j.JobID FROM Jobs j JOIN Sources s ON s.SourceID = j.Sour
 _BLOCKED_SQL = """SELECT o.job_id, o.error FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
 WHERE j.Status <> 4 AND o.state = 'failed' AND o.error GLOB ?"""
 _MOST_SENTENCES = 5
-"""Maximum number of listed findings of one job."""
+"""Maximum number of check findings whose text is shown for one job; further findings are only counted."""
 
 
 class CheckFinding(Struct, frozen=True):
-    """A finding of a check, about `product`.
+    """A violation of a check in `aptui.yaml`; `what` says what is wrong.
 
-    Without `product` it is about the source's name, without `source` about all checked files.
+    The finding is about `product`. If `product` is "", it is about the name of `source`. If `source` is "" too, it is about all
+    checked files together (a budget).
     """
 
     check: str
@@ -239,7 +240,7 @@ class CheckFinding(Struct, frozen=True):
 
 
 class ProductToCheck(Struct, frozen=True):
-    """A product with its source."""
+    """A product to check, with its source and its job."""
 
     source: str
     job_id: int
@@ -247,7 +248,7 @@ class ProductToCheck(Struct, frozen=True):
 
 
 class CheckMark(Struct, frozen=True):
-    """Findings of one job: the worst level, their number, and their text: `large: bytes is 900, wanted: <512`."""
+    """The check findings about one job: the worst level, their number, and their texts: `large: bytes is 900, wanted: <512`."""
 
     level: str
     count: int
@@ -255,7 +256,10 @@ class CheckMark(Struct, frozen=True):
 
 
 def check_marks(reader: Reader, checks: Sequence[Check]) -> dict[int, CheckMark]:
-    """Return {job id: findings about its products, about the name of its source, and of checks that block its commit}."""
+    """Return {job id: its findings}, for jobs that have any.
+
+    A job has the findings about its products and about the name of its source, and the finding that prevented its commit.
+    """
     found: dict[int, list[tuple[str, str]]] = {}
     for finding in findings(reader, checks):
         jobs = [finding.job_id] if finding.job_id else [job for (job,) in reader.ask(_JOBS_OF_SQL, (finding.source,))]
@@ -275,7 +279,7 @@ def _mark(findings: Sequence[tuple[str, str]]) -> CheckMark:
 
 
 def findings_of(reader: Reader, checks: Sequence[Check], source: str) -> list[CheckFinding]:
-    """Return the findings about one source: its name and its products. Budgets are left out: they concern many sources."""
+    """Return the findings about a source's name and its products; budgets are left out, because they concern many sources."""
     wanting = [check for check in checks if check.wants(source)]
     found = [CheckFinding(check.name, check.level, source, "", flaw) for check in wanting for flaw in flaws_of_name(check, source)]
     for each in products_to_check(reader, source) if wanting else ():
@@ -286,7 +290,10 @@ def findings_of(reader: Reader, checks: Sequence[Check], source: str) -> list[Ch
 
 
 def products_to_check(reader: Reader, source: str = "", left_out: Collection[str] = ()) -> Iterator[ProductToCheck]:
-    """Yield all products, or those of `source`, by source, except on the platforms `left_out`. 300,000 products take a second."""
+    """Yield all products, or those of `source`, in the order of their sources; skip products of the platforms `left_out`.
+
+    It takes a second for 300,000 products.
+    """
     sql = f"{_PRODUCTS_SQL} WHERE s.SourceName = ?" if source else _PRODUCTS_SQL
     rows = reader.ask(f"{sql} ORDER BY s.SourceName, p.ProductName", (source,) if source else ())
     for rel, platform, job_id, name, size, width, *others in rows:
@@ -296,7 +303,7 @@ def products_to_check(reader: Reader, source: str = "", left_out: Collection[str
 
 
 def findings(reader: Reader, checks: Sequence[Check], left_out: Collection[str] = ()) -> list[CheckFinding]:
-    """Return the findings of these checks, in their order, except about products of the platforms in `left_out`."""
+    """Return the findings of these checks, in the order of the checks; skip products of the platforms in `left_out`."""
     if not checks:
         return []
     found: dict[str, list[CheckFinding]] = {check.name: [] for check in checks}

@@ -232,9 +232,9 @@ class NeededSource(Struct, frozen=True):
 
 
 class NamedSource(Struct, frozen=True):
-    """A source that needs other sources (`needs`); `root` is the path of its scan folder, `files` are its other dependencies.
+    """A source that needs other sources (`needs`); `root` is the path of its scan folder.
 
-    Paths of `files` are in lower case.
+    `files` has the paths (in lower case) of its dependencies that are not sources.
     """
 
     root: str
@@ -244,7 +244,7 @@ class NamedSource(Struct, frozen=True):
 
 
 def find_named_sources(reader: Reader, only: str = "") -> Iterator[NamedSource]:
-    """Yield every source that needs other sources, itself or through its products; `only` limits this to one path."""
+    """Yield every source that depends on other sources, itself or through its products; with `only`, the source at this path."""
     roots = reader.folder_paths()
     for (folder, source), rows in groupby(reader.ask(_NEEDS_SQL, (only,) * 3), key=itemgetter(0, 1)):
         others = [row[2:] for row in rows if row[3] != source]

@@ -33,10 +33,10 @@ class RunLogSoFar(Struct, frozen=True):
 
 
 def make_run_log(answer: object) -> RunLogSoFar:
-    """Convert the answer of an engine into this record.
+    """Convert an engine's answer to `port.ReadRunLog` into a `RunLogSoFar`.
 
     Raises:
-        msgspec.ValidationError: the answer does not have the form of this record.
+        msgspec.ValidationError: the answer does not have the fields of this record.
     """
     return msgspec.convert(answer, prepare_form(RunLogSoFar))
 

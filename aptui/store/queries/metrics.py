@@ -85,12 +85,12 @@ class Entry(Struct, frozen=True):
 
     @property
     def spent(self) -> Spent:
-        """Number and total duration of these runs."""
+        """Number and total duration of the runs that this entry sums up."""
         return Spent(self.count, self.duration_ms, self.slowest_ms or self.duration_ms)
 
 
 class Amount(Struct, frozen=True):
-    """Number of products, and their total size; `name` is the name of their platform or folder, or of the single product."""
+    """Number of products, and their total size; `name` is the platform or folder that contains them, or the single product."""
 
     name: str
     count: int

@@ -72,7 +72,7 @@ ORDER BY 1"""
 
 
 RESTORED = ", restored by hand"
-"""End of the origin of a result that a user restored (`features.sharing.job_results`)."""
+"""Last words of the stored origin of a result, if a user restored the result (`features.sharing.job_results`)."""
 
 
 class JobRow(Struct, frozen=True):
@@ -338,7 +338,7 @@ class Reader:
         ]
 
     def edges_of(self, source_id: int) -> list[EdgeRow]:
-        """Return what a source depends on."""
+        """Return the declared dependencies of a source."""
         sql = """SELECT d.BuilderGuid, d.DependsOnSource, d.TypeOfDependency, d.SubIds, d.FromAssetId FROM Sources s
             JOIN SourceDependency d ON d.SourceGuid = s.SourceGuid WHERE s.SourceID = ?
                 ORDER BY d.DependsOnSource, d.TypeOfDependency"""
@@ -365,7 +365,7 @@ class Reader:
         return row[0] if row else None
 
     def moment(self) -> tuple[int, int]:
-        """Return (epoch, seq) of the last transaction; 0 if no engine of aptui wrote the database."""
+        """Return (epoch, seq) of the last transaction; (0, 0) if no engine of aptui wrote the database."""
         return int(self.state("epoch") or 0), int(self.state("seq") or 0)
 
     def ask(self, sql: str, values: Sequence[object] | Mapping[str, object] = ()) -> sqlite3.Cursor:
@@ -374,7 +374,7 @@ class Reader:
 
 
 class NoDatabaseError(UserError):
-    """There is no asset database yet."""
+    """Raised if the asset database does not exist yet."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(

@@ -275,7 +275,7 @@ def _bare(path: str) -> str:
 def find_pending_jobs(reader: Reader, term: str, platform: str, *, is_exact: bool) -> list[JobRow]:
     """Return the pending and running jobs, of one platform or ("") of all, whose sources match a term.
 
-    Jobs with only a pending final are left out, because their drafts are served.
+    A job is left out if its draft is up to date and only the run that makes its final products is pending: clients get the draft.
     """
     pending = reader.jobs(statuses=("pending", "processing"), platform=platform)
     return [row for row in pending if not row.is_finishing and is_meant(term, row.source.lower(), is_exact=is_exact)]
@@ -438,7 +438,7 @@ def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequenc
 
 
 def _is_unsettled(row: JobRow) -> bool:
-    """Whether the job has no current result; a current draft is a current result, even if the final is pending."""
+    """Whether the job has no up-to-date result. An up-to-date draft is one, even if the run for the final products is pending."""
     return row.status in UNSETTLED and not row.is_finishing
 
 

@@ -287,7 +287,7 @@ def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
 
 
 def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
-    """Return the pace of each of these jobs that has run."""
+    """Return {job id: its pace} for those of these jobs that have run."""
     durations: dict[int, list[float]] = defaultdict(list)
     makes_drafts: dict[int, int] = {}
     for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (str([*job_ids]),)):

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 HEALTH_CELLS = 22
-"""Width of the column of problems: more would leave too little room for names on a screen of 120 columns."""
+"""Width of the column of problems (cells): a wider column would leave too little room for names on a screen of 120 columns."""
 _SAYS = {"failed": "failed", "errors": "with errors", "warnings": "with warnings", "cancelled": "cancelled", "pending": "waiting"}
 """{word of `UNWELL`: words that follow the number of jobs}."""
 
@@ -266,7 +266,8 @@ class AssetTree(Struct):
 def _query_of(kind: Kind) -> Packed:
     """Return the query for the files of a tree.
 
-    Its columns are the id, whether the file is in another tree, the duration of the analysis (ms), and the path.
+    Its columns are the id, a number other than 0 if the file belongs to another tree, the duration of the analysis (ms), and the
+    path.
     """
     if kind is Kind.PRODUCTS:
         return Packed(

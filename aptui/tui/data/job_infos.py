@@ -1,4 +1,6 @@
-"""Facts and views of a table of jobs: cells, one job, failures by cause; the rows to show, their order, and the lines of the table.
+"""Computes the content of the Jobs screen from the table of jobs: cells, facts about one job, failures by cause, ordered rows.
+
+`ViewWorker` filters and sorts rows in a thread; `SourceLines` groups the rows of a source into one line.
 
 Tests: `tests/tui/data/test_jobs_store.py`, `tests/tui/data/test_source_lines.py`.
 """
@@ -161,7 +163,7 @@ def word_of(table: JobTable, row: int) -> str:
 
 
 def _mark(table: JobTable, row: int) -> CheckMark | None:
-    """Return the findings of checks of a completed job; a blocked job has its findings in its error."""
+    """Return the check findings of a completed job, else None: if a check blocked a job, the job's error has the finding."""
     return table.checks.mark(row) if table.value("status", row) == COMPLETED else None
 
 
@@ -260,7 +262,7 @@ def job_info(table: JobTable, key: int) -> JobRowInfo | None:
 
 
 def has_failed(table: JobTable) -> bool:
-    """Return whether any job failed or has findings of checks."""
+    """Return whether any job failed, or any check in `aptui.yaml` has findings."""
     return bool(table.checks) or bool((table.number("status")[_alive(table)] == FAILED).any())
 
 
@@ -274,7 +276,8 @@ def alike_columns(table: JobTable) -> frozenset[str]:
 def find_with(table: JobTable, rows: Rows, word: str) -> Rows:
     """Return the positions of jobs with errors or of jobs with warnings.
 
-    `word` is "errors" or "warnings". A failed job counts as a job with errors; findings of checks count as warnings.
+    `word` is "errors" or "warnings". A failed job counts as a job with errors; a completed job with check findings counts as a job
+    with warnings.
     """
     status = table.number("status")[rows]
     mask = (status == COMPLETED) & (table.number(word)[rows] > 0)

@@ -189,7 +189,7 @@ COLUMNS = {
 }  # fmt: skip
 """{column id: field that it is sorted by}."""
 ORDERS = {**COLUMNS, "failed": FAILED_FIRST}
-"""{name of an order: field}."""
+"""{name of an order that the user can choose: field that it is sorted by}."""
 _GONE = -1
 _CODES = {**STATUS_CODES, "": _GONE}
 _CHANGE_FIELDS = attrgetter("notice", "is_later", "received_ms")
@@ -237,12 +237,12 @@ class JobsStore:
         self.by_source = False
         """Whether a line shows a source instead of a job."""
         self._expanded: set[int] = set()
-        """Ids of one job of each expanded source: they stay valid when all jobs are read again."""
+        """For each expanded source, the id of one of its jobs; ids of jobs stay valid when all jobs are read again."""
         self._derived = _Derived(-1)
         self._spans: dict[int, tuple[tuple[int, int], ...]] = {}
         self._found: Mapping[int, CheckMark] = {}
         self.log_lines: LogLines | None = None
-        """Reads logs for filters."""
+        """Reads job logs for filter terms that search log lines."""
         self.version = 0
         self.error: KnownError | None = None
         """Why the requested filter is not applied; the view shows the rows of the last valid filter."""
@@ -288,7 +288,10 @@ class JobsStore:
         return source_jobs_cell(self._table, found, column_id, self._clock_ms(), self.running.get(key), self.percent_of(key))
 
     def _source_line(self, index: int, rows: Codes, lines: SourceLines) -> Cell:
-        """Return the path of a source, after a sign if it has several jobs; a job below it has its key instead."""
+        """Return the first cell of a line: the path of a source, after a sign if the source has several jobs.
+
+        A line of a job below its source has the job key instead.
+        """
         if lines.is_member(index):
             return Cell(f"    {self._table.words('key', int(rows[0]))}", "muted")
         sign = "" if len(rows) == 1 else glyph("open" if lines.is_expanded(index) else "closed")
@@ -395,7 +398,7 @@ class JobsStore:
 
     @property
     def sort(self) -> tuple[str, bool]:
-        """(A name of `ORDERS`, is descending)."""
+        """The current order: (its name in `ORDERS`, whether it is descending)."""
         return next(name for name, field in ORDERS.items() if field == self._field), self._is_descending
 
     @property
@@ -440,7 +443,7 @@ class JobsStore:
 
     @property
     def has_failed(self) -> bool:
-        """Whether any job failed or has findings of checks."""
+        """Whether any job failed, or any check in `aptui.yaml` has findings."""
         return has_failed(self._table)
 
     @property
@@ -531,7 +534,7 @@ class JobsStore:
         self._request_view()
 
     def set_checks(self, found: Mapping[int, CheckMark]) -> None:
-        """Set the findings of checks, {job id: findings}."""
+        """Set the findings of the checks in `aptui.yaml`, {job id: its findings}."""
         self._found = found
         (self._next or self._table).set_checks(found)
         self.version += 1
@@ -702,7 +705,7 @@ class JobsStore:
             self.version += 1
 
     def _spans_at(self, index: int, row: int) -> tuple[tuple[int, int], ...]:
-        """Return the hits of the filter in a row's path.
+        """Return the ranges of a row's path that the filter matches.
 
         The paths of the rows around it are searched in the same call, because each search has a fixed cost.
         """

@@ -1,4 +1,4 @@
-"""The `:` line with completion, the records of a command and of an answer, and the protocol `Host`.
+"""The `:` line with completion, the records `Command` and `Choice`, and the protocol `Host` (the app as the frame uses it).
 
 Tests: `tests/tui/test_shell.py`.
 """
@@ -33,7 +33,7 @@ class Command(Struct, frozen=True):
         name: a lower-case word that the user types, as in `:theme`.
         does: description, in lower case.
         run: called with the text after the name.
-        complete: returns all arguments that are possible now; None = no arguments.
+        complete: returns all arguments that are possible now; None = the command takes no argument.
         needs_engine: whether the command is hidden without an engine.
         is_everywhere: whether the command of a pane works while another pane is shown.
     """
@@ -200,7 +200,7 @@ class _Prompt(Line):
 
 
 class Choice(Struct, frozen=True):
-    """One answer to a question."""
+    """An answer that the user can choose in a question box."""
 
     character: str
     text: str

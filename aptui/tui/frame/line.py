@@ -1,6 +1,6 @@
 """Lines of the frame and of panes, drawn without Textual's labels: heads with text at both ends, and lines of tabs.
 
-A line consists of `Part`s. Their text is safe already and is not markup.
+A line consists of `Part`s. The caller has already removed control characters from their text; Textual does not read it as markup.
 
 Tests: `tests/tui/test_shell.py`.
 """
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Part(Struct, frozen=True):
-    """One stretch of text in a line, with its role; a click on it runs `action`."""
+    """A part of a line: its text, the role that selects its style (`theming.ROLES`), and the action that a click on it runs."""
 
     text: str
     role: str = ""

@@ -35,7 +35,7 @@ class Palette(CommandPalette):
 
 
 class ShellProvider(Provider):
-    """Supplies the palette with all actions of the current place, commands and moves to panes, one line each."""
+    """Supplies the lines of the palette: the actions that have a key now, and each command with each possible argument."""
 
     async def discover(self) -> Hits:
         """Yield every entry while the input is empty."""
@@ -51,7 +51,7 @@ class ShellProvider(Provider):
                 yield Hit(score, matcher.highlight(title) + Content.styled(f"  {does}", "dim"), run, text=title)
 
     def _offers(self) -> Iterator[tuple[str, str, Callable[[], object]]]:
-        """Yield (title, key or effect, function) of each entry."""
+        """Yield (title, key of an action or description of a command, function that runs it) of each entry."""
         host = cast("Host", self.app)
         actions = [
             (name.partition(".")[0] in MOVES, does, show_key(key), partial(self.app.simulate_key, key))

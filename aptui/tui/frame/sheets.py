@@ -49,7 +49,7 @@ BREAK = Part("\n")
 
 
 def break_entries(entries: Sequence[Parts]) -> list[Parts]:
-    """Return all lines of the entries."""
+    """Divide each entry into lines at its `BREAK`s; return the lines of all entries."""
     lines: list[Parts] = []
     for entry in entries:
         start = 0
@@ -124,7 +124,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         return action != "choose" or self.has_cursor
 
     def action_page(self, way: int) -> None:
-        """Go one page."""
+        """Move the cursor or the view one page up (-1) or down (1)."""
         self.action_go(way * max(1, self.size.height - 1))
 
     def action_end(self, way: int) -> None:
@@ -151,7 +151,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self.post_message(self.LineMoved(self, at))
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line, or one line of both columns."""
+        """Draw one line of the screen; if there are two columns, it contains a line of each."""
         row = y + round(self.scroll_y)
         width, base = self.size.width, self.rich_style
         left, right = (row, self._left_count), (row + self._left_count, len(self._lines))
@@ -599,7 +599,10 @@ class Sheets(Actions):
         self._session, self._config, self._facts = session, config, facts
 
     def show(self, lines: Sequence[Any], action_id: str = "") -> None:
-        """Show lines in place of the pane until `Esc`, or a key of the action that opened them; their text must be safe already."""
+        """Show lines in place of the pane until `Esc`, or a key of the action that opened them.
+
+        The caller has removed control characters from the text of the lines.
+        """
         self._open("sheet-info", lines, action_id)
 
     def _open(self, name: str, lines: Sequence[Any], action_id: str) -> None:

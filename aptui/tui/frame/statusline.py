@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 _BANNER_LINES, _TALL = 3, 20
-"""Maximum number of banner lines, and the minimum height of the screen for more than one (lines)."""
+"""Maximum number of banner lines, and the minimum height of the screen for more than one banner line (lines)."""
 _WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING)
 
 
@@ -149,7 +149,7 @@ def _state_part(state: SessionState) -> Part:
 
 
 def health_part(health: Health | None) -> Part:
-    """Return the state of the watched folders: their number, or, if any is not watched normally, the worst state."""
+    """Return the state of the watched folders: how many are watched, or the worst state if any folder is not watched normally."""
     if health is None or not health.roots:
         return Part("")
     modes = [root.mode for root in health.roots]
@@ -497,7 +497,7 @@ class Rule(Line):
 def _cells(progress: Progress | None, free_width: int) -> tuple[int, int, int]:
     """Return the widths of the bar's parts for (done, failed, running) jobs; zeros when idle.
 
-    A part is at least one cell wide if there are such jobs, while the bar has room.
+    A part is at least one cell wide if it has any jobs, as long as the bar has room.
     """
     if progress is None or not progress.is_working:
         return 0, 0, 0

@@ -44,7 +44,7 @@ class ThemePicker(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "give_up", "back", id="picker.close")]
 
     class ThemePreviewed(Message):
-        """Posted to show this theme; `is_final`: the user selected it."""
+        """Posted when the picker asks to show a theme; `is_final`: the user selected the theme."""
 
         def __init__(self, name: str, *, is_final: bool) -> None:
             super().__init__()
@@ -57,7 +57,7 @@ class ThemePicker(Vertical):
         self._before = ""
 
     def start(self, themes: Sequence[ThemeFile], current: str) -> None:
-        """Offer these themes."""
+        """Open the picker with these themes, with the cursor on the theme named `current`."""
         self._names, self._before, self._themes = [theme.name for theme in themes], current, themes
         self.display = True
         if not self.children:  # the widgets are mounted only when the picker opens, because users rarely open it

@@ -80,17 +80,17 @@ READERS = {
 }  # fmt: skip
 """{format: Pillow's module for it, "" for texture2ddecoder}. Some of Pillow's other readers start programs."""
 DRAWN = ("WAV", "FLAC", "Ogg", "MP3", "TrueType", "OpenType", "GLB")
-"""Formats that are not pictures, but sounds, fonts and models."""
+"""Formats of sounds, fonts and models, for which the decoder draws a picture."""
 _FONTS = ("TrueType", "OpenType")
 MOST_MEMORY_BYTES = 192 << 20
-"""Memory limit: four bytes for each of the maximum number of pixels, plus Python and Pillow."""
+"""Memory limit of the decoder (bytes): four bytes for each of `MOST_PIXELS` pixels, plus Python and Pillow."""
 _MOST_CPU_S = 5
 _UNPRIVILEGED = 65534
 """UID of `nobody`; RLIMIT_NPROC has no effect on root."""
 _FINE = 4
 """Maximum factor by which averaging reduces width and height. If a picture must shrink more, pixels are skipped first."""
 _MODEL_MEMORY_BYTES = 384 << 20
-"""Memory limit for models: NumPy, the vertices of the largest model that is drawn, and temporary arrays."""
+"""Memory limit of the decoder for models (bytes): NumPy, the vertices of the largest model that is drawn, and temporary arrays."""
 
 
 def main(view: PictureView) -> None:
@@ -196,7 +196,7 @@ def _decode_ktx2(data: bytes, view: PictureView) -> Image.Image:
 
 
 def _reason(error: Exception, form: str) -> str:
-    """Return the reason of an error of Pillow."""
+    """Return a sentence for the user that says why Pillow cannot decode the file."""
     text = " ".join(str(error).split())[:200]
     if text.startswith("cannot identify"):
         return f"the file is not a valid {form}"
@@ -206,7 +206,7 @@ def _reason(error: Exception, form: str) -> str:
 
 
 def too_many(width: int, height: int) -> str:
-    """Return why a picture of this size is not decoded."""
+    """Return the message about a picture that has more than `MOST_PIXELS` pixels."""
     return f"{width:,} × {height:,} pixels are too many for a preview; the limit is {MOST_PIXELS:,} pixels"
 
 

@@ -1,4 +1,4 @@
-"""Headers of pictures, sounds and fonts; and a queue that decodes the newest requested file in a process of its own.
+"""Reads the headers of pictures, sounds and fonts, and decodes the newest requested file in a process of its own.
 
 Tests: `tests/tui/pictures/test_decoding.py`, `tests/tui/pictures/test_facts.py`.
 """
@@ -261,7 +261,7 @@ _GAP, _DIVIDER = 3, bytes((128, 128, 128, 255))
 
 
 def put_beside(left: Pixels, right: Pixels) -> Pixels:
-    """Return one picture with two pictures and a line between them."""
+    """Join two pictures side by side, with a line between them."""
     height = max(left.height, right.height)
     margin = bytes(CHANNELS * (_GAP // 2))
 

@@ -293,10 +293,10 @@ class Question(Menu):
         *,
         place: tuple[int, int] | None = None,
     ) -> Question:
-        """Ask.
+        """Open the question.
 
         Args:
-            question: may have several lines.
+            question: the text, which may have several lines.
             choices: (letter, text, function) of each choice; the last choice is the safe one.
         """
         first, *more = question.split("\n")
@@ -323,7 +323,7 @@ class Confirm(Question):
         no: str = "no",
         place: tuple[int, int] | None = None,
     ) -> Question:
-        """Ask; `answer` is called with True or False."""
+        """Open the question; `answer` is called with True (yes) or False (no, or Esc)."""
         choices = [("y", yes, partial(answer, True)), ("n", no, partial(answer, False))]
         return cls.put(app, question, choices, place=place)
 
@@ -547,6 +547,6 @@ class Prompt(Form):
 
 
 def ways_out(taking: str) -> str:
-    """Return the text for the frame of an input line; it shows the keys that end the input."""
+    """Return the text for the frame of an input: the keys that end the input. `taking` is the effect of Enter in one word."""
     between = "·" if terminal_facts().is_utf8 else "-"
     return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"

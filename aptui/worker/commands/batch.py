@@ -207,7 +207,10 @@ def _find_names(
 
 
 def _are_unambiguous(folder: str, products: Iterable[Sequence[str]], *, is_listed: bool) -> bool:
-    """Whether each product belongs to one source and is a regular file; without a list of products, each file must be a product."""
+    """Whether each product belongs to one source and is a regular file.
+
+    If neither the configuration nor the manifest names the products (not `is_listed`), each file in `folder` must be a product.
+    """
     names = [name for each in products for name in each]
     if len(set(names)) < len(names):
         return False

@@ -103,10 +103,10 @@ class PersistentPrograms:
         """Have the program of a builder do one job; start the program first if it is not running or has changed.
 
         Args:
-            builder: its builder.
-            command: starts it.
+            builder: the builder whose program does the job.
+            command: starts the program.
             request: the job; `id` is its number.
-            environment: variables of the program.
+            environment: the environment variables of the program.
             output: receives the program's stderr.
             watch: called after the job is sent, and again when the job takes long.
             note_progress: called with the progress that the program reports, 0 … 1.

@@ -143,7 +143,7 @@ class TreeTabs(Line):
         self._width = 0
 
     def show(self, kind: Kind, counts: dict[Kind, int], *, is_roomy: bool, is_brief: bool) -> None:
-        """Mark the tree in front and show the counts (-1 = unknown). `is_brief` leaves room for the search."""
+        """Mark the front tree's tab and show the numbers of files (-1 = unknown). With `is_brief`, titles are short (`_BRIEF`)."""
         self._kind, self._counts, self._is_roomy, self._is_brief = kind, counts, is_roomy, is_brief
         width = width_of(self.parts(0))
         if width != self._width:
@@ -183,7 +183,7 @@ class TitleLine(Line):
         self._title, self._more, self._is_rule = "", "", is_rule
 
     def show(self, title: str, more: str = "") -> None:
-        """Show other texts; foreign text is made safe here."""
+        """Show other texts, with their control characters removed."""
         self._title, self._more = title, more
         self.refresh_if_changed()
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 _NARROW = 110
-"""Width of the screen below which the details replace the tree and are not beside it (cells)."""
+"""Minimum width of the screen for the details beside the tree (cells); on a narrower screen they replace the tree."""
 _ROOMY, TIGHT = 100, 72
 """Minimum width of the screen for tabs with the counts of all trees, and for tabs with full titles (cells)."""
 _PEEK = "-peek"

@@ -89,7 +89,7 @@ class Preview(Struct, frozen=True):
         return TextPreview("", self.above, is_numbered=False) if self.form else self.text
 
     def place(self, level: int, number: int) -> TexturePlace:
-        """Return the nearest level and picture of the texture."""
+        """Return the existing level and picture of the texture that are nearest to `level` and `number`."""
         return TexturePlace(max(0, min(level, len(self.levels) - 1)), max(0, min(number, self.pictures.total - 1)))
 
     def view(
@@ -101,8 +101,9 @@ class Preview(Struct, frozen=True):
             place: the level and picture of a texture; if the texture has fewer, the nearest one is decoded.
             columns, rows: size of the area for all pictures (cells).
             shares: number of pictures beside each other.
-            cell: width and height of a cell in pixels if the terminal shows pixels. If None, the size of a picture is fixed, and
-                only drawings are made for the number of cells.
+            cell: width and height of a cell in pixels, None = the terminal shows no pixels. Then a picture is decoded at a fixed
+            size,
+                and a drawing (of a sound, a font or a model) for the number of cells.
         """
         if cell is not None:
             wide, high = min(columns * cell[0], _MOST_PIXELS), min(rows * cell[1], _MOST_PIXELS)
@@ -238,9 +239,9 @@ class VersionPair(NamedTuple):
 
 
 def read_comparison(reader: Reader, panel: Panel, places: AssetPlaces) -> VersionPair | TextPreview | str:
-    """Return two pictures, or the differences of two texts: an asset's newest earlier version and the current one.
+    """Compare an asset with its newest earlier version: return two pictures, or the differences of two texts.
 
-    Returns the reason if they cannot be compared.
+    If the versions cannot be compared, return the reason.
     """
     found = find_earlier(reader, panel, places)
     if isinstance(found, str):

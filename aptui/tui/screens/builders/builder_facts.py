@@ -81,7 +81,7 @@ class FoundBuilders(Struct, frozen=True):
 
 
 def find(database: Path, config: Config | None, complete: Callable[[], Sequence[Builder]] | None) -> FoundBuilders:
-    """Return all builders. The call may start a process and takes a second at a million jobs, so make it in a thread.
+    """Return all builders. The call may start a process, and takes a second with a million jobs, so make it in a thread.
 
     Args:
         database: path of the asset database.
@@ -304,7 +304,7 @@ _TITLES = ("Analysis jobs", "Processing jobs")
 
 
 class MetricsGroup(Struct):
-    """A group of the metrics: the analyses (0) or the jobs (1) of a builder. `entries` is None until they are read."""
+    """A group of entries in the metrics: the analyses (0) or the jobs (1) of a builder. `entries` is None until they are read."""
 
     which: int
     spent: Spent

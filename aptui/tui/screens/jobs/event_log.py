@@ -144,7 +144,7 @@ class LogCursor:
             self.skip_count_line(job_details.records if job_details is not None else ())
 
     def skip_count_line(self, records: Sequence[JobLogLine]) -> None:
-        """If the cursor is on the last line and this line counts the errors, move it one line up."""
+        """If the cursor is on the last line of the log, which counts the errors, move the cursor one line up."""
         pane = self._pane()
         if pane.cursor_key == len(records) - 1 > 0 and is_tally(records[-1].text):
             pane.action_move(-1)
@@ -629,7 +629,7 @@ class EventLog(Vertical):
             bar.refresh_if_changed()
 
     def _swap(self, one: str, other: str) -> None:
-        """Move the focus between log and details; if only one of the two is visible, show the other in its place."""
+        """Move the focus from pane `one` to pane `other` ("log" or "details"); if only `one` is visible, show `other` instead."""
         target = self.details if other == "details" else self.log_pane
         target.display = True
         self.screen.set_focus(target)

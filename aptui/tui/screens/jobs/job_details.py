@@ -73,8 +73,8 @@ class JobDetails(Struct, frozen=True):
         at: index of the shown run.
         log: path of the run's log in text form, "" if it has no log.
         records: the lines of the log with their context; `lines` has the same lines as they are drawn.
-        nothing: why there are no lines.
-        running_key: the running run, if its lines so far are shown; 0 = the lines are those of `run`.
+        nothing: the text in place of the log if it has no lines: the reason.
+        running_key: the key of the run in progress if the lines are from this run; 0 = the lines are from `run`.
         failing: the first run of the current series of failed runs, None if the last run did not fail.
     """
 

@@ -242,7 +242,7 @@ def why_lines(database: Path, info: JobRowInfo, width: int = 200) -> list[Parts]
 
 
 def break_line(line: Parts, width: int) -> Iterator[Parts]:
-    """Yield a line; if its last part is too long, the rest is indented below that part."""
+    """Yield a line; if its last part is too long for `width`, continue that part in further lines, indented to its start."""
     lead, last, at = line[:-1], line[-1:], width_of(line[:-1])
     if not last or width_of(line) <= width or at > width * 2 // 3:
         yield line

@@ -52,9 +52,10 @@ COLUMNS = (
     Column("errors", "Errors", 8, align="right", drop_rank=1),
     Column("number", "Number", 9, align="right", drop_rank=1),
 )
-"""All columns.
+"""All columns of the Jobs table.
 
-Narrow screens drop columns by rank. Columns that the user added are dropped last; status and source are never dropped.
+Narrow screens drop the columns with the highest `drop_rank` first. Columns that the user added are dropped last; status and source
+are never dropped.
 """
 USUAL = ("status", "source", "completed", "platform", "key", "duration", "reason")
 """Columns that are shown by default."""
@@ -62,11 +63,11 @@ DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"}
 """Columns that are sorted with the largest value first."""
 _YIELDS, _SHORT_REASON = 10, 14
 _AFTER_DURATION = 6
-"""Drop rank of the column of reasons while no job has failed. With this rank it is dropped before the column of durations."""
+"""`drop_rank` of the column of reasons while no job has failed. With this rank it is dropped before the column of durations."""
 _STEP = 4
 """Width by which a column grows at a time (cells)."""
 _WIDEST = {"status": 25, "platform": 16, "key": 16}
-"""{column that is as wide as its texts: its maximum width in cells}."""
+"""{id of a column whose width follows its texts: its maximum width in cells}."""
 FAILED_FIRST = "failed"
 """The default order: failed jobs, then jobs with errors, then jobs with warnings, then all other jobs."""
 _CAUSES = (

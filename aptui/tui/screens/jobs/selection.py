@@ -180,7 +180,7 @@ class LastVisit:
         )
 
     def _read(self, infos: Sequence[JobRowInfo], project: Path | None) -> None:
-        """Read the changes of these jobs; runs in a thread."""
+        """Read since when these jobs have failed or succeeded; runs in a thread."""
         try:
             with closing(open_reader(self._pane.database)) as reader, reader.snapshot():
                 changes = read_changes(reader, [info.key for info in infos[:_MOST_NAMED]], project)

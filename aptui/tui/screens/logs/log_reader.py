@@ -444,7 +444,7 @@ class LogRecords:
         self.live.add(map(draw_record, new))
 
     def knows(self, source: LineSource) -> bool:
-        """Return whether `source` is one of the two, which have the records of all their lines."""
+        """Return whether `source` is `lines` or `live`, so that `record` and `reader` can return its records."""
         return source in (self.lines, self.live)
 
     def record(self, source: LineSource, key: int | None) -> JobLogLine | None:

@@ -85,7 +85,7 @@ def mistake_in(tab: LogTab) -> tuple[str, str] | None:
 
 
 class LineTerm(Struct, frozen=True):
-    """A condition on a line: a regex for its `text`, its `source` or its `level`."""
+    """A condition on a log line: the regex `pattern` matches its `field`, which is "text", "source" or "level"."""
 
     field: str
     pattern: str

@@ -253,7 +253,7 @@ class SettingsEditor:
     """Reads and changes settings.
 
     Args:
-        shell: has a project.
+        shell: the app, in which a project is open.
         changed: called when `known` changed.
     """
 
@@ -360,7 +360,7 @@ CHECK_COLUMNS = (
     Column("advice", "Advice", 0, 16, drop_rank=1, weight=2),
 )
 _SIGNS = {"ok": "completed", "warn": "warning", "fail": "failed"}
-"""{state of a check: its sign, and the role of the sign}."""
+"""{state of a check: name of its glyph, which is also the role of its colour}."""
 _RANKS = {"fail": 0, "warn": 1, "ok": 2}
 
 
