@@ -101,9 +101,9 @@ def _read_early(cache_dir: Path, memory: UiMemory) -> EarlyRead:
 _COMMANDS = dict.fromkeys(
     ("CommandListItem", "CommandPalette", "DiscoveryHit", "Hit", "Hits", "Provider", "SimpleProvider"), object
 )
-"""Names that Textual's app imports for Textual's command palette, which aptui does not use.
+"""Names that Textual's app imports from `textual.command`, a module that imports a tenth of Textual's code.
 
-The real module imports a tenth of Textual's code. Only `aptui.tui.frame.commandline`, which has aptui's own palette, imports it.
+The app gets `object` in their place. When the palette first opens, `aptui.tui.frame.palette` imports the real module.
 """
 
 

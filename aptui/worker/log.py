@@ -46,7 +46,7 @@ _MISSING_FILE = re.compile(r"no such file or directory:? ?'?(/[^'\n]*)?", re.IGN
 def _is_of_sandbox(text: str) -> bool:
     """Whether the sandbox may have caused a message.
 
-    If a file is missing in a folder that the sandbox shows, it is also missing outside the sandbox.
+    A missing file counts only if it is in a folder that the sandbox hides; otherwise it is missing outside the sandbox, too.
     """
     if _HIDDEN.search(text):
         return True

@@ -19,10 +19,7 @@ _SETTLE_S = 0.05
 Children that still run after this time are killed, and reported as left running.
 """
 _lasting: dict[int, int | None] = {}
-"""{pid: wait status, None while the child runs}.
-
-The children that outlive a run on purpose (`worker.commands.persistent`).
-"""
+"""Children that outlive a run on purpose (`worker.commands.persistent`), {pid: wait status, None while the child runs}."""
 _TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
 """Helpers of Python itself that outlive a call by design and end with their parent."""
 

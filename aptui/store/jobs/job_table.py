@@ -553,7 +553,7 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
 
 
 def order_of_sources(table: JobTable, rows: Codes, field: str, *, is_descending: bool) -> Codes:
-    """Return ordered rows so that the rows of each source are together.
+    """Return `rows`, which are in the order of `field`, so that the rows of each source are together.
 
     The line of a source shows the value of one of its jobs: the largest number, the latest time, the worst status, or the first
     text. All rows of the source go to the place of this job.

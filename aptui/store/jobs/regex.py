@@ -232,7 +232,7 @@ def _words_of(pattern: str) -> list[tuple[bytes, bool, bool]]:
 
 
 def _adapt(pattern: str) -> str:
-    """Return a pattern for a buffer of texts: the ends of a text are ends of lines there.
+    """Convert a pattern for the search in a buffer of texts, in which a text begins and ends like a line.
 
     Raises:
         PatternError: the pattern has look-around or a back-reference, or uses syntax that would match beyond the end of a text.

@@ -297,7 +297,7 @@ class Question(Menu):
 
         Args:
             question: the text, which may have several lines.
-            choices: (letter, text, function) of each choice; the last choice is the safe one.
+            choices: (letter, text, function) of each answer; the last answer changes nothing, and Esc has the same effect.
         """
         first, *more = question.split("\n")
         message_items = [MenuItem("", line, is_enabled=False) for line in more]

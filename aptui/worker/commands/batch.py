@@ -88,7 +88,7 @@ class SharedStarts:
 
         Args:
             orders: the runs.
-            builder: their builder.
+            builder: the builder of these runs.
             values: values of placeholders that are equal for all files.
             environment: variables of the program.
         """

@@ -44,7 +44,7 @@ If output has to be dropped, the run fails, because dependencies could be missin
 LONG_MS = 5
 """Duration (ms) above which a command counts as long, so that `CommandWatch` is called again.
 
-Most asset tools take longer, and quick tools run thousands of times.
+Most asset tools take longer. Quick tools, which may run thousands of times, end before the second call.
 """
 
 

@@ -292,7 +292,8 @@ class AssetDetail(Vertical):
     """The details of one asset; `show` draws only the parts that changed.
 
     Args:
-        queries, decoder: the threads that read references and previews, and decode pictures.
+        queries: the thread that reads references and previews.
+        decoder: the thread that decodes pictures.
     """
 
     class PreviewReplaced(Message):

@@ -230,9 +230,9 @@ class Causes(Listing[CauseGroup]):
         return time + f"  {commit_text(change)}" * change.is_after_checkout
 
     def find_first(self, group: CauseGroup) -> tuple[int, OutcomeChange | None]:
-        """Return the job of a cause that failed first, and since when it fails.
+        """Return the job that failed first among the jobs of a cause, and since when it fails.
 
-        Until this is read, return the first job of the cause.
+        Until this is read from the database, return the first job of the cause.
         """
         return self._first.get((group.cause, group.is_source), (group.keys[0], None))
 

@@ -73,9 +73,9 @@ _LONGEST_REST_S = 1.0
 _FORGETS = 1.002
 """Factor by which the stored quickest round trip grows with each reply, because the connection may become slower."""
 _LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
-"""Minimum number of frames for a measurement, and number of frames that it uses.
+"""Minimum number of measured frames before updates have to wait (`rest_s`), and maximum number of newest frames that are used.
 
-The first frames, which draw the whole screen, are sent without a wait.
+So updates do not wait after the first frames, which draw the whole screen.
 """
 _LONG_BYTES, _SAMPLED_LONG_FRAMES = 1500, 4
 """Minimum size of a frame that `Pace.takes_s` uses (bytes), and maximum number of these frames that are kept.

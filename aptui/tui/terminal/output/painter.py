@@ -86,7 +86,7 @@ class StyleCache:
         """Return the shortest sequence that changes the pen of a terminal.
 
         Args:
-            old: its pen, None = unknown.
+            old: the present pen of the terminal, None = unknown.
             new: the pen to set.
             one_by_one: whether the terminal can turn off a single attribute without resetting the others.
         """
