@@ -11,7 +11,7 @@ its line in `aptui/features/__init__.py`.
 
 | extension point | called with | gives |
 |---|---|---|
-| `recovery` | configuration | completes what was killed (`config.dirs.recovery_folder`); a sentence about it, "" = nothing |
+| `recovery` | configuration | completes interrupted work (`config.dirs.recovery_folder`); a sentence about it, "" = none |
 | `explain` | key, function that loads the configuration | other settings of the key (`config.load.ConfigMessage`), the last wins |
 | `demo_page` | configuration of the demo | shows it in a browser (`aptui demo --web`); exit code |
 | `doctor` | configuration | lines of `aptui doctor` (`shared.health.DoctorCheck`) |
@@ -26,8 +26,7 @@ its line in `aptui/features/__init__.py`.
 | `project facts` | configuration of another program's project | record with `engine` and `skips_start_scan`, None if unknown |
 | `convert` | folder of another program's project | (the `aptui.yaml` that was written, doubts) for `aptui init --from-o3de` |
 | `adopt cache` | configuration | sets another program's cache aside, returns a sentence or "" |
-| `catalogs` | cache folder, platforms; also for its `is_current` | another program's catalogs (`engine.loop.rest.ForeignCatalogs`)
-|
+| `catalogs` | cache folder, platforms (`is_current` too) | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
 | `figures` | database, function that names builders, status of the engine or None | OpenMetrics text of `aptui status` |
 | `assets` | parts of the Assets screen | actions, entries of the menu, commands and a line there (`AssetExtension`) |
 | `commands` | the screen's shell | commands of the `:` line |

@@ -435,7 +435,7 @@ ROW_OPERATIONS: dict[str, str] = {
     # For `products_digest` and `step` see `RunStep` and the functions below it.
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
-    "put_draft": "job_id, final",  # the job's products are drafts (core.quality); `final` is the fingerprint of the planned final
+    "put_draft": "job_id, final",  # the job's products are drafts (core.quality); `final`: fingerprint of its planned final run
     "put_retries": "job_id, run_key, kinds",  # kinds of the failures before the run with this key succeeded (core.retry)
     "put_stat": "name, value_ms, time_ms",  # duration of an analysis; the duration of a job is in the row of the job
     "put_conflict": "name, job_id",

@@ -44,7 +44,7 @@ def product(facts: ContentFacts | None = None, size: int = 100) -> CheckedProduc
         (Check("x", power_of_two=True), ContentFacts(63), []),
     ],
 )
-def test_product_that_breaks_a_limit_of_a_check_has_a_flaw(check: Check, facts: ContentFacts | None, flaws: list[str]) -> None:
+def test_check_reports_each_condition_that_a_product_violates(check: Check, facts: ContentFacts | None, flaws: list[str]) -> None:
     assert list(flaws_of_product(check, product(facts))) == flaws
 
 

@@ -53,7 +53,7 @@ def test_state_of_every_run_is_restored_from_the_latest_run_backwards(runs: list
     assert [plain(state) for state in found] == [plain(state) for state in reversed(expected)]
 
 
-def test_first_run_is_stored_as_one_character_and_an_equal_run_as_none() -> None:
+def test_first_run_is_stored_as_one_character_and_an_equal_run_as_empty_text() -> None:
     state = RunStep((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
 
     assert rows.make_committed_step(RunStep(), state) == BEGINNING

@@ -1,4 +1,4 @@
-"""Intermediates: products on platform `common` that are sources of other builders; no job changes its state here.
+"""Intermediates: products on platform `common` that are sources of other builders. This module changes the state of no job.
 
 An intermediate is a source as soon as its product row exists. A file in the intermediate folder without a row is an orphan. A job
 fails if it makes an intermediate at the path of a source outside the intermediate folder, or of an earlier stage of its own chain.

@@ -190,7 +190,7 @@ class Graph:
     # --------------------------------------------------------------------------------------------------------------- rules
 
     def rule(self, builder: Builder, platform: str) -> tuple[Entry, Manifest]:
-        """Return the entry for the whole configuration of (builder, platform), and the single entries that it combines."""
+        """Return one manifest entry for all settings of a builder on a platform, and the single entries that it combines."""
         found = self._rules.get((builder.uuid, platform))
         if found is None:
             entries = fingerprint.rule_entries(builder, self._platforms[platform], debug_output=self._project.debug_output)
@@ -237,7 +237,7 @@ class Graph:
         return assembly
 
     def _source_entries(self, source: Source) -> list[Entry]:
-        """Return an entry for the bytes of a source; and one for its identity, if the identity does not follow from its path."""
+        """Return a manifest entry for the bytes of a source; and one for its identity, if its path does not determine its UUID."""
         entries = [("source", str(source.rel), fingerprint.file_digest(source.fact.digest if source.fact else None))]
         is_intermediate = source.scan_folder == self._intermediates
         if source.identity is not None or source.is_duplicate or (is_intermediate and source.uuid != path_uuid(source.rel)):
@@ -247,7 +247,7 @@ class Graph:
         return entries
 
     def _places(self, source: Source, word: str, entries: Iterable[Entry]) -> list[Entry]:
-        """Return entries for the positions of the files that `entries` name, one for each scan folder.
+        """Return manifest entries for the positions of the files that `entries` name, one for each scan folder.
 
         They change when a file moves to another scan folder, or its name changes case: a builder that opens the file by its earlier
         path then finds no file, or another file. A file in the source's own scan folder is left out if its path is exactly the name
@@ -316,7 +316,7 @@ class Graph:
         return True
 
     def _closure(self, source: Source, jobs: Iterable[Job], assembly: Assembly, *, needs_analyses: bool) -> list[Entry]:
-        """Return entries for all direct and indirect source dependencies and their companions, sorted by name."""
+        """Return manifest entries for all direct and indirect source dependencies and their companions, sorted by name."""
         entries: dict[PathKey, Entry] = {}
         for companion in self.companions.find(source.rel):
             entries[companion] = ("companion", companion, self._digest(companion, assembly))
@@ -376,7 +376,7 @@ class Graph:
     # ---------------------------------------------------------------------------------------------------- job dependencies
 
     def _job_dependencies(self, job: Job, assembly: Assembly) -> list[Entry]:
-        """Return the entries for the job dependencies of `job`. Add the keys for which the job has to wait to `assembly`."""
+        """Return manifest entries for the job dependencies of `job`. Add the keys for which the job has to wait to `assembly`."""
         assert job.plan is not None
         entries: list[Entry] = []
         for dependency in self._each_named(job, assembly):

@@ -510,7 +510,7 @@ class WorkingSet:
         self.unsaved.end_placing(keys)
 
     def folder_leaves_after(self, pending: PendingFolder, ticket: int) -> None:
-        """Release the folder once its row is saved."""
+        """Release a pending folder once `ticket`, the save of its row, is acknowledged."""
         pending.ticket = ticket
         self._leaving_folders.append((ticket, pending.folder))
 

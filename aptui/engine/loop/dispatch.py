@@ -138,7 +138,7 @@ class StoredResults(Protocol):
 
     @property
     def account(self) -> Account:
-        """The sums of saved time and bytes."""
+        """Processing time that stored results saved so far, and bytes that were fetched."""
         ...
 
     @property
@@ -211,7 +211,7 @@ NOT_SHARED = "its result is not in the shared cache"
 
 
 class RunDispatcher:
-    """The runs of one engine.
+    """Starts the runs of one engine on workers or answers them with stored results, and collects their results.
 
     Args:
         context: the shared objects of the engine; the inbox among them receives the results.

@@ -102,7 +102,7 @@ class CopyStaging(Struct, frozen=True):
 
 
 class HashQueue:
-    """Files that are being read.
+    """The files that wait to be read or are being read, and the answers that are not reported yet.
 
     Args:
         roots: {scan folder id: absolute path}.

@@ -235,7 +235,7 @@ class WatchSupervisor:
             news: called after the check of each root.
 
         Returns:
-            when the next turn is due, in seconds.
+            The time until the next turn is due, in seconds.
         """
         self._reconcile(tuple(wanted))
         self._check_mounts()
@@ -322,9 +322,9 @@ class WatchSupervisor:
             self._retry_soon(watched)
 
     def _retry_soon(self, watched: RootWatch) -> None:
-        """Retry watching sooner than for other roots that cannot be watched.
+        """Schedule the next attempt to watch a root with a file name that is not UTF-8.
 
-        The user may soon rename the file whose name is not UTF-8.
+        The attempt begins sooner than for other roots that cannot be watched, because the user may rename the file soon.
         """
         settings = self._settings
         wait_s = min(settings.retry_names_s * 2**watched.retries, settings.retry_native_s)

@@ -198,12 +198,12 @@ class Watcher:
         while not self._closed.is_set():
             try:
                 body()
-            except Exception as error:  # noqa: BLE001  # a thread that dies leaves all roots unwatched, silently
+            except Exception as error:  # noqa: BLE001  # if the thread ended, no root would be watched
                 self._trouble[name] = f"{name} of notifications failed: {type(error).__name__}: {error}"
                 self._suspicions.append(self._trouble[name])
                 try:
                     self._notify_health(self.health())
-                except Exception as again:  # noqa: BLE001  # the same
+                except Exception as again:  # noqa: BLE001  # as above
                     self._trouble["telling"] = f"the engine could not be notified of changes: {again}"
                 self._closed.wait(wait_s)
                 wait_s = min(wait_s * 2, longest_s)

@@ -192,7 +192,7 @@ def _tags(text: str) -> dict[str, int]:
 
 
 def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
-    """Yield the line of `aptui doctor` about the cluster (extension point `doctor`): who can run programs through the cluster."""
+    """Yield the line of `aptui doctor` about the cluster: which users or machines can run programs through it."""
     cluster = config.cluster
     if not cluster.is_used:
         yield DoctorCheck("cluster", "ok", "none")

@@ -92,7 +92,7 @@ def gateway(arguments: Namespace) -> int:
         )
     except KnownError:
         if has_started:
-            printing.say(f"the engine was stopped again: {', '.join(map(str, stop_engines(config.cache_dir)))}")
+            printing.say(f"the engine that this command started was stopped: {', '.join(map(str, stop_engines(config.cache_dir)))}")
         raise
     return 0
 
@@ -180,7 +180,7 @@ def _list_tokens(tokens: list[Any], *, is_json: bool) -> int:
                 "name": each.name, "scopes": sorted(each.scopes), "created_ms": each.created_ms, "expires_ms": each.expires_ms,
             })  # fmt: skip
             continue
-        until = f"  {'over since' if each.is_over else 'until'} {printing.minute(each.expires_ms)}" if each.expires_ms else ""
+        until = f"  {'expired' if each.is_over else 'until'} {printing.minute(each.expires_ms)}" if each.expires_ms else ""
         scopes = ",".join(sorted(each.scopes))
         printing.say(f"{printing.line(each.name):<24} {scopes:<32} {printing.minute(each.created_ms)}{until}")
     return 0

@@ -125,5 +125,5 @@ def test_products_changed_by_hand_are_found_at_the_next_start(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("is_atomic", [True, False])
-def test_product_is_of_the_last_version_of_a_source_saved_during_a_run(tmp_path: Path, is_atomic: bool) -> None:
+def test_product_has_the_last_version_of_a_source_saved_during_a_run(tmp_path: Path, is_atomic: bool) -> None:
     assert not hosts.rewritten(tmp_path, saves=40, is_atomic=is_atomic).violations

@@ -36,7 +36,7 @@ def project(tmp_path: Path) -> LiveProject:
 
 
 @pytest.mark.parametrize("how", ["before the start", "while the engine runs"])
-def test_source_changes_when_its_hard_link_outside_is_written(project: LiveProject, how: str) -> None:
+def test_write_to_a_hard_link_outside_the_scan_folders_updates_the_product(project: LiveProject, how: str) -> None:
     source = project.write("assets/a.txt", "a")
     outside = project.path("outside")
     if how == "before the start":
@@ -54,7 +54,7 @@ def test_source_changes_when_its_hard_link_outside_is_written(project: LiveProje
         assert project.product(f"{HOST}/a.txt") == b"changed again"
 
 
-def test_target_of_a_link_outside_of_the_scan_folders_is_noticed(tmp_path: Path) -> None:
+def test_changed_link_target_outside_the_scan_folders_updates_the_product(tmp_path: Path) -> None:
     project = LiveProject(tmp_path / "project", f"linked_folders: [{tmp_path}/far]\n{LINKED}")
     project.path("more").mkdir()
     target = project.write("../far/a.txt", "a")

@@ -20,9 +20,7 @@ def test_manual_lists_every_variable_that_builders_get() -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("given", ["", "4"])
-def test_worker_process_does_not_pass_a_number_of_threads_of_openblas_to_commands(
-    given: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_environment_has_no_thread_count_for_openblas(given: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
     if not given:
         monkeypatch.delenv("OPENBLAS_NUM_THREADS")

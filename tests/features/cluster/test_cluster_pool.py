@@ -223,7 +223,7 @@ def test_workers_of_the_cluster_are_shown(harness):
     ]
 
 
-def test_cluster_is_lost_without_a_scheduler_and_starting_without_workers(harness):
+def test_cluster_state_is_lost_without_a_scheduler_and_starting_without_workers(harness):
     states = [harness.pool.workers()[0].state]
     harness.scheduler.is_connected = False
     states.append(harness.pool.workers()[0].state)

@@ -383,7 +383,7 @@ async def processor_status(session: WireSession, request: wire_records.Processor
         return wire_records.ProcessorState("gone", False, pending, 0, totals.jobs["failed"], False)
     answer = await context.engine.ask(engine_requests.Readiness())
     return wire_records.ProcessorState(
-        answer["state"],  # type: ignore[arg-type]  # the port's own words
+        answer["state"],  # type: ignore[arg-type]  # the engine sends only states
         is_critical_done(answer, request.platform),
         pending_count(answer["pending"], request.platform),  # type: ignore[arg-type]
         pending_count(answer["critical"], request.platform),  # type: ignore[arg-type]

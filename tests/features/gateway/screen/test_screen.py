@@ -377,7 +377,7 @@ def order(*given, **named) -> OrderPeers:
     return OrderPeers(PeerOrder(*given, **named))
 
 
-async def test_engine_page_does_not_deny_workers_while_a_busy_engine_does_not_answer(tmp_path):
+async def test_engine_page_reports_missing_answer_instead_of_missing_workers(tmp_path):
     session = Engine(tmp_path / "cache", workers=())
     session.latest_progress, session.refusal = BUSY, "busy"
     async with visit(tmp_path, session=session) as (app, pilot, _session, _pane):
