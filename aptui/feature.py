@@ -2,7 +2,7 @@
 
 A feature is one folder below `aptui/features/`, or a package of another distribution with an entry point in the group
 `aptui.features`. Its object `FEATURE` lists the verbs and requests that the feature adds, and the *extension points* of the kernel
-that it fills. Each is named as `module:object` and imported when it is used, so that an unused feature costs no time.
+that it fills. Their objects are named as `module:object` and imported when they are used, so that an unused feature costs no time.
 
 The kernel looks up an extension point by its name (`load_all`, `load_first`), and works if no feature fills it. If a feature of
 another distribution cannot be loaded, the command continues without that feature and prints one line about it (`list_problems`). A

@@ -436,7 +436,7 @@ ROW_OPERATIONS: dict[str, str] = {
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
     "put_draft": "job_id, final",  # the job's products are drafts (core.quality); `final`: fingerprint of its planned final run
-    "put_retries": "job_id, run_key, kinds",  # kinds of the failures before the run with this key succeeded (core.retry)
+    "put_retries": "job_id, run_key, kinds",  # `kinds` of the failed attempts before this run, which succeeded (core.retry)
     "put_stat": "name, value_ms, time_ms",  # duration of an analysis; the duration of a job is in the row of the job
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
@@ -447,8 +447,10 @@ ROW_OPERATIONS: dict[str, str] = {
     # the present session.
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
     "prune_session": "session_id",  # some runs of this session are merged into session 0, the time before all sessions
-    "doubt_job": "job_id",  # the next engine runs the job in any case: its products differ from their rows, or a run was requested
-    "doubt_analysis": "source_id, builder",  # the next engine repeats the analysis in any case
+    # The next engine runs the job again even if its inputs did not change: its products differ from their rows, or a run was
+    # requested.
+    "doubt_job": "job_id",
+    "doubt_analysis": "source_id, builder",  # the next engine repeats the analysis even if its inputs did not change
 }
 """Operations of `Rows`. 64-bit hashes among the parameters are signed (`to_signed`), because SQLite has only signed integers."""
 

@@ -29,10 +29,10 @@ from aptui.shared.files.clocks import stamp_read_at
 # are fast; all other facts of a product share one column. A product without facts has no record, and no row in the database.
 
 WHOLE_FACTS = ("width", "height", "triangles", "rate")
-"""Facts that are whole numbers. Of the other facts with columns of their own, `seconds` is a number, `format` a word."""
+"""Facts that are whole numbers. Of the other facts in `FACTS`, `seconds` is a number and `format` a word."""
 NUMBER_FACTS = (*WHOLE_FACTS, "seconds")
 FACTS = (*NUMBER_FACTS, "format")
-"""Facts with columns of their own."""
+"""Facts that have separate columns in the database; all other facts of a product share one column."""
 FACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 MOST_FACTS, LONGEST_TEXT = 64, 256
 """Maximum number of facts of a product that are not in `FACTS`, and maximum length (characters) of a text value of these facts."""
@@ -71,7 +71,7 @@ NO_FACTS = ContentFacts()
 
 
 def content_facts(given: Mapping[str, Any]) -> ContentFacts:
-    """Return the record of facts that `fault_of` accepted."""
+    """Return the record of these facts, {name: value}, which `fault_of` has accepted."""
     own: dict[str, Any] = {name: float(value) if name == "seconds" else value for name, value in given.items() if name in FACTS}
     return ContentFacts(**own, more=_dump({name: value for name, value in given.items() if name not in FACTS}))
 

@@ -32,7 +32,7 @@ RULE = "\0rule"
 Json = object
 """Result of `json.loads`."""
 Slot = tuple[str, str]
-"""(platform, or "" for all of them; parameter)."""
+"""(platform, "" = all platforms; name of a parameter)."""
 _Layers = tuple[tuple[str, str], ...]
 """The layers of settings that apply to a source, in this order; the value of a later layer wins.
 
@@ -53,7 +53,7 @@ class Value(NamedTuple):
 
 
 class FolderAdjustment(Struct, frozen=True):
-    """Adjustments of one builder by the folders above a source.
+    """Changes of one builder's parameters and platforms for a source, by rules of the configuration and by settings files.
 
     `order` is sent to workers as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" if no parameter is adjusted.
     `skips` maps each skipped platform to the position of the setting that skips it.
@@ -73,7 +73,7 @@ NOTHING = FolderAdjustment()
 
 
 class _Folder(Struct):
-    """One checked settings file: `sections` {builder name: (its parameters and platforms, as written)}, or `problem`."""
+    """One checked settings file. `sections`: {builder name: {"params": …, "platforms": …}}; `problem`: why the file is invalid."""
 
     file: str
     problem: str = ""

@@ -123,7 +123,7 @@ def _take_signals(live: EngineSupervisor, *, is_detached: bool) -> None:
 
 
 def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> int:
-    """Start an engine in a session of its own and return its process id once it accepts connections.
+    """Start an engine in a new session (setsid(2)), and return its process id once it accepts connections.
 
     Raises:
         HostError: the engine ended, or does not answer; the error has the last line of its output.

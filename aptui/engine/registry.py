@@ -141,7 +141,7 @@ def _adapt_builders(
 ) -> tuple[tuple[Builder, ...], dict[str, ClassAnswer]]:
     """Return the configured builders and the adapters' answers.
 
-    A configured builder with an adapter and no origin stands for the builders that its adapter finds, and is replaced by them.
+    A configured builder with an adapter and no origin is replaced by the builders that its adapter finds.
     """
     builders = config.project.builders
     questions = {_adapter_key(builder): ClassQuestion(stand_in=builder) for builder in builders if _is_stand_in(builder)}

@@ -1,4 +1,4 @@
-"""Intermediates: products on platform `common` that are sources of other builders. This module changes the state of no job.
+"""Intermediates: products on platform `common` that are sources of other builders. This module does not change the state of a job.
 
 An intermediate is a source as soon as its product row exists. A file in the intermediate folder without a row is an orphan. A job
 fails if it makes an intermediate at the path of a source outside the intermediate folder, or of an earlier stage of its own chain.
@@ -53,7 +53,7 @@ class Chains:
             self._ledger.order(RecheckFiles(self._ledger.cause, tuple(keys)))
 
     def find_changed(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
-        """Return an intermediate that changed after the run with this key began, and that one of `edges` names; None if none did.
+        """Return an intermediate that one of `edges` names, and that changed after the run with this key began; None if none did.
 
         The run may have read the earlier bytes of the intermediate.
         """
@@ -217,9 +217,9 @@ def _has_input(job: Job, key: PathKey) -> bool:
 
 _ENDED_MOST = 1000
 _GAP_NS = 1_000_000_000
-"""Maximum gap (ns) between runs of one source, on several platforms, that are recorded as a single run.
+"""Maximum gap (ns) between runs of one intermediate, on several platforms, that are recorded as a single run.
 
-The file may be written during the first of these runs, and be checked only after the last.
+The first of these runs may write the source of an earlier stage, and this source may be checked only after the last run.
 """
 
 

@@ -73,7 +73,7 @@ class Commit(Struct):
 
     @property
     def unrecorded(self) -> tuple[str, ...]:
-        """Names of new products: they have no row yet, but may be in the cache if the commit fails half way."""
+        """Names of new products: they have no row yet, but are in the cache if the commit fails after it has moved them."""
         known = {product.name for product in self.had}
         return tuple(product.name for product in self.products if product.name not in known)
 
@@ -196,8 +196,8 @@ class Commits:
         had = verdict.products_of(job)
         fingerprint = 0 if job in verdict.left else job.fingerprint
         # A product whose bytes are already in the cache is not moved. If the job has no committed fingerprint, the bytes in the
-        # cache are unknown, because a commit failed half way or a product was lost. A job that runs on request replaces all its
-        # products.
+        # cache are unknown, because a commit failed after it had moved some products, or a product was lost. A job that runs on
+        # request replaces all its products.
         present = {} if job.is_forced or not fingerprint else {product.name: product.digest for product in had}
         renames = tuple(
             (staged.staged, product)

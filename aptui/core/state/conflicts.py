@@ -65,7 +65,7 @@ class Nesting:
                 del self._below[folder]
 
     def around(self, name: str) -> list[str]:
-        """Return the names that conflict with `name`: they equal a folder of `name`, or are in a folder `name`."""
+        """Return the names that conflict with `name`: names of folders above `name`, and names below a folder `name`."""
         if not self._names:
             return []
         return [*(folder for folder in folders_above(name) if folder in self._names), *self._below.get(name, ())]

@@ -1,8 +1,8 @@
 """The dependency graph: computes a job's present manifest, or the keys that the job still waits for. No job changes its state here.
 
-Cycles never block. Sources may depend on each other in a cycle: the closure contains each of them once. A job does not wait for a
-job dependency that is part of a cycle. Such a dependency is in the manifest only by name, so that the manifest does not depend on
-the order of the runs.
+Cycles never block. Sources may depend on each other in a cycle: the search for indirect dependencies visits each source once. A job
+does not wait for a job dependency that is part of a cycle. Such a dependency is in the manifest only by name, so that the manifest
+does not depend on the order of the runs.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ def _describe_cycle(edges: Edges, names: Mapping[int, str], component: set[int])
 
 _MOST_KNOWN_PATHS = 65_536
 _HIDES = "\nhides"
-"""Mark in an entry of `Graph._places`: the scan folder of the entry comes before that of the source, and hides its files."""
+"""Mark in an entry of `Graph._places`: the entry's scan folder comes first, so its files hide files of the source's folder."""
 Identity = tuple[PathKey, bytes, str, str]
 Cycle = tuple[frozenset[Identity], tuple[str, ...]]
 """(The jobs of a cycle, the sorted names of these jobs); both parts are empty for a job that is not in a cycle."""
@@ -345,7 +345,7 @@ class Graph:
                         continue
                     # A job waits until all its indirect dependencies are known. An analysis does not wait for other analyses,
                     # because two sources that name each other would wait forever. `Jobs.seal` records the fingerprint of the
-                    # analysis when the results of the others are known.
+                    # analysis when the results of the other analyses are known.
                     if needs_analyses and job.state not in SETTLED:
                         assembly.waits.add(key)
                     todo.extend(job.edges)

@@ -214,7 +214,7 @@ class StaleResultCheck:
                 yield *self._place_of(last), is_proven or last.scan_folder == self._intermediates
 
     def _last_known(self, key: PathKey) -> FileFact | None:
-        """Return the file that wins a path; while a scan has not decided this yet, the file that won it before."""
+        """Return the file at a path that no other file hides; while it is not known yet, the last one that was (`last_seen`)."""
         fact = self._memory.file(key)
         return self._memory.last_seen(key) if isinstance(fact, Unsettled) else fact
 

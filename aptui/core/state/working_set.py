@@ -515,7 +515,7 @@ class WorkingSet:
         self._leaving_folders.append((ticket, pending.folder))
 
     def file(self, key: PathKey) -> FileFact | Unsettled | None:
-        """Return the file that wins this path, None if no file has the path, UNSETTLED if this is not known yet."""
+        """Return the file at this path that no other file hides; None if no file has the path, UNSETTLED if still unknown."""
         if key in self.hashing or key in self.unstable:
             return UNSETTLED
         folder = parent(key)
@@ -527,7 +527,7 @@ class WorkingSet:
         return self.newer.facts.get(key) or self.archive.files((key,)).get(key)
 
     def last_seen(self, key: PathKey) -> FileFact | None:
-        """Return the file that won this path when its folder was last reported or saved. The file may have changed since then."""
+        """Return the file at this path that no other file hid when the folder was last reported or saved; it may have changed."""
         pending = self.folders.get(parent(key))
         return (self.archive.files((key,)) if pending is None else pending.winners).get(key)
 

@@ -659,5 +659,5 @@ def _with_identity(name: str) -> tuple[str, ...]:
 
 
 def _is_companion(name: str, products: Container[str]) -> bool:
-    """Whether a file is one that the engine makes beside `products`: a catalog, or the identity file of one of them."""
+    """Whether the engine makes a file in addition to `products`: a catalog, or the identity file of a product."""
     return find_identified(name) in products or (name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog."))

@@ -63,7 +63,7 @@ class WrittenIntermediates:
         """When (monotonic) the next check is due."""
 
     def note(self, paths: Iterable[bytes], now: float) -> None:
-        """Note those of the reported `paths` that are below the folder of intermediates."""
+        """Note the reported `paths` that are below the folder of intermediates."""
         found = [path for path in paths if path.startswith(self._top)]
         self._paths.update(dict.fromkeys(found))
         if found and self.due is None:
@@ -239,8 +239,8 @@ class ChangeTracker:
                 elif notification.is_lost and self.engine is not None:
                     self.engine.check_products()
             elif notification.is_lost or any(map(is_setting, (*notification.paths, *notification.trees))):
-                # The watcher also reports a loss when it begins to watch a folder: the configuration may have changed between the
-                # time it was read and the time it was watched.
+                # The watcher also reports a loss of notifications when it begins to watch a folder. Then the configuration may have
+                # changed between the time it was read and the time it was watched.
                 self._settings_changed()
         self._say_why(losses)
         if lost_products and self.engine is not None:

@@ -119,7 +119,7 @@ class ConfigurationReload:
             self._loaded.put(LoadedConfiguration(config, registry.complete_checked(config, memory)))
         except KnownError as error:
             self._loaded.put(LoadedConfiguration(None, error=str(error)))
-        except Exception as error:  # noqa: BLE001  # reported; the engine goes on as it is
+        except Exception as error:  # noqa: BLE001  # reported; the engine keeps its configuration
             self._loaded.put(LoadedConfiguration(None, error=f"{type(error).__name__}: {error}"))
         self._wake()
 
@@ -135,5 +135,5 @@ class ConfigurationReload:
 
 
 def _decisive(config: Config) -> Config:
-    """Return the configuration without the parts that do not require another engine when they change."""
+    """Return the configuration without the parts that may change while the present engine stays open."""
     return replace(config, layers=(), warnings=(), places={}, serve=GatewaySettings(), tools=packing.without_stamps(config.tools))

@@ -47,7 +47,7 @@ _REPLACED = "the asset database was replaced: run 'aptui rescan' to continue wit
 _LATEST_DELAY_S = 0.05
 """Delay (seconds) before clients are notified of pending and running jobs.
 
-Most jobs end within this delay, so that clients get one notice for each of them: that it ended.
+Most jobs end within this delay, so that clients get only the notice that the job has ended.
 """
 _MANY, _AMONG_MANY_S = 100, 0.25
 """Number of changed jobs above which notices about pending and running jobs are delayed longer, and this delay (seconds).
@@ -105,7 +105,7 @@ class EngineSupervisor:
         self.health = Health()
         self.started_ms = time.time_ns() // 1_000_000
         self.listeners: list[Listener] = []
-        """Called with every notice, beside the server's clients."""
+        """Functions that are called with every notice, in addition to the clients of the server."""
         self.parts: list[LoopPart] = []
         self.endings: list[Callable[[], object]] = []
         """Called before the engine closes."""

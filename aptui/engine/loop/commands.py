@@ -81,7 +81,7 @@ class Deletions:
         self._waiting.append(order)
 
     def announce(self, order: SaveRows, rows: Rows) -> Rows:
-        """Return the `rows` of `order`, and rows that mark the folders of products to be deleted after this save as doubtful."""
+        """Return `rows`, and rows that mark folders as doubtful: those of the products that are deleted after this save."""
         folders = {parent(name) for item in self._waiting if item.ticket > self._announced for name in item.names}
         self._announced = order.ticket
         for operation, doubts in self._context.cache.doubt_rows(folders).items():

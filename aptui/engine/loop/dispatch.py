@@ -267,7 +267,7 @@ class RunDispatcher:
         self._context.news.say_once(text)
 
     def _pool_class(self, plain: Callable[..., Pool]) -> Callable[..., Pool]:
-        """Return the constructor of the pool: `plain`, or, if a cluster is configured, that of a pool that uses it."""
+        """Return the constructor of the pool: of a pool with a cluster if the project uses a cluster, otherwise `plain`."""
         pool_for = feature.load_first("pool") if self._context.config.cluster.is_used else None
         return plain if pool_for is None else pool_for(self._context, plain)
 
@@ -283,7 +283,7 @@ class RunDispatcher:
                 return None
             try:
                 shared: StoredResults = open_results(context, is_patient=not self._runs_builders)
-            except Exception as error:  # noqa: BLE001 - a run goes on without it
+            except Exception as error:  # noqa: BLE001 - runs do not need the stored results
                 context.news.say_once(f"the shared cache is not used: {error}")
                 return None
             self._shared, self.account = shared, shared.account
@@ -324,8 +324,8 @@ class RunDispatcher:
 
         0 or less = they are due, for example because all runs have reported or enough results for a commit are held.
 
-        A commit costs several syncs, whatever the number of its jobs. With one commit per job, the syncs would take longer than the
-        runs of fast tools.
+        A commit costs several syncs, even if it has only one job. With one commit per job, the syncs would take longer
+        than the runs of fast tools.
         """
         pipeline = self._context.pipeline
         if len(self._results) >= min(self._results_per_commit, len(pipeline.jobs.running)):

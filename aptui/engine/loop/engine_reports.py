@@ -180,7 +180,7 @@ EstimatePending = Callable[[dict[int, float]], PendingWork]
 
 
 class Forecaster:
-    """The estimates of one engine.
+    """Estimates how long one engine needs for its pending work.
 
     Args:
         estimate: returns the sums of the pending work.
@@ -203,7 +203,7 @@ class Forecaster:
         self._estimated_s = self._due_s = 0.0
 
     def complete_progress(self, counts: Progress, at_work: Collection[int], now: float) -> Progress:
-        """Return `counts` with an estimate, unchanged if none is possible.
+        """Return `counts` with the estimated remaining time; unchanged if it cannot be estimated.
 
         Args:
             at_work: run keys of the jobs that workers run.

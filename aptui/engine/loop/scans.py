@@ -429,7 +429,7 @@ class Scans:
     def check_files(self, folder: str, named: Mapping[PathKey, bytes]) -> bool:
         """Check known files of one relative folder (lower case) by themselves; return False if the whole folder has to be checked.
 
-        `named` has the absolute path that the notification named for each file.
+        `named` is {key of a file: its absolute path in the notification}.
         """
         facts = self._single_files.check(folder, named) if not self.unknown and not self.is_scanning else None
         if facts is None:

@@ -240,7 +240,7 @@ class Pool:
         """End a worker after its current run. A second call ends the worker at once, and its current run is LOST.
 
         Returns:
-            Whether there is such a worker.
+            Whether a worker has this number.
         """
         slot = next((slot for slot in self._manager.slots if slot.number == number), None)
         if slot is None:

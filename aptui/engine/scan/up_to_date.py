@@ -323,7 +323,7 @@ class _Child:
         return data if status == 0 else b""
 
 
-# Which platforms are up to date with the stored sources, so that a platform can be checked without the others.
+# Which platforms are up to date with the stored sources, so that a platform can be checked without the other platforms.
 #
 # The signature of the last run covers all platforms of that run. If platforms are processed one by one, the database also stores
 # the configuration of the last run of each platform. This record is deleted when a run of other platforms finds a changed input.

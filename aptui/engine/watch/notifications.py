@@ -5,7 +5,7 @@ This module sets no watches.
 Three notifications are repeated. A new folder is reported at once and again later, until its watch was certainly active when its
 last check began: files that are written before the watch is active raise no notification (notify #727). A loss of notifications is
 reported at once, then at growing intervals while losses continue, because the full scan after a loss could cause the next loss. A
-full scan is requested every ten minutes in any case.
+full scan is requested every ten minutes, even without a loss.
 """
 
 from __future__ import annotations

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
     from aptui.engine.loop.context import EngineContext
 
 _AHEAD_S = 0.3
-"""Duration (seconds) of the jobs that wait at each slot of the cluster.
+"""Total expected duration (seconds) of the jobs that are sent to a slot of the cluster in advance.
 
-A slot with short jobs would be idle during the round trip for its next job.
+Without jobs in advance, a slot with short jobs would be idle during the round trip for its next job.
 """
 _LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 """Minimum and maximum number of waiting jobs per slot."""
@@ -215,7 +215,7 @@ class ClusterPool(Pool):
         return (super().free_for_critical if is_critical else super().free) <= 0
 
     def _lacks(self, order: Order) -> bool:
-        """Whether this machine lacks something that a job needs."""
+        """Whether this machine lacks a tag that the builder of a job needs."""
         return isinstance(order, ProcessOrder) and not self._has.issuperset(self._needs.get(order.builder, ()))
 
     def _task(self, order: Order) -> RemoteTask | None:

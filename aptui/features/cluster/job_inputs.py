@@ -38,7 +38,7 @@ from aptui.worker import file_access
 _FILES = frozenset({"dependency", "companion", "discovered"})
 """Kinds of a job's inputs that are files."""
 _OTHER_JOBS = frozenset({"job", "products", "ring"})
-"""Kinds of a job's inputs that are other jobs; such a job stays on this machine."""
+"""Kinds of a job's inputs that are other jobs; a job with an input of these kinds runs on this machine."""
 _KNOWN_BLOBS = 100_000
 """Maximum number of remembered digests of files that the store has."""
 _TIME_LIMIT = "time limit of "

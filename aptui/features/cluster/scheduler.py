@@ -1,4 +1,4 @@
-"""The engine's connection to a cluster's scheduler, in a thread of its own. In the engine, only this module calls Dask.
+"""The engine's connection to a cluster's scheduler, in a separate thread. In the engine, only this module calls Dask.
 
 Dask is a transport without guarantees: it runs completed jobs again when a worker dies, forgets everything when its scheduler dies,
 and cannot stop a job. So a task is one run of one job, and the task's name contains the job and the run. This module never retries
@@ -156,7 +156,7 @@ class RemoteWorker(Struct, frozen=True):
     since_s: float = 0.0
 
     def can(self, builder: str, needs: Iterable[str]) -> bool:
-        """Whether the worker may run jobs of a builder with these needs."""
+        """Whether the worker may run jobs of a builder, and has every tag in `needs`."""
         return self.builders is not None and builder in self.builders and all(self.resources.get(tag, 0) >= 1 for tag in needs)
 
 

@@ -191,7 +191,7 @@ class _BarrierRequest(Struct):
     """A request that waits until earlier changes on the disk are processed.
 
     Args:
-        deadline: time of the monotonic clock at which the request is answered in any case.
+        deadline: time of the monotonic clock at which the request is answered even if changes are not processed yet.
         is_synced: all earlier changes were reported to the engine.
         is_whole: the kernel reports changes of every folder, so that no change is missing.
         has_hurried: the engine was asked to run analyses before jobs.

@@ -18,7 +18,8 @@ from msgspec import Struct
 class Match(StrEnum):
     """How a search term is matched.
 
-    `exact` finds paths that end with the term. `default` also finds names without extension, and the term cut at its last `_`.
+    `exact` finds paths that end with the term. `default` ignores extensions, and also finds paths that contain the part of the term
+    before its last `_`.
     """
 
     DEFAULT = "default"
@@ -236,7 +237,7 @@ class ProcessorState(Struct, frozen=True):
 
 
 class PlatformStatus(Struct, frozen=True):
-    """Return the enabled platforms, and whether this one is enabled."""
+    """Return the enabled platforms, and whether `platform` is enabled."""
 
     platform: str = ""
 

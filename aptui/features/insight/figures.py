@@ -44,7 +44,7 @@ def _of_database(reader: Reader, name_of: Callable[[bytes], str]) -> Iterator[Fa
     yield gauge("aptui_log_errors", "Errors in the logs of completed jobs.", totals.errors)
     yield gauge(
         "aptui_slower_jobs",
-        "Jobs whose last run was slower than the usual variation of earlier runs.",
+        "Jobs whose last run took longer than earlier runs, by more than their usual variation.",
         len(session_history.slower_jobs(reader)),
     )
     yield _durations(reader, name_of)

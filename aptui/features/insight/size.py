@@ -111,7 +111,7 @@ def folder_of(source: str, depth: int) -> str:
 # `aptui size --html` writes the sizes as bars into an HTML page that loads no other file.
 
 _MOST = 5_000
-"""Maximum number of rows on a page; browsers display more too slowly."""
+"""Maximum number of rows on a page; browsers display longer pages too slowly."""
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; }
 body { max-width: 70rem; margin: 2rem auto; padding: 0 1rem; }

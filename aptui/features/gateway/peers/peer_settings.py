@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 KEYS = dict(zip(PeerSettings.__struct_fields__, PeerSettings.__struct_encode_fields__, strict=True))
 """{field of `PeerSettings`: the key below `serve:` in the configuration}."""
 PLACE = Path(OWN_FOLDER, "connections.json")
-"""The stored settings, below the cache."""
+"""Path of the file with the stored settings, relative to the cache folder."""
 _DAMAGED = ".damaged"
 
 

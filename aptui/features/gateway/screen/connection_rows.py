@@ -110,7 +110,7 @@ _PREFIX = "connections-"
 
 
 class ConnectionTables(Container):
-    """A page of the Connections screen. Its tables can be sorted and zoomed, have a menu, and copy rows.
+    """A page of the Connections screen with tables: users can sort and zoom a table, open its menu, and copy its rows.
 
     The table of a list is the widget `connections-<name>`. Above the table is a bar with its title (`title_bar`).
 
