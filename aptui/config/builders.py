@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from aptui.config import settings
 from aptui.config.configuration import Config, ResourceLimits, ToolSettings
-from aptui.config.packing import canonical, digests_of, identify, tools_digest
+from aptui.config.packing import canonical, digests_of, identify, with_tools
 from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import MergedTree, Node
 from aptui.core.command_template import PLACEHOLDER, TemplateError, examine_template
@@ -249,8 +249,6 @@ class BuilderCompiler:
             rules=tuple(self._rules(node)),
             platforms=platforms,
             origin=origin,
-            code_digest=tools_digest(tools),
-            code_files=tuple((tool.path, tool.digest) for tool in tools),
             params=_json(params),
             platform_params=overrides,
             command=self._command(node) if is_command else None,
@@ -273,7 +271,7 @@ class BuilderCompiler:
             has_drafts=any(item.value == Quality.DRAFT for item in node.items("quality")),
             steps=steps,
         )
-        return builder if platforms else None
+        return with_tools(builder, tools) if platforms else None
 
     def compile_unlisted(self) -> Builder:
         """Return the settings of a Python builder that the configuration does not list: those of an entry that has only a name."""
@@ -546,25 +544,11 @@ class BuilderCompiler:
         for item in node.items("tools"):
             program = item.get("name") or item
             version = item.value["version"].value if item.get("version") else ""
-            tool = identify(name, program.value, program.where, self._tree.folder, version=version)
-            if tool is None:
-                place = "below the project" if "/" in program.value else "in the PATH"
-                self._tree.wrong(
-                    f"the tool '{program.value}' was not found {place}, or cannot be run",
-                    program,
-                    "install the tool, or give its path",
-                )
-            tools.append(tool)
+            tools.append(identify(name, program.value, program.where, self._tree.folder, version=version))
             for file in item.items("files"):
                 path = file.value if "/" in file.value else f"./{file.value}"
                 tools.append(identify(name, path, file.where, self._tree.folder, is_file=True))
-                if tools[-1] is None:
-                    self._tree.wrong(
-                        f"the file '{file.value}' of tool '{program.value}' does not exist",
-                        file,
-                        "give its path relative to the project",
-                    )
-        return [tool for tool in tools if tool is not None]
+        return tools
 
 
 def _json(node: Node | None) -> str:

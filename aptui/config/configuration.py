@@ -106,8 +106,8 @@ class SharedCacheSettings(Struct, frozen=True):
 class ToolSettings(Struct, frozen=True):
     """A program that a command builder names; with `is_file`, a file that belongs to a program.
 
-    `digest` (SHA-256, hex) is valid while `stamp` (size, mtime_ns, ctime_ns, inode) does not change. `version` is a command
-    that prints the version of the program.
+    `digest` (SHA-256, hex) is valid while `stamp` (size, mtime_ns, ctime_ns, inode) does not change. If the program is missing,
+    `path`, `stamp` and `digest` are empty. `version` is a command that prints the version of the program.
     """
 
     builder: str

@@ -26,7 +26,7 @@ from aptui.config import configuration, settings
 from aptui.config.configuration import Config, ToolSettings
 from aptui.config.dirs import data_dir, host_platform, xdg
 from aptui.core import asset_checks, project, retry
-from aptui.core.project import Project
+from aptui.core.project import Builder, Project
 from aptui.shared.connections import peers
 from aptui.shared.errors import KnownError
 from aptui.shared.files import clocks
@@ -128,16 +128,17 @@ def identify(
     *,
     is_file: bool = False,
     version: str = "",
-) -> ToolSettings | None:
+) -> ToolSettings:
     """Find a program (below the project if `name` has a slash, else in PATH), and compute its digest.
 
-    If the settings `known` are up to date, return `known`.
+    If the settings `known` are up to date, return `known`. If the program is missing, return settings without a path and a digest.
 
     With `is_file`, `name` may be any readable file, executable or not.
     """
+    missing = ToolSettings(builder, name, "", (), "", where, is_file, version)
     path = _which(name, project_dir, os.R_OK if is_file else os.X_OK)
     if path is None:
-        return None
+        return missing
     try:
         facts = os.stat(path)
         stamp = (facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
@@ -147,8 +148,8 @@ def identify(
         with open(path, "rb") as stream:
             digest = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError:
-        return None
-    return ToolSettings(builder, name, path, clocks.stamp_read_at(stamp, read_ns), digest, where, is_file, version)
+        return missing
+    return replace(missing, path=path, stamp=clocks.stamp_read_at(stamp, read_ns), digest=digest)
 
 
 def _which(name: str, project_dir: Path, access: int) -> str | None:
@@ -160,7 +161,28 @@ def _which(name: str, project_dir: Path, access: int) -> str | None:
     return None
 
 
-def tools_digest(tools: Iterable[ToolSettings]) -> bytes:
+def with_tools(builder: Builder, tools: Iterable[ToolSettings]) -> Builder:
+    """Return a command builder with the digests of its tools. If a tool is missing, the jobs of this builder fail."""
+    found = [tool for tool in tools if tool.path]
+    missing = next((tool for tool in tools if not tool.path), None)
+    return replace(
+        builder,
+        code_digest=_tools_digest(found),
+        code_files=tuple((tool.path, tool.digest) for tool in found),
+        fault=_describe_missing(missing) if missing is not None else "",
+    )
+
+
+def _describe_missing(tool: ToolSettings) -> str:
+    if "/" not in tool.name:
+        what = f"the program '{tool.name}' was not found in the PATH that aptui was started with; install it"
+    else:
+        kind, why = ("file", "does not exist") if tool.is_file else ("program", "does not exist or cannot be run")
+        what = f"the {kind} '{tool.name}' {why}; install it, or correct its path in 'tools'"
+    return f"builder '{tool.builder}': {what}"
+
+
+def _tools_digest(tools: Iterable[ToolSettings]) -> bytes:
     """Return the part of a builder's fingerprint that depends on its tools, b"" without tools.
 
     If a tool is given by a path, only that path as written and the content are used, so that the project's location does not
@@ -175,25 +197,18 @@ def without_stamps(tools: Iterable[ToolSettings]) -> tuple[ToolSettings, ...]:
     return tuple(replace(tool, stamp=tool.stamp[:1]) for tool in tools)
 
 
-def refresh_tools(config: Config) -> Config | None:
-    """Return `config` with the current stamps and digests of its tools.
-
-    Return None if a tool is missing, because only a full load can report a missing tool.
-    """
-    if not config.tools:
-        return config
-    now = [
+def refresh_tools(config: Config) -> Config:
+    """Return `config` with the current stamps and digests of its tools."""
+    tools = tuple(
         identify(tool.builder, tool.name, tool.where, config.project_dir, tool, is_file=tool.is_file, version=tool.version)
         for tool in config.tools
-    ]
-    tools = tuple(tool for tool in now if tool is not None)
-    if len(tools) < len(now) or tools == config.tools:
-        return None if len(tools) < len(now) else config
+    )
+    if tools == config.tools:
+        return config
     builders = []
     for rule in config.project.builders:
         own = [tool for tool in tools if tool.builder == rule.name]
-        files = tuple((tool.path, tool.digest) for tool in own)
-        builders.append(replace(rule, code_digest=tools_digest(own), code_files=files) if own else rule)
+        builders.append(with_tools(rule, own) if own else rule)
     return replace(config, tools=tools, project=sign_project(replace(config.project, builders=tuple(builders))))
 
 

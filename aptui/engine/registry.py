@@ -331,12 +331,10 @@ def describe_again(config: Config, cache_file: Path) -> tuple[Config, tuple[Buil
     """Return the configuration with the present state of its tools, and its builders, described by the bytes of their files.
 
     Raises:
-        UserError: a tool is gone, or a builder cannot be loaded.
+        UserError: a builder cannot be loaded.
     """
     distrust(cache_file)
     now = packing.refresh_tools(config)
-    if now is None:
-        raise UserError("a tool of a builder was removed", hint="check 'tools' in aptui.yaml")
     return now, complete(now, cache_file)
 
 
@@ -368,7 +366,7 @@ def _ask_versions(config: Config) -> dict[str, str]:
     Raises:
         UserError: a command cannot be started, fails, prints nothing, or exceeds the time limit.
     """
-    tools = {_version_key(tool): tool for tool in config.tools if tool.version}
+    tools = {_version_key(tool): tool for tool in config.tools if tool.version and tool.path}
     if not tools:
         return {}
     import shlex

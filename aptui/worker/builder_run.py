@@ -460,6 +460,8 @@ class _BuilderRun:
         remove_tree(self.folders.temp if outcome is Outcome.SUCCEEDED else self.folders.staging)
 
     def _call_command(self) -> None:
+        if self.builder.fault:
+            raise JobError(self.builder.fault)
         params = {**self._params(), **_json(self.order.params)}
         job = run_command(self.order, self.builder, self.folders, self.source, params, self.log, self._seen, self.sharing)
         self.command_line, self.peak_rss_bytes, self.share_ms = job.command_line, job.peak_rss_bytes, job.share_ms

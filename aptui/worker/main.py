@@ -162,12 +162,12 @@ class Worker:
     def _start_together(self, orders: Sequence[ProcessOrder]) -> None:
         """Start the command of the first order once for this order and all orders that differ from it only in their sources.
 
-        Do nothing if the command was already started for this order.
+        Do nothing if the command was already started for this order, or if the builder is faulty.
         """
         from aptui.worker import builder_run
 
         first, builder, sharing = orders[0], self._builders.get(orders[0].builder), self._share()
-        if builder is None or sharing.starts.knows(first.run_key):
+        if builder is None or builder.fault or sharing.starts.knows(first.run_key):
             return
         self._flush()  # without this, the engine would treat a finished run as the current one
         self._log_answerer.begin(first.run_key, RunLog(builder.name))

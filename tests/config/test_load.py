@@ -393,14 +393,37 @@ def test_new_mtime_of_an_unchanged_tool_changes_no_signature(write: Write) -> No
     assert load(folder).project == first.project
 
 
-def test_removed_tool_is_reported_without_a_change_of_yaml(write: Write) -> None:
+@pytest.mark.parametrize(
+    ("tool", "fault"),
+    [
+        ("no-such-tool", "the program 'no-such-tool' was not found in the PATH that aptui was started with; install it"),
+        ("./no", "the program './no' does not exist or cannot be run; install it, or correct its path in 'tools'"),
+        ("{name: sh, files: [no.py]}", "the file './no.py' does not exist; install it, or correct its path in 'tools'"),
+    ],
+)
+def test_missing_tool_is_the_fault_of_its_builder_alone(write: Write, tool: str, fault: str) -> None:
+    folder = write(
+        builders_of(
+            f'  - {{name: b, command: x, patterns: ["*"], tools: [{tool}]}}\n  - {{name: other, command: x, patterns: ["*"]}}\n'
+        )
+    )
+
+    assert [builder.fault for builder in load(folder).project.builders] == [f"builder 'b': {fault}", ""]
+
+
+def test_removed_tool_is_a_fault_until_it_exists_again(write: Write) -> None:
     folder = write(builders_of('  - {name: b, command: x, patterns: ["*"], tools: [./tool.sh]}\n'))
     write_tool(folder, "one")
-    load(folder)
+    first = load(folder)
     (folder / "tool.sh").unlink()
+    without = load(folder)
+    write_tool(folder, "one")
 
-    with pytest.raises(UserError, match=r"aptui.yaml:3:52: the tool './tool.sh' was not found below the project"):
-        load(folder)
+    (builder,) = without.project.builders
+    assert builder.fault.startswith("builder 'b': the program './tool.sh' does not exist")
+    assert (builder.code_digest, builder.code_files) == (b"", ())
+    assert without.project.signature != first.project.signature
+    assert load(folder).project == first.project
 
 
 def test_tool_is_found_in_a_later_folder_of_the_path(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

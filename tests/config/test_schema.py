@@ -150,10 +150,6 @@ MEANINGS = {
         "  - {name: a, steps: [{uses: json}, {uses: image}], tools: [sh]}",
         "3:53: 'tools' can be used only with 'command:', not with 'steps:'",
     ),
-    "missing file of a tool": (
-        "  - {name: a, patterns: [x], command: sh, tools: [{name: sh, files: [no.py]}]}",
-        "3:70: the file 'no.py' of tool 'sh' does not exist; give its path relative to the project",
-    ),
     "unknown placeholder": (
         "  - {name: a, command: 'cp {src} y', patterns: [x]}",
         f"3:24: '{{src}}' is not a placeholder; the placeholders are: {NAMES}; put braces that the program needs in single quotes",
@@ -246,14 +242,6 @@ or read "$APTUI_SOURCE" from the environment""",
     "links of a copy": (
         "  - {name: a, copy: [x], product_dependencies: y}",
         "3:26: 'product_dependencies' can be used only with 'command:', not with 'copy:'",
-    ),
-    "tool": (
-        "  - {name: a, command: x, patterns: [x], tools: [no-such-tool]}",
-        "3:50: the tool 'no-such-tool' was not found in the PATH, or cannot be run; install the tool, or give its path",
-    ),
-    "tool by path": (
-        "  - {name: a, command: x, patterns: [x], tools: [./no]}",
-        "3:50: the tool './no' was not found below the project, or cannot be run; install the tool, or give its path",
     ),
 }
 

@@ -399,6 +399,16 @@ def test_verb_that_only_reads_uses_the_stored_output_of_a_version_command(tmp_pa
     assert complete(config(), tmp_path / "none") == config().project.builders
 
 
+def test_version_command_of_a_missing_tool_does_not_run(tmp_path, monkeypatch):
+    config = versioned(tmp_path, monkeypatch, "no-such-tool -v")
+    settings = tmp_path / "project/aptui.yaml"
+    settings.write_text(settings.read_text().replace("name: sh,", "name: no-such-tool,"))
+
+    (builder,) = complete_checked(config(), tmp_path / "memory")
+
+    assert builder.fault.startswith("builder 'b': the program 'no-such-tool' was not found")
+
+
 @pytest.mark.parametrize(
     ("command", "why"),
     [

@@ -30,24 +30,20 @@ class Tools:
     The folders of tools are not watched: a tool may be anywhere, behind several links, and a check costs only one `stat` per tool.
 
     Args:
-        changed: called when a tool differs from the last check, or is gone.
+        changed: called when a tool differs from the last check, is gone, or exists again.
     """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._config: Config | None = None
-        self._seen: tuple[ToolSettings, ...] | None = ()
+        self._seen: tuple[ToolSettings, ...] = ()
 
     def check(self, config: Config) -> None:
         """Check the tools now."""
-        if not config.tools:
-            return
         if config is not self._config:
             self._config, self._seen = config, config.tools
-        now = packing.refresh_tools(replace(config, tools=self._seen or config.tools))
-        seen, before = (now.tools if now is not None else None), self._seen
-        self._seen = seen
-        if (seen and packing.without_stamps(seen)) != (before and packing.without_stamps(before)):
+        before, self._seen = self._seen, packing.refresh_tools(replace(config, tools=self._seen)).tools
+        if packing.without_stamps(self._seen) != packing.without_stamps(before):
             self._changed()
 
 

@@ -478,8 +478,12 @@ class EngineSupervisor:
 
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
         """Handle the result of a reload: adopt a changed configuration, or report why it cannot be used."""
-        if faults := {each.fault for each in loaded.builders} - {each.fault for each in self._builders} - {""}:
-            loaded.config, loaded.error = None, min(faults)  # a builder is faulty: keep the present configuration and its builders
+        working = {each.name for each in self._builders if not each.fault}
+        if faults := sorted(each.fault for each in loaded.builders if each.fault and each.name in working):
+            loaded.config, loaded.error = (
+                None,
+                faults[0],
+            )  # a working builder is faulty now: keep the configuration and its builders
         error, is_changed, is_reported = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:

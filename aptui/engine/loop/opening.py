@@ -114,6 +114,7 @@ class PreparedSession:
         if is_new and self.config.has_code:
             self._start_worker()  # the worker starts while another process describes the builders
         self.builders = self._complete_builders()
+        self.sentences += [f"{each.fault}; until then its jobs fail" for each in config.project.builders if each.fault]
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
             self._check_up_to_date()

@@ -155,5 +155,4 @@ def _distributions() -> dict[str, list[str]]:
 
 
 def _tool_digest(name: str) -> str:
-    found = config_tools.identify("", name, "", Path(os.sep))
-    return found.digest if found is not None else "absent"
+    return config_tools.identify("", name, "", Path(os.sep)).digest or "absent"

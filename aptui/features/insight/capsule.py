@@ -463,5 +463,6 @@ def _tools(facts: CapsuleFacts, config: Config) -> Iterator[CapsuleDifference]:
     """Yield the tools that have another digest on this machine than in the capsule."""
     here = {tool.name: tool.digest for tool in config.tools}
     for one in facts.tools:
-        if here.get(one.name) != one.digest:
-            yield CapsuleDifference(f"the tool {one.name}", one.digest[:12], here.get(one.name, "none")[:12], is_result=False)
+        if here.get(one.name, "") != one.digest:
+            there, now = one.digest[:12] or "none", here.get(one.name, "")[:12] or "none"
+            yield CapsuleDifference(f"the tool {one.name}", there, now, is_result=False)

@@ -297,8 +297,40 @@ def test_missing_tool_is_reported_and_is_used_when_it_exists_again(tmp_path: Pat
     with project.running():
         project.delete("tools/conv.sh")
         project.until(
-            lambda: any("the tool 'tools/conv.sh' was not found" in text for text in project.messages), "a message of the engine"
+            lambda: any("the program 'tools/conv.sh' does not exist" in text for text in project.messages),
+            "a message of the engine",
         )
+        put_tool(project, "tool2")
+        project.until_product(f"{HOST}/a.out", "tool2 a\n")
+
+
+@pytest.mark.parametrize("batch", ["", "batch: 8, "])
+def test_missing_tool_fails_only_its_jobs_until_it_exists(tmp_path: Path, batch: str) -> None:
+    config = TOOL_CONFIG.replace("PROJECT", str(tmp_path)) + '  - {name: copies, copy: ["*.txt"]}\n'
+    if batch:
+        command = f'{batch}products: ["{{stem}}.out"], command: "{tmp_path}/tools/conv.sh {{sources}}"'
+        config = config.replace(config[config.index("command:") : config.index("}\n", config.index("{stem}"))], command)
+    project = LiveProject(tmp_path, config)
+    project.edit({"assets/a.txt": "a", "assets/b.txt": "b"})
+    errors = set(project.engine_run() and project.errors().values())
+    assert errors == {
+        "builder 'conv': the program 'tools/conv.sh' does not exist or cannot be run; install it, or correct its path in 'tools'"
+    }
+    assert made(project) == {"a.txt": "a", "b.txt": "b"}
+    if not batch:
+        with project.running():
+            put_tool(project, "tool2")
+            project.until_product(f"{HOST}/a.out", "tool2 a\n")
+
+
+def test_new_builder_without_its_tool_is_adopted_and_runs_when_the_tool_exists(tmp_path: Path) -> None:
+    config = TOOL_CONFIG.replace("PROJECT", str(tmp_path))
+    project = LiveProject(tmp_path, CONFIG + 'builders: [{name: copies, copy: ["*.txt"]}]\n')
+    project.write("assets/a.txt", "a")
+    with project.running():
+        project.until_product(f"{HOST}/a.txt", "a")
+        project.config(config)
+        project.until(lambda: any("'tools/conv.sh' does not exist" in text for text in project.errors().values()), "a failed job")
         put_tool(project, "tool2")
         project.until_product(f"{HOST}/a.out", "tool2 a\n")
 

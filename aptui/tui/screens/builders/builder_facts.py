@@ -214,7 +214,7 @@ def details(known: KnownBuilder, config: Config | None, broken: str) -> list[tup
         ("Code", builder.origin),
         *_command(builder),
         *(
-            (f"Tool {tool.name}", f"{tool.path}\n{tool.digest}")
+            (f"Tool {tool.name}", f"{tool.path}\n{tool.digest}" if tool.path else "missing")
             for tool in (config.tools if config else ())
             if tool.builder == known.name
         ),
