@@ -77,7 +77,7 @@ class NewsPublisher:
         """Whether the set of critical jobs may have changed since the last query."""
         self._sending_s = 0.0
         self._gaps = 0
-        """Number of times that an engine has connected or disconnected.
+        """Number of times that notices were lost: an engine connected or disconnected, or too many notices were waiting.
 
         If the number changes while `_publish` sends notifications, the remaining notifications are dropped.
         """
@@ -104,23 +104,27 @@ class NewsPublisher:
         if self._sessions.has_clients:
             self._pending.extend(batch)
             if len(self._pending) > _MOST:
-                self._pending.clear()
-                self._ids = None
+                self._drop_notices()
                 self._sessions.lose("too many notifications at a time")
         self._wake.set()
 
     def on_engine_change(self, is_here: bool) -> None:
         """Handle that an engine has connected or disconnected; some of its notices may be missing."""
-        self._gaps += 1
-        self._pending.clear()
+        self._drop_notices()
         self._started.clear()
-        self._ids, self._is_unsure = None, True
+        self._is_unsure = True
         self._ready.clear()
         if is_here:
             self._sessions.lose("another engine has started")
         self._sessions.publish(self.engine.epoch, self.engine.seq, [wire_records.EngineChanged(is_here)])
         self._wake.set()
         self.pulse.beat()
+
+    def _drop_notices(self) -> None:
+        """Drop the waiting notices, and those that `_publish` has not sent yet."""
+        self._gaps += 1
+        self._pending.clear()
+        self._ids = None
 
     def _send_readiness(self, session: WireSession) -> None:
         ready = [wire_records.CriticalReady(platform) for platform, is_ready in self._ready.items() if is_ready]

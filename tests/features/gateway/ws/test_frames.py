@@ -14,7 +14,7 @@ import aiohttp
 import pytest
 from aiohttp import WSMsgType
 
-from aptui.core.notices import JobChanged
+from aptui.core.notices import JobChanged, Progress
 from aptui.features.gateway import wire_codec, wire_records
 from aptui.features.gateway.ws import news
 from aptui.features.gateway.ws.client_sessions import FrameMessage
@@ -123,3 +123,22 @@ def test_notices_of_an_ended_engine_are_dropped(there: Garden, monkeypatch: pyte
         client, wire_records.JobCompleted, lambda notice: reported.append(notice.job.source) or notice.job.source == "after.txt"
     )
     assert "a.txt" not in reported
+
+
+def test_notices_before_a_resync_are_dropped(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+    """While the gateway sends a burst, the engine reports more notices than the gateway keeps."""
+    notifier, client = there.served.context.publisher, there.client(notices=("job_completed", "resync"))
+
+    async def overflow(_sessions: object, _limit_s: float) -> None:
+        monkeypatch.undo()
+        with monkeypatch.context() as patch:
+            patch.setattr(news, "_MOST", 0)
+            notifier.take_news([NoticeLine(1, 1, Progress(0, 0, 0, 0, 0, 0, 0, 0, is_scanning=False))])
+
+    monkeypatch.setattr(news, "wait_until_taken", overflow)
+    burst(there)
+    receive(client, wire_records.Resync)
+    there.write("after.txt", "after")
+
+    received = receive(client, wire_records.JobCompleted)
+    assert received.job.source == "after.txt"
