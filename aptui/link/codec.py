@@ -113,8 +113,8 @@ def shorten(text: str) -> str:
 
 
 def suggest(word: str, words: Iterable[str]) -> str:
-    """Return the hint for an unknown name: the most similar known name, or all known names."""
-    return nearest(word[:_SHOWN_CHARACTERS], words) or "it does not have any"
+    """Return the hint for the unknown name of a verb or field: the most similar known name, or all known names."""
+    return nearest(word[:_SHOWN_CHARACTERS], words) or "it has no fields"
 
 
 def explain(error: Exception) -> str:
@@ -268,7 +268,7 @@ def _refuse_unknown(name: str, record: type[Verb], given: dict[str, msgspec.Raw]
     known = set(record.__struct_fields__)
     for field in given:
         if field not in known and field not in _ENVELOPE:
-            raise MalformedLine(f"verb '{name}': there is no field '{shorten(field)}'", suggest(field, known), number=number)
+            raise MalformedLine(f"verb '{name}' has no field '{shorten(field)}'", suggest(field, known), number=number)
 
 
 # ---------------------------------------------------------------------------------------------------------- engine → client

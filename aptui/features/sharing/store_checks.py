@@ -93,7 +93,7 @@ def look_up(config: Config) -> CommitReadiness:
         troubles: dict[str, None] = {}
 
         def note_trouble(notice: object) -> None:
-            """Remember messages about the shared cache: an unreachable store must not look like an empty one."""
+            """Remember messages about the shared cache: an unreachable store must not look like an empty store."""
             if isinstance(notice, EngineMessage) and _TROUBLE in notice.text:
                 troubles[notice.text] = None
 

@@ -89,7 +89,7 @@ def _rebuild_arguments(parser: ArgumentParser) -> None:
 
 def _serve_arguments(parser: _ArgumentGroup) -> None:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on; by default only this machine")
-    parser.add_argument("--port", type=int, default=_PORT, help=f"{_PORT} by default; 0 is any")
+    parser.add_argument("--port", type=int, default=_PORT, help=f"port to listen on; {_PORT} by default, 0 = any free port")
     parser.add_argument("--writable", action="store_true", help="allow every client on this machine to write")
     parser.add_argument(
         "--read-token-file",

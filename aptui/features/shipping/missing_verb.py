@@ -52,7 +52,7 @@ def scan_missing_arguments(parser: ArgumentParser) -> None:
         "patterns",
         nargs="*",
         metavar="PATTERN",
-        help="products: a path, a folder, a wildcard ('*.lua'), LIKE ('%%.lua'), UUID, asset id",
+        help="products to search: a path, a folder, a wildcard ('*.lua'), LIKE ('%%.lua'), UUID, asset id",
     )
     parser.add_argument("--sources", action="store_true", help="also search text files of the sources")
     parser.add_argument(

@@ -62,8 +62,8 @@ PUT_SESSION = (
         ON r.job_id = j.JobID AND r.run_key = j.JobRunKey GROUP BY r.reason ORDER BY COUNT(*) DESC, r.reason LIMIT 1), '')
         ELSE detail END
     WHERE session_id = {_LAST}""",
-    # A session without effect is deleted, unless it followed a checkout or a new configuration. In it, no job ran or was deleted,
-    # and the number of failed jobs stayed the same.
+    # A session is deleted if it had no effect, unless it followed a checkout or a new configuration. It had no effect if no job ran
+    # or was deleted, and the number of failed jobs stayed the same.
     f"""DELETE FROM aptui_sessions WHERE session_id = {_LAST} AND session_id > 1 AND jobs_run = 0 AND jobs_gone = 0
     AND kind NOT IN ('checkout', 'configuration')
     AND failing = (SELECT failing FROM aptui_sessions WHERE session_id < {_LAST} ORDER BY session_id DESC LIMIT 1)""",

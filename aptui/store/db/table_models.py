@@ -298,7 +298,7 @@ def _statements() -> Iterator[str]:
 
 def column_names(model: type[Model]) -> tuple[str, list[str]]:
     """Return a table's name and the names of its columns."""
-    meta = model._meta  # noqa: SLF001  # peewee calls it public
+    meta = model._meta  # noqa: SLF001  # peewee documents `_meta` as public
     return meta.table_name, [field.column_name for field in meta.sorted_fields]
 
 

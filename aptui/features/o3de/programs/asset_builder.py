@@ -40,8 +40,8 @@ SWITCHES = {
     "debug": "analyse and process this source (an absolute path), and print all output of its builders",
     "debug_create": "analyse this source only",
     "debug_process": "analyse and process this source, as -debug",
-    "task": "debug, debug_create or debug_process, with -input",
-    "input": "the source of -task",
+    "task": "run debug, debug_create or debug_process for the source of -input",
+    "input": "the source for -task (an absolute path)",
     "project-path": "the project's folder; by default the nearest project folder above the source",
     "gamename": "deprecated: the name of the project's folder, which is above the source or beside a folder above it",
     "engine-path": "the engine's folder",
@@ -125,7 +125,9 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
         match = _WORD.fullmatch(word)
         if match is None:
             if not waiting:
-                raise UserError(f"'{word}' is not the value of a switch", hint="run 'AssetBuilder --help' to list the switches")
+                raise UserError(
+                    f"'{word}' is neither a switch nor the value of a switch", hint="run 'AssetBuilder --help' to list the switches"
+                )
             given[waiting].append(word)
             waiting = ""
             continue

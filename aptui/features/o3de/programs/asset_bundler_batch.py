@@ -123,7 +123,7 @@ def _add_seeds(listed: SeedList, words: Iterable[str], products: dict[str, Platf
                 is_found = True
         if not is_found:
             raise UserError(
-                f"'{word}' is not a product of any of {', '.join(products)}",
+                f"'{word}' is not a product of any of the platforms {', '.join(products)}",
                 hint="write paths of seeds relative to the platform's folder in the cache",
             )
 
@@ -515,7 +515,7 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
                 hint="give one value for each comparison",
             )
     if any(word not in ("0", "1") for word in types):
-        raise UserError("--filePatternType is 0 (wildcard) or 1 (regular expression)", hint="0 for *.png, 1 for .*[.]png")
+        raise UserError("--filePatternType must be 0 (wildcard) or 1 (regular expression)", hint="0 for *.png, 1 for .*[.]png")
     if ComparisonKind.INTERSECTION_COUNT in kinds and len(kinds) > 1:
         raise UserError("intersectionCount cannot be combined with another comparison", hint="run 'compare' once for each of them")
     count = given.number("intersectionCount", 1, 1_000_000) or 2

@@ -92,7 +92,12 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
         "addComparison": (Takes.NOTHING, "append the comparisons to those of the file"),
         **_OVERWRITE,
     },
-    "compare": {**_COMPARISON, "print": (Takes.MAYBE, "print the last result, or these lists"), **_OVERWRITE, **_PLATFORM},
+    "compare": {
+        **_COMPARISON,
+        "print": (Takes.MAYBE, "print the result of the last comparison, or these asset lists"),
+        **_OVERWRITE,
+        **_PLATFORM,
+    },
     "bundleSettings": {
         "bundleSettingsFile": (Takes.ONE, "the settings to write or change, one file for each platform (.bundlesettings)"),
         "assetListFile": (Takes.ONE, "the asset list to pack"),
@@ -101,7 +106,7 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
         **_PLATFORM,
     },
     "bundles": {
-        "bundleSettingsFile": (Takes.MANY, "settings to start with; switches override them"),
+        "bundleSettingsFile": (Takes.MANY, "bundle settings to start with; switches override them"),
         "assetListFile": (Takes.MANY, "the asset list to pack"),
         **_BUNDLE,
         **_OVERWRITE,
@@ -109,7 +114,7 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
     },
     "bundleSeed": {
         **_SEEDS,
-        "bundleSettingsFile": (Takes.ONE, "settings to start with"),
+        "bundleSettingsFile": (Takes.ONE, "bundle settings to start with"),
         **_BUNDLE,
         **_OVERWRITE,
         **_PLATFORM,
@@ -197,7 +202,7 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
         match = _WORD.fullmatch(word)
         if match is None:
             if not waiting:
-                raise UserError(f"'{word}' is not the value of a switch", hint=HELP.format(command))
+                raise UserError(f"'{word}' is neither a switch nor the value of a switch", hint=HELP.format(command))
             values[waiting] += _split(word, known[waiting][1])
             waiting = waiting if known[waiting][1] in (Takes.MANY, Takes.MAYBE) else ""
             continue

@@ -76,7 +76,7 @@ _LEVELS = {LogLevel.DEBUG: "DEBUG", LogLevel.INFO: "Info", LogLevel.WARNING: "Wa
 
 
 def physical(window: str, text: str) -> list[str]:
-    """Return a message as printed lines: each with its window, without terminal control characters."""
+    """Return a message as printed lines: each begins with `window`, and has no control characters of terminals."""
     return [f"{window}: {line}" for line in _lines_of(text)]
 
 

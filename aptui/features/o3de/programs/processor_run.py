@@ -167,7 +167,7 @@ def find_failed_assets(start: RunRequest) -> set[str]:
     level = start.given.number("warningLevel") or 0
     if level not in (0, _ERRORS_FATAL, _WARNINGS_FATAL):
         raise UserError(
-            f"--warningLevel is 1 or 2, not {level}",
+            f"--warningLevel must be 1 or 2, not {level}",
             hint="1: an asset with errors in its log counts as failed; 2: one with warnings too",
         )
     roots = {folder.name: folder.path for folder in start.config.project.scan_folders}

@@ -55,11 +55,15 @@ SWITCHES = (
     Switch("o3de-manifest-path", SwitchArity.TEXT, "the file that lists engines, projects and gems"),
     Switch("gamefolder", SwitchArity.TEXT, "deprecated: the name of the project's folder below the asset root"),
     Switch("platforms", SwitchArity.LIST, "exactly these platforms"),
-    Switch("assetroot", SwitchArity.TEXT, "the folder for @ROOT@; by default the engine's folder"),
+    Switch("assetroot", SwitchArity.TEXT, "the folder that replaces @ROOT@ in settings; by default the engine's folder"),
     Switch("scanfolders", SwitchArity.LIST, "additional scan folders, which have priority over all others"),
     Switch("noConfigScanFolders", SwitchArity.NOTHING, "omit the scan folders of the configuration"),
     Switch("noGemScanFolders", SwitchArity.NOTHING, "omit the scan folders of gems"),
-    Switch("scanfolderpattern", SwitchArity.LIST, "keep only scan folders of the configuration whose 'watch' matches"),
+    Switch(
+        "scanfolderpattern",
+        SwitchArity.LIST,
+        "keep only scan folders of the configuration whose 'watch' matches one of these patterns",
+    ),
     Switch("logDir", SwitchArity.TEXT, "the folder of logs"),
     Switch(
         "zeroAnalysisMode", SwitchArity.NOTHING, "trust sizes and times: do not read files again whose size and time are unchanged"
@@ -74,7 +78,7 @@ SWITCHES = (
     Switch("reprocessFileList", SwitchArity.TEXT, "a file with one path per line: each is processed again, one after the other"),
     Switch("debugOutput", SwitchArity.NOTHING, "request debug output of builders, and list at the end the assets of each builder"),
     Switch("warningLevel", SwitchArity.TEXT, "1: an asset with errors in its log counts as failed; 2: one with warnings too"),
-    Switch("enableQueryLogging", SwitchArity.NOTHING, "log database queries", "the statements differ from O3DE's"),
+    Switch("enableQueryLogging", SwitchArity.NOTHING, "log database queries", "aptui's database queries differ from O3DE's"),
     Switch(
         "ignoreFutureAssetDatabaseVersionError",
         SwitchArity.NOTHING,

@@ -201,7 +201,7 @@ def options_of(given: GivenSwitches, base: str) -> Options:
 
 
 def project_dir(given: GivenSwitches) -> str:
-    """Return the project's folder: the named one, or the nearest one from the current folder upwards.
+    """Return the project's folder: the folder that a switch names, or else the current folder or the nearest folder above it.
 
     Raises:
         UserError: the folder has no project.
@@ -247,6 +247,6 @@ def _print_doubts(given: GivenSwitches, config: Config, console: ProgramConsole)
     for word in given.unknown:
         console.say(f"{word} is not a switch of the asset processor, and is ignored.")
     for word in given.positional:
-        console.say(f"'{word}' is not the value of a switch, and is ignored.")
+        console.say(f"'{word}' is neither a switch nor the value of a switch, and is ignored.")
     for warning in config.warnings:
         console.say(warning)

@@ -151,7 +151,7 @@ class _JsonReader:
         if second is not None and number in _HIGH:
             return chr(0x10000 + ((number - 0xD800) << 10) + int(second, 16) - 0xDC00)
         if number in _HIGH or number in _LOW or second is not None:
-            self._wrong("half of a character (half of a surrogate pair)", start + escape.start())
+            self._wrong("the escape sequence is only half of a character (half of a surrogate pair)", start + escape.start())
         return chr(number)
 
     def _scalar(self) -> float | bool | None:
@@ -172,7 +172,7 @@ class _JsonReader:
                 if word
                 else "a value is expected"
                 if self._at < len(self._text)
-                else "there is no value"
+                else "a value is missing"
             )
             self._wrong(what, hint="put strings in double quotes" if word else "")
         self._at = word.end()

@@ -152,7 +152,7 @@ def test_asset_builder_lists_each_job_dependency_with_its_status(project: O3dePr
         (["-task=paint"], "'paint' is not a task"),
         (["-debug=relative.txt"], "-debug expects an absolute path, not 'relative.txt'"),
         (["-port=1"], "the source is missing"),
-        (["stray"], "'stray' is not the value of a switch"),
+        (["stray"], "'stray' is neither a switch nor the value of a switch"),
     ],
 )
 def test_invalid_command_line_is_refused(arguments: list[str], why: str) -> None:

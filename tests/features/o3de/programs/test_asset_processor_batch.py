@@ -269,7 +269,7 @@ def test_asset_that_no_longer_fails_is_not_listed_as_failed(batch: Batch) -> Non
     [
         (["--platforms=linux,xbox"], 'registry does not contain platform "xbox" entries - check command line'),
         (["--regset=/Amazon/AssetProcessor/Settings/Platforms/xbox=enabled"], 'does not contain platform "xbox" entries'),
-        (["--warningLevel=3"], "--warningLevel is 1 or 2, not 3"),
+        (["--warningLevel=3"], "--warningLevel must be 1 or 2, not 3"),
         (["--port=no"], "--port expects a number, not 'no'"),
         (["--project-path"], "--project-path needs a value"),
         (["--regset-file=/nowhere.setreg"], "the file '/nowhere.setreg' does not exist"),

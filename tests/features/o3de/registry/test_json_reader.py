@@ -55,7 +55,7 @@ def test_json_reader_returns_the_place_of_each_key_and_value() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "f:1:1: not valid JSON: there is no value"),
+        ("", "f:1:1: not valid JSON: a value is missing"),
         ('{"a": 1\n "b": 2}', "f:2:2: not valid JSON: ',' or '}' is expected"),
         ('{"a" 1}', "f:1:6: not valid JSON: ':' is missing after 'a'"),
         ("{a: 1}", "f:1:2: not valid JSON: a key in double quotes is expected"),
@@ -66,7 +66,7 @@ def test_json_reader_returns_the_place_of_each_key_and_value() -> None:
         ('{"a": 1', "f:1:1: not valid JSON: '}' is missing"),
         ('"a\nb"', "f:1:1: not valid JSON: a string has no closing quote"),
         (r'"C:\dir"', "f:1:4: not valid JSON: '\\d' is not a valid escape sequence; write \\\\ for a backslash"),
-        (r'"\ud800"', "f:1:2: not valid JSON: half of a character (half of a surrogate pair)"),
+        (r'"\ud800"', "f:1:2: not valid JSON: the escape sequence is only half of a character (half of a surrogate pair)"),
         ("{} /* ", None),
         ("/* {}", "f:1:1: not valid JSON: a comment has no end (*/)"),
         ("[,]", "f:1:2: not valid JSON: a value is expected"),
