@@ -365,7 +365,7 @@ class ChangeTracker:
         for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._named, self._trees):
             gathered.clear()
         # Lost notifications may cause a scan every minute, and reading the bytes of every file would take too long. So only a scan
-        # that a user requested reads all bytes (if the engine is set to do so).
+        # that a user requested may read all bytes (`Engine.is_full_scan`).
         engine.start_scan(retries=retries, is_full=None if retries else False)
         self._note_distrusted(engine, now)
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 # clock, or store times in steps of one or two seconds (FAT).
 
 FINE_RACY_NS = 100_000_000
-"""Ten times the longest tick of the kernel's own clock."""
+"""Time (ns) for which files with the kernel's clock count as freshly changed: ten times the longest tick of this clock."""
 _Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode)."""
 

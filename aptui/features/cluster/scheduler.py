@@ -504,7 +504,7 @@ class Scheduler:
         except (KnownError, OSError, TimeoutError, CancelledError) as error:
             self._report(f"the worker at '{address}' gets no jobs, because it did not report its versions: {brief(error)}")
             return
-        except Exception as error:  # noqa: BLE001  # Dask raises any remote exception, first of all an aptui that cannot be imported
+        except Exception as error:  # noqa: BLE001  # Dask raises any remote exception, for example if aptui cannot be imported there
             self._report(f"the worker at '{address}' gets no jobs, because it cannot be used: {brief(error)}")
             return
         finally:

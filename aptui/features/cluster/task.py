@@ -300,7 +300,7 @@ def _as_sent(product: StagedProduct, into: _Translator, lower: _Translator) -> S
 # results.
 
 _GRACE_S = 1.0
-"""Time (seconds) that running jobs have to end when a bench closes."""
+"""Time (seconds) that running jobs have to end when the worker processes of a `Bench` are ended."""
 _CLOSE_S = 10.0
 """Timeout (seconds) for the end of a bench's thread."""
 _NICE = 5

@@ -12,7 +12,7 @@ from aptui.shared.connections.peers import GatewayReport, PeerOrder
 
 
 class Barrier(FeatureRequest, frozen=True):
-    """Wait until the engine has processed all changes on the disk so far: files are read, their jobs are planned and saved.
+    """Request to wait until the engine has processed all present changes: files are read, and their jobs are planned and saved.
 
     The answer is {epoch, seq, is_whole}; `is_whole` is false if `limit_s` seconds have passed, or if a folder is watched by
     polling.
@@ -23,7 +23,7 @@ class Barrier(FeatureRequest, frozen=True):
 
 
 class Readiness(FeatureRequest, frozen=True):
-    """Ask how much work is pending. The answer is {state, is_scanning, is_ready, pending, critical, analyses, failed}.
+    """Request for the pending work. The answer is {state, is_scanning, is_ready, pending, critical, analyses, failed}.
 
     `pending` and `critical` are {platform: number of pending jobs}; `analyses` counts sources whose jobs are not planned yet.
     `is_ready` is true once the first scan is complete and all its sources have jobs. The counts may be half a second old.
@@ -33,13 +33,13 @@ class Readiness(FeatureRequest, frozen=True):
 
 
 class WriteCatalog(FeatureRequest, frozen=True):
-    """Write the catalogs of all platforms. The answer {} is sent when the catalogs are on the disk."""
+    """Request to write the catalogs of all platforms. The answer {} is sent when the catalogs are on the disk."""
 
     wire_name: ClassVar = "write_catalog"
 
 
 class ShowSource(FeatureRequest, frozen=True):
-    """Show a source, or one of its products (by name), in the editor; with `on_screen`, on the open screens of aptui.
+    """Request to show a source, or one of its products (by name), in the editor; with `on_screen`, on aptui's open screens.
 
     Answered with {}; subscribers receive `ShowRequested`.
     """
@@ -51,7 +51,7 @@ class ShowSource(FeatureRequest, frozen=True):
 
 
 class ReportPeers(FeatureRequest, frozen=True):
-    """Report the gateway's connections. The engine treats the sender as the gateway until the sender disconnects.
+    """Report of the gateway's connections. The engine treats the sender as the gateway until the sender disconnects.
 
     Answered with {}.
     """
@@ -61,7 +61,7 @@ class ReportPeers(FeatureRequest, frozen=True):
 
 
 class OrderPeers(FeatureRequest, frozen=True):
-    """Change the gateway's connections. The answer {} is sent when the order is passed on; the gateway reports the result."""
+    """Order to change the gateway's connections. The answer {} is sent when it is passed on; the gateway reports the result."""
 
     wire_name: ClassVar = "order_peers"
     order: PeerOrder

@@ -71,7 +71,7 @@ class GatewaySupervisor:
         self._seen: Config | None = None
         """The configuration at the last check."""
         self._begun_with: tuple[object, ...] = ()
-        """The settings whose changes need a restart, as of the last check."""
+        """The settings whose changes need a restart of the gateway, as they were at the last check."""
         self._began = 0.0
         self._retry_at = -math.inf
         self._retry_s = _RETRY_S[0]

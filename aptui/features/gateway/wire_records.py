@@ -149,15 +149,15 @@ class Welcome(Struct, frozen=True):
 
 
 class Ping(Struct, frozen=True):
-    """Check whether the gateway answers."""
+    """Request to check whether the gateway answers."""
 
 
 class Done(Struct, frozen=True):
-    """The request was carried out."""
+    """Answer without data: the request was carried out."""
 
 
 class AssetStatus(Struct, frozen=True):
-    """Return the status of an asset; its pending jobs get a higher priority.
+    """Request for the status of an asset; its pending jobs get a higher priority.
 
     Args:
         platform: "" = any.
@@ -176,7 +176,7 @@ class AssetStatus(Struct, frozen=True):
 
 
 class WaitReady(AssetStatus, frozen=True):
-    """Like `asset_status`, but the answer is sent when the status is `compiled` or `failed`, or after `timeout_s` seconds."""
+    """Request like `asset_status` that is answered when the status is `compiled` or `failed`, or after `timeout_s` seconds."""
 
     timeout_s: float = 60.0
 
@@ -196,7 +196,7 @@ class AssetState(Struct, frozen=True):
 
 
 class Escalate(AssetStatus, frozen=True):
-    """Raise the priority of all jobs of some assets and of their dependencies. The assets are named as in `asset_status`."""
+    """Request to raise the priority of all jobs of some assets and their dependencies; assets are named as in `asset_status`."""
 
 
 class Counted(Struct, frozen=True):
@@ -206,7 +206,7 @@ class Counted(Struct, frozen=True):
 
 
 class Interest(Struct, frozen=True):
-    """Report what an editor or game shows: assets by id, sources and products by path, at most 1,000 in all.
+    """Report of the assets (by id), sources and products (by path) that an editor or game shows, at most 1,000 in all.
 
     The jobs of these sources and of their dependencies run before other jobs; jobs of the newest report run first. A report expires
     after 90 seconds and may be repeated at any rate. Jobs of an `escalate` request run before jobs of a report.
@@ -217,13 +217,13 @@ class Interest(Struct, frozen=True):
 
 
 class ProcessorStatus(Struct, frozen=True):
-    """Return the number of pending jobs of a platform ("" = all), and whether all critical jobs have ended."""
+    """Request for the number of pending jobs of a platform ("" = all), and whether all critical jobs have ended."""
 
     platform: str = ""
 
 
 class ProcessorState(Struct, frozen=True):
-    """`state` is idle, working, paused, draining, drained, held, in trouble, or "gone" while no engine is running.
+    """State of the engine: idle, working, paused, draining, drained, held, in trouble, or "gone" while no engine is running.
 
     `is_ready`: the first scan is complete and no critical job is pending, so that an editor can open.
     """
@@ -237,20 +237,20 @@ class ProcessorState(Struct, frozen=True):
 
 
 class PlatformStatus(Struct, frozen=True):
-    """Return the enabled platforms, and whether `platform` is enabled."""
+    """Request for the enabled platforms, and whether `platform` is enabled."""
 
     platform: str = ""
 
 
 class PlatformState(Struct, frozen=True):
-    """`is_enabled`: whether the requested platform is enabled; `platforms`: all enabled platforms."""
+    """All enabled platforms; `is_enabled`: whether the requested platform is enabled."""
 
     is_enabled: bool
     platforms: tuple[str, ...]
 
 
 class JobsInfo(Struct, frozen=True):
-    """Return the jobs of a source or asset, by search term, asset id or job key.
+    """Request for the jobs of a source or asset, by search term, asset id or job key.
 
     `escalates` raises the priority of the pending jobs. `fence` as in `asset_status`.
     """
@@ -264,7 +264,7 @@ class JobsInfo(Struct, frozen=True):
 
 
 class JobList(Struct, frozen=True):
-    """Jobs; `is_cut`: the list is not complete; `is_fenced` as in `AssetState`."""
+    """The jobs of a source or asset; `is_cut`: the list is not complete; `is_fenced` as in `AssetState`."""
 
     jobs: tuple[JobInfo, ...]
     is_cut: bool = False
@@ -272,9 +272,9 @@ class JobList(Struct, frozen=True):
 
 
 class JobLog(Struct, frozen=True):
-    """Return the log of the run `run_key`, or of the last run of the job `job_id`.
+    """Request for the log of the run `run_key`, or of the last run of the job `job_id`.
 
-    `wants_path` also returns the path of the log file; this needs the scope `control`.
+    `wants_path` also requests the path of the log file; this needs the scope `control`.
     """
 
     run_key: int = 0
@@ -292,7 +292,7 @@ class JobLogText(Struct, frozen=True):
 
 
 class SourceInfo(Struct, frozen=True):
-    """Return a source by path (relative, absolute, or of one of its products), or by its UUID or the asset id of a product."""
+    """Request for a source, by path (relative, absolute, or of one of its products), by UUID, or by the asset id of a product."""
 
     path: str = ""
     asset: str = ""
@@ -311,7 +311,7 @@ class SourceFacts(Struct, frozen=True):
 
 
 class ProductInfo(Struct, frozen=True):
-    """Return the products at a path or with an asset id, and their source; `platform` "" = for all platforms.
+    """Request for the products at a path or with an asset id, and their source; `platform` "" = for all platforms.
 
     If `asset` (an asset id) is set, `path` is ignored.
     """
@@ -331,7 +331,7 @@ class ProductFacts(Struct, frozen=True):
 
 
 class ResolvePath(Struct, frozen=True):
-    """Resolve an absolute or relative path of a source or product."""
+    """Request to resolve an absolute or relative path of a source or product."""
 
     path: str
     platform: str = ""
@@ -351,7 +351,7 @@ class ResolvedPath(Struct, frozen=True):
 
 
 class Dependencies(Struct, frozen=True):
-    """Return the run-time dependencies of a product, direct or all."""
+    """Request for the run-time dependencies of a product, direct or all."""
 
     asset: str
     platform: str = ""
@@ -366,7 +366,7 @@ class DependencyList(Struct, frozen=True):
 
 
 class UnresolvedCounts(Struct, frozen=True):
-    """Count the dependencies of a product that have no target."""
+    """Request to count the dependencies of a product that have no target."""
 
     asset: str
     platform: str = ""
@@ -380,7 +380,7 @@ class Unresolved(Struct, frozen=True):
 
 
 class ScanFolders(Struct, frozen=True):
-    """Return the scan folders."""
+    """Request for the scan folders."""
 
 
 class ScanFolderList(Struct, frozen=True):
@@ -390,41 +390,41 @@ class ScanFolderList(Struct, frozen=True):
 
 
 class ClearFingerprint(Struct, frozen=True):
-    """Run the jobs of the sources that `term` matches again, even if their inputs did not change."""
+    """Request to run the jobs of the sources that `term` matches again, even if their inputs did not change."""
 
     term: str
 
 
 class Reprocess(Struct, frozen=True):
-    """Run jobs again: those of sources (paths or `*` patterns), or those with these ids."""
+    """Request to run jobs again: the jobs of sources (paths or `*` patterns), or the jobs with these ids."""
 
     sources: tuple[str, ...] = ()
     job_ids: tuple[int, ...] = ()
 
 
 class Rescan(Struct, frozen=True):
-    """Check all sources again."""
+    """Request to check all sources again."""
 
 
 class SaveCatalog(Struct, frozen=True):
-    """Write the catalogs; answered when they are on the disk."""
+    """Request to write the catalogs; answered when they are on the disk."""
 
 
 class CheckMove(Struct, frozen=True):
-    """Return the effects of moving a source; nothing is moved."""
+    """Request for the effects of moving a source; nothing is moved."""
 
     source: str
     destination: str
 
 
 class CheckDelete(Struct, frozen=True):
-    """Return the effects of deleting a source; nothing is deleted."""
+    """Request for the effects of deleting a source; nothing is deleted."""
 
     source: str
 
 
 class RelocationCheck(Struct, frozen=True):
-    """The affected files as (old, new) relative paths, the paths of files that depend on them, and the problems."""
+    """Effects of a move or deletion: affected files (old, new relative path), paths of files that depend on them, problems."""
 
     files: tuple[tuple[str, str], ...]
     dependants: tuple[str, ...]
@@ -432,11 +432,11 @@ class RelocationCheck(Struct, frozen=True):
 
 
 class SendCatalog(Struct, frozen=True):
-    """Send every asset of the client's platforms again, as after `hello`."""
+    """Request to send every asset of the client's platforms again, as after `hello`."""
 
 
 class ReadProduct(Struct, frozen=True):
-    """Return bytes of a product, named by asset id or path, in binary frames after the answer.
+    """Request for bytes of a product, named by asset id or path; they are sent in binary frames after the answer.
 
     The bytes start at `offset`; `length` 0 = all bytes to the end.
     """
@@ -456,7 +456,7 @@ class ProductBytes(Struct, frozen=True):
 
 
 class Shutdown(Struct, frozen=True):
-    """Stop the engine; `is_when_idle`: as soon as no job is pending."""
+    """Request to stop the engine; `is_when_idle`: as soon as no job is pending."""
 
     is_when_idle: bool = False
 
@@ -557,7 +557,7 @@ class CriticalReady(Notice, frozen=True):
 
 
 class Show(Notice, frozen=True):
-    """Show this source in the editor, or one product of it; sent when a user of the screen asks for it."""
+    """A user of the screen requests that the editor shows this source, or one of its products."""
 
     source: str
     source_file: str
