@@ -14,8 +14,8 @@ import threading
 from aptui import __version__
 
 _YOUNG_OBJECTS = 20_000
-"""Number of new objects at which the garbage collector runs. With Python's default of 700, it takes 1/30 of the time of a short
-command."""
+"""Number of new objects at which the garbage collector runs. With Python's default of 700, garbage collection takes 1/30 of the
+time of a short command."""
 
 
 def main() -> int:

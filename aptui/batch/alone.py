@@ -88,7 +88,7 @@ def order_for(
     Args:
         root: path of the source's scan folder.
         scan_folders: paths of all scan folders, in their order.
-        staging: path of a folder that does not exist yet; for a copy, path of a file.
+        staging: path of a folder that does not exist yet; if the builder only copies, path of the copy.
 
     Raises:
         UserError: the source cannot be read.

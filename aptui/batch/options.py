@@ -75,7 +75,10 @@ _DEEPEST = 64
 
 
 def _fail_on(**options: Any) -> Action:
-    """Return the action of `--fail-on`; `argparse` is imported only if it has to read the words (`cli.plain_words`)."""
+    """Return the `argparse` action of `--fail-on`.
+
+    The class is made on demand, because most command lines are read without `argparse` (`cli.plain_words`).
+    """
     from argparse import Action
 
     class FailOn(Action):
@@ -191,7 +194,7 @@ class RunOptions(Struct):
     removes_disabled: bool = False
     stop_after: StopAfter | None = None
     makes_finals: bool = True
-    """Whether builders that make drafts first also make their finals."""
+    """Whether builders that make drafts first also make the final products."""
     restores: tuple[tuple[int, int], ...] = ()
     """(job id, run key) of earlier runs whose products are restored."""
 
@@ -273,7 +276,9 @@ def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
 
 
 def project_facts(config: configuration.Config) -> Any | None:
-    """Return additional facts of another program's project (extension point `project facts`), None for an aptui project.
+    """Return additional facts of the project of another program, such as O3DE; None for an aptui project.
+
+    Features add such programs by the extension point `project facts`.
 
     The facts have the fields `engine`, the folder of the game engine ("" if unknown), and `skips_start_scan`.
     """

@@ -27,9 +27,9 @@ _CALM_S = 0.3
 _PLAIN_S = 10.0
 """Interval (seconds) of progress lines without a terminal."""
 _WINDOW_S = 5.0
-"""Time window (seconds) of the rate."""
+"""Time window (seconds) over which the rate of finished jobs is measured."""
 _MOST_SAMPLES = 2
-"""Number of samples that are kept even if they are older than the time window, because a rate needs two samples."""
+"""Number of samples of the rate that are kept even if they are older than the time window: a rate needs two samples."""
 _WHOLE_RATE = 10
 """Rate (jobs per second) below which a rate is shown with one decimal."""
 SLOWEST = 5

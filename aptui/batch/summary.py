@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from aptui.store.queries.session_history import JobPace
 
 _MOST_LISTED, _MOST_FINDINGS = 10, 20
-"""Maximum numbers of jobs in a list of the summary, and of findings of checks."""
+"""Maximum number of jobs in each list of the printed summary, and maximum number of printed check findings."""
 _LIMITS = {FailureKind.TIMEOUT.value: "time limit", FailureKind.MEMORY.value: "memory limit"}
 _MOST_FAILURES = 50
 """Maximum number of failures printed on a terminal; a pipe gets all failures."""
@@ -284,7 +284,9 @@ def complains(row: JobRow, fail_on: str | None) -> bool:
 
 
 def complete(summary: Summary, config: Config, wanted: Namespace, began_ms: int) -> None:
-    """Add the jobs that the options of `report_arguments` select, and the findings of checks that do not start a program.
+    """Add to the summary the jobs that the options of `report_arguments` select, and the findings of checks.
+
+    Checks that start a program do not run; their findings are left out.
 
     Args:
         wanted: the values of these options. Without `--json`, a run without work skips the queries that no option needs.
@@ -363,7 +365,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
 
 
 def _find_asked_platforms(config: Config) -> set[str]:
-    """Return the platforms of the summary; failed analyses belong to the platform `all`."""
+    """Return the platforms that the summary counts: the selected ones, `common`, and `all`, which has the failed analyses."""
     return {*(platform.id for platform in config.project.platforms), "common", "all"}
 
 
@@ -381,9 +383,9 @@ def _whole(database: Reader) -> Summary:
 
 
 def _partial(config: Config, database: Reader) -> Summary:
-    """Count only the jobs of the selected platforms.
+    """Return a summary that counts only the jobs of the selected platforms.
 
-    This is slower than counting all jobs, so it is used only if some platforms are not selected.
+    This is slower than `_whole`, so it is used only if some platforms are not selected.
     """
     summary = Summary(sources=database.totals().sources)
     for platform in _find_asked_platforms(config):

@@ -58,7 +58,8 @@ borders of its frames."""
 _LEAST_RATIO = 1.02
 """Minimum ratio of a page's area to the area of its sprites. Smaller pages are not tried, because packing hardly ever succeeds."""
 _SMALLEST_SIDE, _STEP = 16, 8
-"""First side that is tried for a page, and the minimum increase to the next side (pixels), if sides need not be powers of two."""
+"""Side of the smallest page that is tried, and the minimum difference to the side of the next one (pixels), if sides need not be
+powers of two."""
 Side = Annotated[int, Meta(ge=0, le=16384)]
 PageTextures = Annotated[
     Literal["files", "ktx2", "dds"],
@@ -70,7 +71,7 @@ PageTextures = Annotated[
 
 
 class AtlasParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     max_size: Annotated[int, Meta(ge=16, le=16384, description="maximum width and height of a page in pixels")] = 2048
     power_of_two: Annotated[bool, Meta(description="make the sides of pages powers of two; false: multiples of 4")] = True
@@ -279,7 +280,7 @@ def write_pages(pages: Sequence[Any], textures: PageTextures, request: ProcessJo
 
 
 def write_page_list(name: str, data: str | bytes, asset_type: UUID, page_count: int, request: ProcessJobRequest) -> None:
-    """Write the list of frames or glyphs of pages, a product that depends on the pages (the products with sub ids from 1)."""
+    """Write the list of frames or glyphs as a product that depends on the pages (the products with sub ids from 1)."""
     # The list names its pages by asset id, because the path of a picture would name a source instead of a product.
     needs = [ProductDependency(request.source_uuid, number + 1) for number in range(page_count)]
     request.write_product(name, data, sub_id=0, asset_type=asset_type, dependencies=needs, dependencies_handled=True)
@@ -590,7 +591,10 @@ def _size(size: tuple[int, int]) -> dict[str, int]:
 
 _NO_FIT = 1 << 62
 _LONG_SIDE = 1 << 20
-"""Factor of the shorter gap in a score. It exceeds every length, so the longer gap only decides between equal shorter gaps."""
+"""Weight of the shorter of the two gaps beside an item in the score of a place; the longer gap has the weight 1.
+
+The weight exceeds every length, so the longer gap only decides between places with equal shorter gaps.
+"""
 
 
 class Item(NamedTuple):

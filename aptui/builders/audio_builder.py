@@ -93,7 +93,8 @@ _SHORT_DATA = re.compile(r"^\s*(?:data|SSND)\s*:\s*(\d+).*should be\s*(\d+)", re
 """Matches a line of libsndfile's parse log that reports a wrong size in the header."""
 
 _UNRECOGNISED, _UNSUPPORTED_ENCODINGS = 1, (4, 34)
-"""Error numbers of libsndfile (src/common.h); all other errors are reported as damage."""
+"""Error numbers of libsndfile (src/common.h) for an unknown file format and for unsupported encodings of samples. All other
+errors are reported as damage."""
 
 _SUPPORTED = "the supported formats are WAV, FLAC, Ogg (Vorbis, Opus), MP3 and AIFF"
 _READABLE = ("a WAV", "a FLAC", "an Ogg", "an MP3", "an AIFF", "a Wave64", "a Core", "a Sun")
@@ -122,7 +123,7 @@ class _Shape(Struct):
 
 
 class AudioParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     format: Literal["wav", "flac", "vorbis", "opus", "mp3", "adpcm"] = "wav"
     quality: Annotated[
@@ -336,8 +337,9 @@ def _convert(source: Any, file: IO[bytes], product_path: str, options: AudioPara
 def _scale_quality(quality: int, form: str) -> float:
     """Return libsndfile's quality (0 to 1) for a value of the parameter `quality`, so that all formats have about equal bit rates.
 
-    Vorbis and MP3 agree; for stereo music at 44,100 Hz they have about 60 kbit/s at 1, 125 at 60, 200 and 320 at 100. libsndfile's
-    scale of Opus is linear, from 6 to 256 kbit/s for each channel.
+    Vorbis and MP3 use the value unchanged. For stereo music at 44,100 Hz, both have about 60 kbit/s at quality 1, and 125 at
+    quality 60; at quality 100, MP3 has about 200 and Vorbis 320. libsndfile's scale of Opus is linear, from 6 to 256 kbit/s for
+    each channel.
     """
     share = quality / 100
     return (_OPUS_LEAST + (_OPUS_MOST - _OPUS_LEAST) * share**2 - 6) / 250 if form == "opus" else share

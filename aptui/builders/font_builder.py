@@ -68,7 +68,7 @@ class BrokenFontError(SourceError):
 
 
 class FontParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     text: Annotated[
         str | None,

@@ -60,7 +60,7 @@ Range = Annotated[str, Meta(pattern=rf"^{UNICODES}$")]
 
 
 class FontAtlasParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     characters: Annotated[str, Meta(description="characters to draw, in addition to the characters of ranges and files")] = ""
     ranges: Annotated[tuple[Range, ...], Meta(description="ranges of characters to draw, such as U+20-7E")] = ("U+20-7E",)
@@ -141,7 +141,7 @@ class FontAtlasBuilder(SourceBuilder):
 
 
 class MsdfParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     characters: str = ""
     ranges: tuple[Range, ...] = ("U+20-7E",)

@@ -69,7 +69,7 @@ _USUAL_GAMMA, _GAMMA_TOLERANCE = 2.2, 0.05
 
 
 class ImageParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     format: Literal["png", "webp", "jpeg"] = "png"
     quality: Annotated[int, Meta(ge=1, le=100, description="quality of jpeg, and of webp that is not lossless")] = 90

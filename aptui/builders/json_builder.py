@@ -16,7 +16,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, one_job_per_platform, show_count
-from aptui.builders.files.json_schema import SchemaPath, declare_schemas, hold_against_schema
+from aptui.builders.files.json_schema import SchemaPath, declare_schemas, validate_by_schema
 from aptui.builders.files.json_text import (
     DEPTH,
     RUN_OF_TEXT,
@@ -47,7 +47,7 @@ _UTF8_BOM = "\N{ZERO WIDTH NO-BREAK SPACE}"
 
 
 class JsonParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     minify: Annotated[bool, Meta(description="remove all blanks and line ends between values; ignored if `indent` is given")] = True
     indent: Annotated[
@@ -114,7 +114,7 @@ def _product_text(text: str, options: JsonParams, request: ProcessJobRequest) ->
     if validate_json(text, comment_hint="" if options.allow_comments else "set allow_comments: true to allow comments"):
         _warn_of_duplicates(text, request.source, request.log)
     if options.schema:
-        hold_against_schema([read_json(text)], options.schema, request)
+        validate_by_schema([read_json(text)], options.schema, request)
     if options.indent is not None:
         return _lay_out(text, " " * options.indent)
     return _minify(text) if options.minify else text

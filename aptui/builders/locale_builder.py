@@ -43,7 +43,7 @@ _MOST_NUMBERS = 200
 
 
 class LocaleParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     template: (
         Annotated[str, Meta(min_length=1)]

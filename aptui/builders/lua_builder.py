@@ -57,7 +57,7 @@ end
 
 
 class LuaParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     compile: Annotated[
         Literal["auto", "bytecode", "check"],

@@ -62,9 +62,9 @@ _GPU_TEXTURES = {"ktx2": ("KHR_texture_basisu", "image/ktx2"), "dds": ("MSFT_tex
 """{file extension of a texture: (glTF extension for references to it, media type)}."""
 
 _REMEDIES = {
-    "Unrecognized option -se": "'lod_error' needs gltfpack 0.21 or later, and this one is older",
-    "Cannot allocate Wasm memory": "the gltfpack of npm needs 12 GiB of address space; set 'memory_limit: 16GiB' for this builder, "
-    "or install the program",
+    "Unrecognized option -se": "'lod_error' needs gltfpack 0.21 or later, but the installed version is older",
+    "Cannot allocate Wasm memory": "the gltfpack of npm needs 12 GiB of address space; set memory_limit: 16GiB, or "
+    "install the native program",
 }
 """{text that gltfpack prints when it fails: what the user can do}."""
 
@@ -72,7 +72,7 @@ Ratio = Annotated[float, Meta(gt=0, lt=1)]
 
 
 class ModelParams(MeshParams, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     output: Annotated[
         Literal["glb", "copy"],
@@ -95,7 +95,8 @@ class ModelParams(MeshParams, frozen=True, kw_only=True):
     textures: Annotated[
         Literal["embed", "files", "ktx2", "dds"],
         Meta(
-            description="where pictures are; embed: in the GLB; files: their own files; ktx2, dds: products of the texture builder"
+            description="where pictures are; embed: in the GLB; files: in separate files; ktx2, dds: in products of the `texture` "
+            "builder"
         ),
     ] = "embed"
     lods: Annotated[
@@ -193,7 +194,7 @@ def _pack(document: Document, checker: Checker, options: ModelParams, request: P
     reason = obstacle(document)
     is_rewritten = options.optimise or options.quantise or options.tangents != "keep"
     if reason and _needs_gltfpack(options):
-        raise BrokenGltfError(f"'lods' and 'compress' would damage the model, because {reason}")
+        raise BrokenGltfError(f"'lods' and 'compress' would damage the model, because {reason}; do not set them for this model")
     if reason and is_rewritten:
         log = request.log.info if options.tangents == "keep" else request.log.warning
         log(f"{request.source}: the model was packed without optimisation, because {reason}")
@@ -267,7 +268,9 @@ def _show_files(document: Document, hidden: dict[bytes, str]) -> None:
 
 
 def _name_textures(tree: Object, textures: str) -> None:
-    """Name products instead of picture files: products have lower-case names, and those of the `texture` builder its extension.
+    """Replace the paths of picture files by the names of products, which are in lower case.
+
+    If the `texture` builder makes the products, the names also get the extension of its products.
 
     An extension for another format, such as EXT_texture_webp, is removed from textures whose picture becomes such a product.
     """

@@ -109,7 +109,7 @@ Number = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class ShaderParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     output: Annotated[
         Literal["spirv", "source"],
@@ -278,7 +278,7 @@ def _directives(text: str) -> str:
 
 
 def _places(file: str, name: str, include_paths: Sequence[str]) -> Iterator[str]:
-    """Yield the paths where a compiler searches `name`, in the compiler's order."""
+    """Yield the paths where a compiler searches the included file `name`, in the compiler's order."""
     yield placed_name(file, name)
     for folder in include_paths:
         yield posixpath.normpath(posixpath.join(folder, name))

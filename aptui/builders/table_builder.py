@@ -13,7 +13,7 @@ from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, shorten
 from aptui.builders.files.data_text import read_data
-from aptui.builders.files.json_schema import declare_schemas, hold_against_schema
+from aptui.builders.files.json_schema import declare_schemas, validate_by_schema
 from aptui.builders.files.json_text import HALF_PAIR, BrokenTextError, DataText, write_json
 from aptui.builders.json_builder import JSON_ASSET_TYPE
 from aptui.sdk import CreateJobsRequest, ProcessJobRequest
@@ -23,7 +23,7 @@ MSGPACK_ASSET_TYPE = UUID("8f4d5f5a-5a0e-5d0b-9a3c-6f1c2b7d1e02")
 
 
 class TableParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     output: Annotated[
         Literal["json", "min", "msgpack"],
@@ -81,7 +81,7 @@ class TableBuilder(SourceBuilder):
             infers_types=options.types == "auto", max_mib=options.max_mib,
         )  # fmt: skip
         if options.schema:
-            hold_against_schema([table], options.schema, request)
+            validate_by_schema([table], options.schema, request)
         value = table.value if options.key is None else index_rows(table, options.key)
         name, product, asset_type = _encode(value, request.stem, options.output)
         request.write_product(name, product, asset_type=asset_type)

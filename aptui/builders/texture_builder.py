@@ -76,7 +76,7 @@ Name = Annotated[str, Meta(min_length=1)]
 
 
 class TextureParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     usage: Annotated[
         Usage, Meta(description="purpose of the texture; auto: decided by the end of the file name, such as _n, _ao, _orm")

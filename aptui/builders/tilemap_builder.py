@@ -50,7 +50,7 @@ _PICTURE_FIELDS = ("image", "relPath", "bgRelPath", "__tilesetRelPath")
 
 
 class TilemapParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     textures: Annotated[
         Literal["files", "ktx2", "dds"],
@@ -132,7 +132,10 @@ def _check_pictures(reader: MapReader | LdtkReader, request: ProcessJobRequest) 
 
 
 def _name_textures(value: Any, textures: str) -> None:
-    """Name products instead of pictures: products have lower-case names, and those of the `texture` builder its extension."""
+    """Replace the paths of pictures by the names of products, which are in lower case.
+
+    If the `texture` builder makes the products, the names also get the extension of its products.
+    """
     todo = [value]
     while todo:
         holder = todo.pop()

@@ -47,7 +47,7 @@ _BLANKS = " \t\r\n"
 
 
 class XmlParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     output: Annotated[
         Literal["copy", "min"],
@@ -81,8 +81,9 @@ class XmlBuilder(SourceBuilder):
         except expat.ExpatError as error:
             raise (_encoding_mistake(data) or syntax_mistake(error)) from None
         except (LookupError, ValueError):
-            name = _find_encoding(data) or "that the file declares"
-            raise BrokenTextError(f"the encoding '{name}' is not supported; save the file as UTF-8", "1:1") from None
+            name = _find_encoding(data)
+            what = f"the encoding '{name}'" if name else "the encoding that the file declares"
+            raise BrokenTextError(f"{what} is not supported; save the file as UTF-8", "1:1") from None
         request.write_product(os.path.basename(request.source), product, sub_id=0, asset_type=XML_ASSET_TYPE)
 
 

@@ -14,7 +14,7 @@ from uuid import UUID
 from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, one_job_per_platform
-from aptui.builders.files.json_schema import SchemaPath, declare_schemas, hold_against_schema
+from aptui.builders.files.json_schema import SchemaPath, declare_schemas, validate_by_schema
 from aptui.builders.files.json_text import BrokenTextError
 from aptui.builders.files.yaml_text import YamlReading
 from aptui.builders.json_builder import JSON_ASSET_TYPE
@@ -31,7 +31,7 @@ YAML_ASSET_TYPE = UUID("d4c1f6a8-3b70-5e92-8a14-7b5e20d9cf06")
 
 
 class YamlParams(Struct, frozen=True, kw_only=True):
-    """The parameters; the descriptions are shown by `aptui explain` and in the documentation."""
+    """Parameters of this builder; the documentation and `aptui explain` show the descriptions of the fields."""
 
     output: Annotated[
         Literal["copy", "json", "min"],
@@ -70,7 +70,7 @@ class YamlBuilder(SourceBuilder):
         options, data = request.options, request.read_source()
         reading = YamlReading(data, options.max_mib, allows_tags=options.tags == "allow")
         if options.schema:
-            hold_against_schema(reading.read_values(), options.schema, request)
+            validate_by_schema(reading.read_values(), options.schema, request)
         name, product, asset_type = _product(reading, data, options.output, request)
         request.write_product(name, product, sub_id=0, asset_type=asset_type)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # `lint` and `deps` report it.
 
 _LARGEST_TEXT = 16 << 20
-"""Maximum number of bytes of a text that are searched."""
+"""Number of bytes of a text that are searched for references; the rest of a longer text is not read."""
 _BINARY_SAMPLE = 8192
 """Number of bytes at the beginning of a file that are searched for a zero byte, which only binary files have."""
 

@@ -77,7 +77,9 @@ def builder_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "file", nargs="?", default="", metavar="FILE", help="run: the file to process; it may be outside the project"
     )
-    parser.add_argument("--platform", default="", metavar="ID", help="run: platform of the job; by default the first with a job")
+    parser.add_argument(
+        "--platform", default="", metavar="ID", help="run: platform of the job; by default the first that has a job"
+    )
     parser.epilog = "BUILDERS.md explains how to write a builder."
 
 

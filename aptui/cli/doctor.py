@@ -44,7 +44,7 @@ TROUBLE = 1
 """Exit code if a check fails."""
 _LEAST_FILES = 1024
 _LEAST_WATCHES = 65_536
-"""Recommended minimum numbers of open files per process, and of watched folders."""
+"""Recommended limits of the system: at least `_LEAST_FILES` open files per process, and `_LEAST_WATCHES` watched folders."""
 _LEAST_DISK, _LITTLE_DISK = 128 << 20, 1 << 30
 """Limits of free disk space (bytes).
 
@@ -114,7 +114,7 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
             "configuration",
             "fail",
             str(error).replace("\n", " | "),
-            "correct the configuration; without it the checks below cannot run",
+            "correct the configuration; the checks of the project cannot run before",
         )
         return
     yield DoctorCheck(
@@ -373,7 +373,7 @@ _PROJECT_CHECKS: dict[str, Callable[[Config], Result]] = {
     "watches": _watches, "cache": _cache, "disk": _disk, "host": _host, "engine": _engine, "sandbox": _sandbox,
     "database": _database, "leftovers": _leftovers,
 }  # fmt: skip
-"""{name of the line: check}."""
+"""{name of the check in the output: function that runs it}."""
 
 
 def _count_folders(config: Config) -> int:

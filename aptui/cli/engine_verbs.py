@@ -291,7 +291,7 @@ def _make_steering_verb(
 
 pause_arguments = resume_arguments = _json_argument
 pause = _make_steering_verb(
-    lambda _: port.PauseJobs(), lambda _: "paused; 'aptui run-next' starts one job, and 'aptui resume' starts all again"
+    lambda _: port.PauseJobs(), lambda _: "paused; 'aptui run-next' starts one job, and 'aptui resume' ends the pause"
 )
 resume = _make_steering_verb(lambda _: port.ResumeJobs(), lambda _: "resumed")
 run_next = _make_steering_verb(

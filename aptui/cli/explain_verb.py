@@ -164,7 +164,7 @@ class ExplainedProject(Struct, frozen=True):
 
     Args:
         root: the effective configuration; each node has its file and line.
-        builders: the builders with the facts from their classes.
+        builders: all builders, completed by the facts that their Python classes declare.
         nodes: {builder: its node in the configuration}.
         settings: the settings of folders.
         files: {settings file above the explained path, relative to its scan folder: absolute path}.
@@ -392,7 +392,7 @@ def _folder_place(folder: ScanFolder, given: ExplainedProject) -> str:
 
 
 def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedProject) -> Iterator[dict[str, Any]]:
-    """Yield the changes that the settings of a folder make to a builder, for each such builder."""
+    """Yield each builder that the settings of a folder change, with these changes for each platform."""
     for builder in given.builders:
         adjustment = given.settings.adjustment(key, builder)
         platforms = [

@@ -172,7 +172,7 @@ def _copy_raw(file: Path) -> int:
 _EVERY_S = 0.5
 """Interval of the queries for new lines of a running job, in seconds."""
 _LIMIT_S = 10.0
-"""Timeout of one of these queries, in seconds."""
+"""Timeout of one query for new lines, in seconds."""
 _RECORDED_S, _POLL_S = 10.0, 0.1
 """Timeout for an ended run to be stored in the database, and interval of the checks (seconds)."""
 

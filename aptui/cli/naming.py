@@ -149,7 +149,7 @@ def find_job(word: str, config: Config, database: Reader) -> JobRow:
 def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | None:
     """Return the jobs that `PATH[@PLATFORM][:JOB KEY]` names, None if no source has this name.
 
-    A name may contain `@` and `:`, so the word is read with the longest path that is a source.
+    A path may contain `@` and `:`. If several beginnings of `word` are paths of sources, the longest is used.
     """
     for path, platform, key in _readings(word):
         source = find_source(path, config, database)

@@ -31,7 +31,7 @@ class _NotPlainError(Exception):
 
 
 class _Argument:
-    """One declared argument; of the arguments in a `group`, at most one may be in the words."""
+    """One declared argument. At most one argument of a `group` may be given."""
 
     def __init__(self, dest: str, group: list[_Argument] | None, options: dict[str, Any]) -> None:
         self.dest, self.group = dest, group
@@ -48,7 +48,7 @@ class _Argument:
         """Return the value of one word, converted and checked."""
         try:
             value = self._convert(word)
-        except Exception:  # noqa: BLE001 - `argparse` calls it again and reports the error
+        except Exception:  # noqa: BLE001 - `argparse` calls the converter again and reports the error
             raise _NotPlainError from None
         if self._choices is not None and value not in self._choices:
             raise _NotPlainError

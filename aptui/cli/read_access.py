@@ -113,7 +113,7 @@ def _read_remembered_names(config: Config) -> dict[bytes, str]:
 
 
 def all_builders(config: Config) -> tuple[Builder, ...]:
-    """Return the builders, with the facts from their classes, as in the engine.
+    """Return the builders as the engine uses them: with the patterns and other facts that their classes declare.
 
     If the project is not trusted, return only the configured builders.
     """

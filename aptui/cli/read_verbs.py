@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 _WITH = {"warnings": "warnings", "errors": "errors"}
-"""Statuses that are displayed instead of `completed` if the job has more than 0 of these messages."""
+"""{field of a job with a number of log messages: status that is displayed instead of `completed` if the number is not 0}."""
 
 # -------------------------------------------------------------------------------------------------------------------- jobs
 

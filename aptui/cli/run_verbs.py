@@ -115,7 +115,7 @@ def interest(arguments: Namespace) -> int:
 def rerun_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `rerun`."""
     parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
-    parser.epilog = "The verb prints the folder that has the products. It does not change the cache and the database."
+    parser.epilog = "The verb prints the folder that has the products. It does not change the cache or the database."
 
 
 def rerun(arguments: Namespace) -> int:

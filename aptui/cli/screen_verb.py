@@ -197,6 +197,6 @@ def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typ
 
 
 def _all_builders(config: Config) -> tuple[Builder, ...]:
-    from aptui.cli.read_access import all_builders, hides_code  # builders are shown after the first paint
+    from aptui.cli.read_access import all_builders, hides_code  # imported here, because builders are shown after the first paint
 
     return config.project.builders if hides_code(config) else all_builders(config)

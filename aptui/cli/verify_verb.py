@@ -314,7 +314,7 @@ def _compare_runs(task: RebuildTask, first: RunResult, second: RunResult) -> Ite
     if ones.keys() != others.keys():
         yield _difference(task, *_other_names(ones, others, "second run", "the first run", "the second"))
     elif ones.keys() != expected.keys():
-        yield _difference(task, *_other_names(ones, expected, task.compared_with, "both runs", f"the {task.compared_with} one"))
+        yield _difference(task, *_other_names(ones, expected, task.compared_with, "both runs", f"the {task.compared_with} run"))
     for name in sorted(ones.keys() & others.keys()):
         one, other = ones[name], others[name]
         if one.digest != other.digest:

@@ -39,9 +39,8 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
         return ""
     if fact is None or (fact.size, fact.mtime_ns) == (found.st_size, found.st_mtime_ns):
         return ""
-    if _digest(path) in {source.digest, fact.digest} - {
-        b""
-    }:  # the source and the file have separate rows, and one of them may be older
+    # The database stores a digest in the row of the source and in the row of the file; one of the rows may be older.
+    if _digest(path) in {source.digest, fact.digest} - {b""}:
         return ""
     return f"its file changed since the last scan; {_PENDING_ADVICE}"
 

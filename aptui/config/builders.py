@@ -363,7 +363,7 @@ class BuilderCompiler:
         return tuple(self._tree.attempt_all(self._plain_pattern, items))
 
     def _plain_pattern(self, node: Node) -> Pattern:
-        """Return a pattern without groups, so that several can be joined to one regular expression."""
+        """Return a pattern; refuse groups, because patterns are joined to one regular expression."""
         pattern = self._pattern(node)
         if pattern.kind is PatternKind.REGEX and re.compile(pattern.regex).groups:
             raise UserError(

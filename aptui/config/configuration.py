@@ -161,11 +161,11 @@ class Config(Struct, frozen=True):
 
     @property
     def has_code(self) -> bool:
-        """Whether the registry must complete any builder: a Python class, or a command with tools that print their version."""
+        """Whether `engine.registry` must complete any builder: by its Python class, or by the versions that its tools print."""
         is_python = any(builder.kind is BuilderKind.PYTHON for builder in self.project.builders)
         return is_python or self.has_builders_to_find or any(tool.version for tool in self.tools)
 
     @property
     def has_builders_to_find(self) -> bool:
-        """Whether there may be builders that are not in `project`, and that only the registry finds."""
+        """Whether there may be builders that are not in `project`, and that only `engine.registry` finds."""
         return (self.project_dir / "builders").is_dir() or any(builder.adapter for builder in self.project.builders)

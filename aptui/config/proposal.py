@@ -1,6 +1,7 @@
 """The first `aptui.yaml` of a folder: proposes a project that fits its files and its game engine.
 
-Every shipped builder that has work is used; a builder that lacks a package or a program is written as a comment with the reason.
+Every shipped builder for which the folder has files is used. If a package or program that the builder needs is missing, its entry
+becomes a comment with the reason.
 Files that only the game engine uses (its project files, its imports, its code) are neither copied nor read.
 
 Tests: `tests/config/test_proposal.py`, `test_game_art.py`.
@@ -171,7 +172,7 @@ class Art(Struct, frozen=True):
         faces: ends of the file names of cube maps, such as `_px.png`, in the order of the builder's parameter.
         template: value of the parameter `template` of the builder `locale`, "" = none.
         text_tables: CSV files with a column for each language.
-        characters: patterns of all translations.
+        characters: patterns of all files of translations; a font atlas contains the characters of these files.
         gl_shaders: shaders in GLSL of OpenGL or OpenGL ES, which SPIR-V does not support.
     """
 

@@ -58,7 +58,7 @@ class Trust(Struct, frozen=True):
 
 
 def assess(config: Config) -> Trust:
-    """Return whether the user trusts the current state of a project, and the files that changed since."""
+    """Return whether the user trusts the current state of a project, and the files that changed since the user trusted it."""
     if os.environ.get(TRUST_VARIABLE) == "1":
         return Trust(is_given=True)
     known = _read(_record_file(config.project_dir))

@@ -63,8 +63,8 @@ class FileFact(Struct, frozen=True):
 class DependencyKind(IntEnum):
     """Meaning of a job dependency: whether the job waits for the other job, and runs again when the other job changes.
 
-    FINGERPRINT: runs again, does not wait. ORDER: both. ORDER_ONCE: waits, unless the other has ever completed. ORDER_ONLY:
-    waits. The names and meanings are those of O3DE's `JobDependencyType`.
+    FINGERPRINT: runs again, does not wait. ORDER: waits, and runs again. ORDER_ONCE: waits, unless the other job has completed at
+    least once. ORDER_ONLY: waits. The names and meanings are those of O3DE's `JobDependencyType`.
     """
 
     FINGERPRINT = 0

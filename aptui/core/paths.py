@@ -86,7 +86,10 @@ def name_beside(source_rel: str, file_name: str) -> str:
 
 
 def cache_path(name: str) -> str:
-    """Return the path of a product, or of a folder of products, in the cache; `common` has the intermediate folder there."""
+    """Return the path of a product, or of a folder of products, in the cache.
+
+    The path begins with the name of the platform, but products of the platform `common` are in the folder `Intermediate Assets`.
+    """
     platform, slash, rest = name.partition("/")
     return f"{INTERMEDIATES}{slash}{rest}" if platform == COMMON_PLATFORM else name
 

@@ -30,9 +30,10 @@ class Platform(Struct, frozen=True):
 
 
 class ScanFolder(Struct, frozen=True):
-    """A watched root. `id` is the row in ScanFolders; `path` is absolute, without a trailing slash; lower `order` wins.
+    """A folder whose files are sources. `id` is the row in ScanFolders; `path` is absolute, without a trailing slash.
 
-    `is_intermediate`: the folder of intermediates, which stands last in the project and never overrides.
+    If two scan folders have a file at the same relative path, the folder with the lower `order` wins. `is_intermediate`: the folder
+    of intermediates, which is the last scan folder of the project, and whose files override no other files.
     """
 
     id: int
@@ -52,7 +53,7 @@ class PatternKind(IntEnum):
 
 
 class Pattern(Struct, frozen=True):
-    """`text` as the user wrote it; `regex` is its translation for `re.fullmatch` with IGNORECASE on the relative path.
+    """A pattern of relative paths: `text` as the user wrote it, and its translation `regex` for `re.fullmatch` with IGNORECASE.
 
     `is_absolute`: the regex is matched with the absolute path, as O3DE does for its builders.
     """

@@ -143,7 +143,7 @@ def test_model_with_too_many_materials_fails(bench):
         (
             "a.ply",
             PLY.replace("vertex 3", "vertex 3000000000") + CORNERS,
-            "the header announces 3,000,000,000 elements of 'vertex', but the file has only ",
+            "the header declares 3,000,000,000 elements of 'vertex', but the file has only ",
         ),
         (
             "a.ply",
@@ -153,7 +153,7 @@ def test_model_with_too_many_materials_fails(bench):
         (
             "a.off",
             "OFF\n4000000000 4000000000 0\n0 0 0\n",
-            "the header announces 8,000,000,000 lines of vertices and faces, but the file has 1",
+            "the header declares 8,000,000,000 lines of vertices and faces, but the file has 1",
         ),
         ("a.off", "hello", "a.off:1: the file does not begin with 'OFF' and the numbers of vertices and faces"),
         ("a.off", "OFF\n", "a.off:1: the file does not begin with 'OFF' and the numbers of vertices and faces"),
@@ -316,9 +316,9 @@ def test_missing_or_damaged_file_that_a_model_names_gives_a_warning(bench):
 
     assert bench.build(source)
     assert bench.warnings == [
-        "mat/a.mtl: texture: the file 'mat/gone.png' is missing",
-        "mat/a.mtl: texture: 'mat/bad.png': damaged PNG: the file ends too early",
-        "a.obj: materials: the file 'gone.mtl' is missing",
+        "mat/a.mtl: a texture cannot be used: the file 'mat/gone.png' is missing",
+        "mat/a.mtl: the texture 'mat/bad.png' cannot be used: damaged PNG: the file ends too early",
+        "a.obj: a material file cannot be used: the file 'gone.mtl' is missing",
     ]
     bench.lines.clear()
     assert bench.build(bench.write("b.obj", TEXTURED.replace("wood", "oak")))
@@ -331,12 +331,12 @@ def test_missing_or_damaged_file_that_a_model_names_gives_a_warning(bench):
 BROKEN = [
     ("a.obj", "", "a.obj: the file is empty"),
     ("a.obj", SQUARE, "a.obj: the model has no faces"),
-    ("a.obj", SQUARE + "f 1 2 9\n", "a.obj:9: the face refers to number 9 of the vertices, but the file has only 4"),
+    ("a.obj", SQUARE + "f 1 2 9\n", "a.obj:9: the face refers to vertex 9, but the file has only 4 vertices"),
     ("a.obj", "v 0 0\n", "a.obj:1: 'v' needs 3 numbers, but has 2"),
-    ("a.stl", stl()[:-1], "a.stl: the file should have 184 bytes for its 2 triangles, but has 183"),
-    ("a.stl", bytes(10), "a.stl: the file should have 84 bytes for its 0 triangles, but has 10"),
+    ("a.stl", stl()[:-1], "a.stl: the file is cut off: it needs 184 bytes for 2 triangles, but has 183"),
+    ("a.stl", bytes(10), "a.stl: the file is cut off: it needs 84 bytes for 0 triangles, but has 10"),
     ("a.stl", bytes(100), "a.stl: the model has no triangles"),
-    ("a.stl", "solid x\nfacet normal 0 0 1\n", "a.stl:2: the file ends without 'endsolid'"),
+    ("a.stl", "solid x\nfacet normal 0 0 1\n", "a.stl:2: the file is cut off: it does not end with 'endsolid'"),
     ("a.ply", "plx", "a.ply:1: the file does not begin with 'ply'"),
     ("a.ply", "ply\nformat ascii 1.0\n", "a.ply: the header does not end with 'end_header'"),
     ("a.ply", PLY.replace("face 1", "face 0") + CORNERS, "a.ply: the model has no triangles"),
@@ -405,15 +405,19 @@ def test_obj_face_may_refer_to_later_vertices_and_span_several_lines():
         ("v 1 2 nan\n", 1, "'v' has 'nan', which is not a number"),
         ("vn 1 2\n", 1, "'vn' needs 3 numbers, but has 2"),
         ("v 0 0 0\nf 1 1\n", 2, "a face needs at least 3 corners, but this face has 2"),
-        ("v 0 0 0\nf 1 1 2\n", 2, "the face refers to number 2 of the vertices, but the file has only 1"),
-        ("v 0 0 0\nf 1 1 0\n", 2, "the face refers to number 0 of the vertices, but these numbers begin at 1"),
+        ("v 0 0 0\nf 1 1 2\n", 2, "the face refers to vertex 2, but the file has only 1 vertex"),
+        ("v 0 0 0\nf 1 1 0\n", 2, "the face refers to vertex 0, but vertices are numbered from 1"),
         ("vt\n", 1, "'vt' needs 1 number, but has 0"),
-        ("v 0 0 0\nf 1 1 -2\n", 2, "the face refers to number -2 of the vertices, but the file defines only 1 before the face"),
-        ("v 0 0 0\nf 1/1 1 1\n", 2, "the face refers to number 1 of the texture coordinates, but the file has only 0"),
-        ("v 0 0 0\nf 1//3 1 1\n", 2, "the face refers to number 3 of the normals, but the file has only 0"),
+        (
+            "v 0 0 0\nf 1 1 -2\n",
+            2,
+            "the face refers to vertex -2, counted back from the face, but the file has only 1 vertex before it",
+        ),
+        ("v 0 0 0\nf 1/1 1 1\n", 2, "the face refers to texture coordinate 1, but the file has only 0 texture coordinates"),
+        ("v 0 0 0\nf 1//3 1 1\n", 2, "the face refers to normal 3, but the file has only 0 normals"),
         ("v 0 0 0\nf 1 1 one\n", 2, "'one' is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3"),
         ("v 0 0 0\nf 1/// 1 1\n", 2, "'1///' is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3"),
-        ("v 0 0 0\nf 1 \\\n 1 5\n", 2, "the face refers to number 5 of the vertices, but the file has only 1"),
+        ("v 0 0 0\nf 1 \\\n 1 5\n", 2, "the face refers to vertex 5, but the file has only 1 vertex"),
     ],
 )
 def test_error_for_a_broken_obj_names_the_line(text, line, what):

@@ -277,10 +277,10 @@ def test_levels_of_detail_without_gltfpack_fail_and_name_the_remedy(bench, sampl
 @pytest.mark.parametrize(
     ("printed", "remedy"),
     [
-        ("Unrecognized option -se", "'lod_error' needs gltfpack 0.21 or later, and this one is older"),
+        ("Unrecognized option -se", "'lod_error' needs gltfpack 0.21 or later, but the installed version is older"),
         (
             "WebAssembly.instantiate(): Out of memory: Cannot allocate Wasm memory for new instance",
-            "the gltfpack of npm needs 12 GiB of address space; set 'memory_limit: 16GiB' for this builder, or install the program",
+            "the gltfpack of npm needs 12 GiB of address space; set memory_limit: 16GiB, or install the native program",
         ),
         ("Error: cannot read", "gltfpack ended with status 1: Error: cannot read"),
     ],
@@ -298,7 +298,7 @@ def test_levels_of_detail_fail_if_gltfpack_would_damage_the_model(bench, sample,
     error = bench.fail(source, lods=[0.5])
     assert (
         error == "rock.gltf: 'lods' and 'compress' would damage the model, because the model uses the extension ACME_doors, "
-        "which may refer to objects by numbers that would change"
+        "which may refer to objects by numbers that would change; do not set them for this model"
     )
     assert bench.build(source)
 

@@ -65,11 +65,11 @@ SHAPES = {
     ),
     "platform name": (
         "platforms: {Linux: {}}",
-        "2:13: platform 'Linux' must be a free name of at most 64 lower-case letters, digits, _ and -",
+        "2:13: platform 'Linux' must be a name of at most 64 lower-case letters, digits, _ and -, other than common",
     ),
     "reserved platform": (
         "platforms: {common: {}}",
-        "2:13: platform 'common' must be a free name of at most 64 lower-case letters, digits, _ and -",
+        "2:13: platform 'common' must be a name of at most 64 lower-case letters, digits, _ and -, other than common",
     ),
     "platforms as a list": (
         "platforms: [linux, server]",
@@ -82,7 +82,7 @@ SHAPES = {
     ),
     "a number without end": (f"workers: {'9' * 5_000}", f"2:10: {'9' * 60} is not a finite number of at most 64 bits"),
     "a pattern without end": (f"builders: [{{name: a, copy: ['{'*a' * 513}']}}]", "2:29: a pattern of more than 1024 characters"),
-    "newline in a platform": ('platforms: {"a\\n": {}}', "2:13: platform 'a\\n' must be a free name"),
+    "newline in a platform": ('platforms: {"a\\n": {}}', "2:13: platform 'a\\n' must be a name of at most 64 "),
     "missing name": ("builders:\n  - copy: [x]", "3:5: 'name' is missing in 'builders.1'"),
     "missing regex": ("ignore: [{}]", "2:10: 'regex' is missing in 'ignore.1'"),
     "choice": (

@@ -20,7 +20,7 @@ from aptui.builders.files.json_text import BrokenTextError, decode_text, refuse_
 from aptui.builders.files.xml_tree import XmlElement, read_xml
 
 MOST_MIB = 64
-"""Maximum size of a file of translations."""
+"""Maximum size of a file of translations (MiB)."""
 CONTEXT_END = "\x04"
 """Separator between the context of a text and its id, as in gettext's MO files."""
 MOST_FORMS = 10

@@ -32,7 +32,7 @@ def declare_schemas(request: CreateJobsRequest) -> list[SourceDependency]:
     return declare_sources(request.scan_folder, paths)
 
 
-def hold_against_schema(texts: Sequence[DataText], path: str, request: ProcessJobRequest) -> None:
+def validate_by_schema(texts: Sequence[DataText], path: str, request: ProcessJobRequest) -> None:
     """Validate data with the schema at `path`; all mistakes but the first are logged.
 
     Raises:

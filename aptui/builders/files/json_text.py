@@ -137,7 +137,7 @@ def write_place(text: str, position: int) -> str:
 
 
 def validate_json(text: str, *, comment_hint: str = "") -> bool:
-    """Return whether any object of `text` has a duplicate key.
+    """Validate JSON, and return whether any of its objects has a duplicate key.
 
     Args:
         text: the whole JSON text.
@@ -178,7 +178,7 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
 
 
 def _is_too_deep(text: str) -> bool:
-    brackets = _ALL_BUT_BRACKETS.sub("", text)  # brackets remain, and the quote of an unterminated string
+    brackets = _ALL_BUT_BRACKETS.sub("", text)  # only brackets remain, and the quotation mark of an unterminated string
     return max(accumulate(DEPTH.get(each, 0) for each in brackets), default=0) > DEEPEST_NESTING
 
 

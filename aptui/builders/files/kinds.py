@@ -12,7 +12,7 @@ _TEXT_BYTES = 4096
 
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LONGEST_POINTER_BYTES = 1024
-"""Size (bytes) that every Git LFS pointer file is below (git-lfs docs/spec.md, "The Pointer")."""
+"""Every Git LFS pointer file is smaller than this number of bytes (git-lfs docs/spec.md, "The Pointer")."""
 _POINTER = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 
 _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (

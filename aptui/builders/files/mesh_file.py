@@ -46,7 +46,8 @@ MOST_TEXTURE_MEGAPIXELS = 512
 """Maximum total size of a model's textures in megapixels; each texture is counted once."""
 
 _ALL_MATERIALS = "\x00materials"
-"""Name of the only material file of a checked OBJ. It is not a file on disk; its text joins all material files of the source."""
+"""Name of the only material file that a checked OBJ names. The file is not on disk: its text is made from all material files of
+the source."""
 
 
 class MeshParams(Struct, frozen=True, kw_only=True):
@@ -167,7 +168,7 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
     elif kind == ".off":
         _check_off(_text(data))
     if kind.removeprefix(".") not in trimesh.available_formats():
-        raise SourceError(f"the installed version of trimesh cannot read {kind} files")
+        raise SourceError(f"the installed version of trimesh cannot read {kind} files; upgrade the Python package 'trimesh'")
     try:
         scene = trimesh.load_scene(BytesIO(data), file_type=kind[1:], resolver=_Files(request, materials), process=False)
     except ImportError:
@@ -201,7 +202,7 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
         except ForbiddenNameError:
             raise
         except NamedFileError as error:
-            request.log.warning(f"{request.source}: materials: {error}")
+            request.log.warning(f"{request.source}: a material file cannot be used: {error}")
             is_complete = False
             continue
         names |= material_names(found)
@@ -247,9 +248,9 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pix
         except ForbiddenNameError:
             raise
         except PictureError as error:
-            request.log.warning(f"{path}: texture: '{picture}': {error}")
+            request.log.warning(f"{path}: the texture '{picture}' cannot be used: {error}")
         except NamedFileError as error:
-            request.log.warning(f"{path}: texture: {error}")
+            request.log.warning(f"{path}: a texture cannot be used: {error}")
 
 
 def _check_stl(data: bytes) -> None:
@@ -258,9 +259,11 @@ def _check_stl(data: bytes) -> None:
     needed = _STL_HEADER_BYTES + _STL_TRIANGLE_BYTES * count
     if data.lstrip().startswith(b"solid") and (b"facet" in data[:1024] or len(data) < needed):
         if b"endsolid" not in data[-1024:]:
-            raise SourceError("the file ends without 'endsolid'", str(data.count(b"\n") + (not data.endswith(b"\n"))))
+            line = data.count(b"\n") + (not data.endswith(b"\n"))
+            raise SourceError("the file is cut off: it does not end with 'endsolid'", str(line))
     elif len(data) < needed:
-        raise SourceError(f"the file should have {needed:,} bytes for its {show_count(count, 'triangle')}, but has {len(data):,}")
+        needs = f"{needed:,} bytes for {show_count(count, 'triangle')}"
+        raise SourceError(f"the file is cut off: it needs {needs}, but has {len(data):,}")
     elif not count:
         raise SourceError("the model has no triangles")
 
@@ -269,10 +272,10 @@ def _check_off(text: str) -> None:
     """Reject an OFF with fewer lines than its header declares vertices and faces."""
     if not (match := _OFF_COUNTS.match(text)):
         raise SourceError("the file does not begin with 'OFF' and the numbers of vertices and faces", "1")
-    promised = int(match[1]) + int(match[2])
+    declared = int(match[1]) + int(match[2])
     found = sum(1 for line in text[match.end() :].splitlines()[1:] if line.partition("#")[0].strip())
-    if found < promised:
-        raise SourceError(f"the header announces {show_count(promised, 'line')} of vertices and faces, but the file has {found:,}")
+    if found < declared:
+        raise SourceError(f"the header declares {show_count(declared, 'line')} of vertices and faces, but the file has {found:,}")
 
 
 def _share_textures(meshes: Iterable[Any]) -> None:
@@ -298,17 +301,17 @@ def _check_ply(data: bytes) -> None:
     for kind, count in _PLY_COUNT.findall(data[: _end_of_header(data)]):
         if int(count) > len(data):
             raise SourceError(
-                f"the header announces {int(count):,} elements of '{kind.decode()}', but the file has only {len(data):,} bytes"
+                f"the header declares {int(count):,} elements of '{kind.decode()}', but the file has only {len(data):,} bytes"
             )
 
 
 def _check_ply_counts(data: bytes, meshes: Mapping[str, Any]) -> None:
     """Reject a PLY with fewer elements than its header declares. A PLY may have more, because polygons become several triangles."""
-    promised = {kind.decode(): int(count) for kind, count in _PLY_COUNT.findall(data[: _end_of_header(data)])}
+    declared = {kind.decode(): int(count) for kind, count in _PLY_COUNT.findall(data[: _end_of_header(data)])}
     for kind, found in (("vertex", "vertices"), ("face", "faces")):
         count = sum(len(getattr(mesh, found)) for mesh in meshes.values())
-        if count < promised.get(kind, 0):
-            raise SourceError(f"the header announces {show_count(promised[kind], kind, found)}, but the file has {count:,}")
+        if count < declared.get(kind, 0):
+            raise SourceError(f"the header declares {show_count(declared[kind], kind, found)}, but the file has {count:,}")
 
 
 def _check_mesh(mesh: Any) -> None:
@@ -349,7 +352,7 @@ def _transform(trimesh: Any, mesh: Any, options: MeshParams) -> Any:
     normals = None
     if options.normals == "smooth":
         normals = _smooth_normals(mesh)
-    elif options.normals == "keep" and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- as trimesh's own writer asks
+    elif options.normals == "keep" and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- trimesh's own writer does the same
         normals = np.array(mesh.vertex_normals)
     turn = np.array([[1, 0, 0], [0, 0, 1], [0, -1, 0]] if options.up_axis == "z" else np.eye(3), dtype="float64")
     vertices, faces, visual = mesh.vertices, mesh.faces, mesh.visual
@@ -378,7 +381,7 @@ def _merge_vertices(mesh: Any, *, by_normals: bool) -> None:
         mesh.merge_vertices(merge_norm=not by_normals)
         return
     columns = [mesh.vertices.round(8), mesh.visual.vertex_colors]
-    if by_normals and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- as trimesh's own writer asks
+    if by_normals and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- trimesh's own writer does the same
         columns.append(mesh.vertex_normals.round(2))
     _, first, places = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -405,7 +408,7 @@ def _smooth_normals(mesh: Any) -> Any:
 
 # The functions below check the lines of Wavefront OBJ and MTL files, and find the files that they name.
 #
-# Readers of OBJ silently skip lines that they do not understand, and missing files. These functions report the line to the author.
+# Most readers of OBJ silently skip missing files, and lines that they do not understand. These functions report them with the line.
 
 _LIBRARIES = re.compile(r"\S.*?\.mtl(?=\s|$)", re.IGNORECASE)
 _OPTION = re.compile(
@@ -415,8 +418,9 @@ _OPTION = re.compile(
 _TEXTURE = re.compile(r"^\s*(map_\w+|bump|disp|decal|refl|norm)\s+(\S.*?)\s*$", re.IGNORECASE)
 _CORNER = re.compile(r"[+-]?[0-9]{1,18}(?:/(?:[+-]?[0-9]{1,18})?){0,2}")
 _FEWEST = {"v": 3, "vt": 1, "vn": 3}
-"""{keyword of a line: minimum count of its numbers}, in the order in which the corner of a face refers to these lines."""
-_KINDS = {"v": "vertices", "vt": "texture coordinates", "vn": "normals"}
+"""{keyword of a line: minimum count of its numbers}. The corner of a face, such as 1/2/3, refers to the lines in this order."""
+_KINDS = {"v": ("vertex", "vertices"), "vt": ("texture coordinate", "texture coordinates"), "vn": ("normal", "normals")}
+"""{keyword of a line: (singular, plural) of the element that the line defines}."""
 
 
 class Outline(Struct):
@@ -478,8 +482,9 @@ def outline_obj(text: str) -> Outline:
                 pass
     for kind, (value, number) in highest.items():
         if value > outline.counts[kind]:
+            present = show_count(outline.counts[kind], *_KINDS[kind])
             raise SourceError(
-                f"the face refers to number {value:,} of the {_KINDS[kind]}, but the file has only {outline.counts[kind]:,}",
+                f"the face refers to {_KINDS[kind][0]} {value:,}, but the file has only {present}",
                 str(number),
             )
     return outline
@@ -525,11 +530,11 @@ def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, t
                 continue
             value = int(part)
             if value == 0:
-                raise SourceError(f"the face refers to number 0 of the {_KINDS[kind]}, but these numbers begin at 1", str(number))
+                raise SourceError(f"the face refers to {_KINDS[kind][0]} 0, but {_KINDS[kind][1]} are numbered from 1", str(number))
             if -value > counts[kind]:
                 raise SourceError(
-                    f"the face refers to number {value:,} of the {_KINDS[kind]}, but the file defines only {counts[kind]:,} "
-                    "before the face",
+                    f"the face refers to {_KINDS[kind][0]} {value:,}, counted back from the face, but the file has only "
+                    f"{show_count(counts[kind], *_KINDS[kind])} before it",
                     str(number),
                 )
             if value > highest.get(kind, (0, 0))[0]:

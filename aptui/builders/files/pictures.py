@@ -167,7 +167,7 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
                 other.seek(number)
         except EOFError:
             return number
-        except Exception:  # noqa: BLE001 -- a damaged frame must not lose the first one
+        except Exception:  # noqa: BLE001 -- a damaged later frame does not prevent the use of the first frame
             return 0
     return 0
 

@@ -310,7 +310,10 @@ def _chunk(kind: bytes, content: bytes) -> bytes:
 
 
 def _filter(rows: Bytes, pixel_bytes: int) -> Bytes:
-    """Return all rows except the first, each with its best filter (9.2). The first row only predicts the second."""
+    """Return all rows except the first, each filtered by the filter that suits it best (9.2).
+
+    The first row is only used to predict the second row.
+    """
     import numpy as np
 
     up, raw = rows[:-1].astype(np.int16), rows[1:].astype(np.int16)

@@ -36,7 +36,7 @@ ReadFile = Callable[[str], bytes]
 """Returns the bytes of a file by its path below the scan folder."""
 
 MOST_MIB = 64
-"""Maximum size of a map, or of a file that a map names."""
+"""Maximum size of a map, and of each file that a map names (MiB)."""
 MOST_TILES = 16_000_000
 """Maximum number of tiles in all layers of a map, for example 16 layers of 1,000 x 1,000."""
 DEEPEST_NESTING = 100

@@ -186,7 +186,7 @@ def _refuse_brackets(text: str) -> None:
         if depth > limit:
             try:
                 place = _too_deep(text[: match.end()])
-            except Exception:  # noqa: BLE001 -- the text is cut off; mistakes before are reported when all of it is read
+            except Exception:  # noqa: BLE001 -- a part of the text is parsed here; its mistakes are reported when the whole text is parsed
                 place = ""
             if place:
                 raise BrokenTextError(f"the data is nested deeper than {DEEPEST_NESTING} levels", place)

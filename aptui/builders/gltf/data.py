@@ -323,7 +323,7 @@ class GltfContents:
         if not isinstance(given, list) or not all(is_number(each) for each in given) or len(given) != len(found):
             raise BrokenGltfError(f"'{key}' must be a list of {show_count(len(found), 'number')}")
         if accessor.get("normalized") and accessor["componentType"] != FLOAT:
-            return  # such bounds are not checked, because some exporters normalise bounds and some do not
+            return  # bounds of normalised integers are not checked, because some exporters normalise the bounds and some do not
         values = self._np.array(given, dtype="float64").astype(found.dtype if accessor["componentType"] == FLOAT else "float64")
         is_near = self._np.isclose(values, found, rtol=1e-5, atol=1e-6)
         if not is_near.all():
@@ -373,7 +373,7 @@ def count_of(holder: Object, key: str, *, least: int = 0) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise BrokenGltfError(f"{key} is {holder.get(key)!r}, which must be an integer from {least}")
+        raise BrokenGltfError(f"'{key}' is {holder.get(key)!r}, but must be an integer of at least {least}")
     if value > _LARGEST_COUNT:
-        raise BrokenGltfError(f"{key} is {float(value)!r}, which is too large")
+        raise BrokenGltfError(f"'{key}' is {float(value)!r}, which is too large")
     return value

@@ -314,7 +314,7 @@ IDS = {
     "pattern": PLATFORM,
     "maxLength": 64,
     "not": {"enum": ["common"]},
-    "title": "a free name of at most 64 lower-case letters, digits, _ and -",
+    "title": "a name of at most 64 lower-case letters, digits, _ and -, other than common",
 }
 COMPANIONS = {**COMPANION, "type": ["string", "object", "array"], "items": COMPANION}
 NUMBER_OF_PORT: Schema = whole("a port", "Port number; 0 is any free port.", minimum=0, maximum=65535)

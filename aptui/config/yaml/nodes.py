@@ -33,7 +33,7 @@ T = TypeVar("T")
 MAX_BYTES, MAX_DEPTH = 1 << 20, 50
 """Maximum size of a YAML file in bytes, and maximum number of nested lists and mappings."""
 _LAST_NUMBER = (1 << 63) - 1
-"""Range of integers that databases and messages between processes can hold."""
+"""Maximum absolute value of an integer, because databases and messages between processes hold at most 64 bits."""
 _SHOWN = 60
 """Maximum characters of a value in a message."""
 

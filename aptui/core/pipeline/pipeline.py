@@ -587,7 +587,10 @@ class Pipeline:
             self._compare_heads()
 
     def _compare_heads(self) -> None:
-        """Order a check of the first source of each chain: a later job may have written to it, and a batch does not watch files."""
+        """Order a check of the first source of each chain of intermediates.
+
+        A later job of the chain may have written to this source, and a batch does not watch files.
+        """
         ran = self.plans.feedback.pop_ran()
         heads = self.jobs.chains.heads(ran) if ran else []
         if heads:

@@ -303,7 +303,7 @@ class Plans(PipelinePart):
                     self._jobs.save(job)
 
     def end_chains(self) -> None:
-        """If no chain can grow any more, so that missing intermediates stay missing, evaluate the jobs that wait for them.
+        """If no job can make another intermediate, evaluate the jobs that wait for missing intermediates.
 
         If no work is pending, jobs that wait for many keys are evaluated before.
         """

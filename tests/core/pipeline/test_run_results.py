@@ -326,7 +326,7 @@ def test_job_for_an_undeclared_platform_fails_the_analysis(world: World) -> None
     assert world.statuses() == {"a.s@linux:main": "completed", "a.s@linux:two": "completed"}
 
 
-def test_adapter_analysis_drops_only_the_job_for_an_undeclared_platform() -> None:
+def test_job_of_an_adapted_builder_for_an_undeclared_platform_is_left_out() -> None:
     world = World(Setup(builders=(replace(scripter(), adapter="some:adapter"),))).apply({"a.s": "job two phone"})
 
     [message] = [notice for notice in world.notices if isinstance(notice, EngineMessage)]
