@@ -284,8 +284,8 @@ def _pack(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
             other = _read(_place(file, request.source), request, options, "data") if file else pixels
             if other.shape != pixels.shape:
                 raise JobError(
-                    f"channel {target}: {_place(file, request.source)} has {other.shape[1]}x{other.shape[0]} pixels, "
-                    f"{path} has {pixels.shape[1]}x{pixels.shape[0]}"
+                    f"channel {target}: {_place(file, request.source)} has {other.shape[1]}x{other.shape[0]} pixels, but must have "
+                    f"as many as {path}: {pixels.shape[1]}x{pixels.shape[0]}"
                 )
             values = other[..., _CHANNELS.index(channel)]
         made[..., _CHANNELS.index(target)] = 255 - values if is_inverted else values

@@ -30,7 +30,7 @@ CONTAINERS = [
     ("latin", b'{"a": "\xe9"}', "a.gltf: line 1, column 8: the text is not UTF-8; save the file as UTF-8"),
     ("no asset", b"{}", "a.gltf: the file has no asset.version, which every glTF file must have"),
     ("old", b'{"asset": {"version": "1.0"}}', "a.gltf: the file has glTF version 1.0; only version 2 is supported"),
-    ("no list", b'{"asset": {"version": "2.0"}, "nodes": {}}', "a.gltf: nodes is not a list"),
+    ("no list", b'{"asset": {"version": "2.0"}, "nodes": {}}', "a.gltf: 'nodes' is not a list"),
     ("no object", b'{"asset": {"version": "2.0"}, "nodes": [3]}', "a.gltf: node 0 is not an object"),
     ("header", b"glTF\x02\0\0\0", "a.gltf: the GLB ends after 8 bytes, in the middle of its header"),
     ("old glb", glb({}, version=1), "a.gltf: the file has GLB version 1; only version 2 is supported"),

@@ -249,8 +249,9 @@ BOMB = base64.b64encode(zlib.compress(bytes(1 << 24), 9)).decode()
         ("<data encoding='base64'>x</data>", "maps/a.tmx:4: layer 'floor': the data of the tiles is not valid base64"),
         (
             f"<data encoding='base64' compression='zlib'>{BOMB}</data>",
-            "maps/a.tmx:4: layer 'floor': the data has 6 or more tiles, but the size of the layer needs 6",
+            "maps/a.tmx:4: layer 'floor': the data has more tiles than the 6 that the size of the layer needs",
         ),
+        (packed(bytes(20), "zlib"), "maps/a.tmx:4: layer 'floor': the data has 5 tiles, but the size of the layer needs 6"),
         ("", "maps/a.tmx:4: layer 'floor': the data has 1 tile, but the size of the layer needs 6"),
     ],
 )

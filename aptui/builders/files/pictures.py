@@ -202,7 +202,7 @@ def _too_many(what: str, most_megapixels: float) -> str:
 def _check_work(picture: Image.Image, data: bytes, most_megapixels: float) -> None:
     """Refuse pictures that take far more time or memory to decode than their size suggests."""
     if picture.format in ("JPEG", "MPO") and picture.info.get("progressive") and data.count(b"\xff\xda") > MOST_JPEG_SCANS:
-        raise PictureError(f"this JPEG would take too long to decode: it has more than {MOST_JPEG_SCANS} scans; save it again")
+        raise PictureError(f"the JPEG would take too long to decode: it has more than {MOST_JPEG_SCANS} scans; save it again")
     tags = getattr(picture, "tag_v2", {})
     tile = tags.get(_TIFF_TILE_WIDTH, 0), tags.get(_TIFF_TILE_HEIGHT, 0)
     if all(isinstance(side, int) for side in tile) and tile[0] * tile[1] > most_megapixels * 1_000_000:

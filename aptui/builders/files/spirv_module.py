@@ -12,7 +12,7 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-from aptui.builders.common import SourceError
+from aptui.builders.common import SourceError, describe_damage
 
 _MAGIC = 0x07230203
 _STAGES = {
@@ -47,7 +47,7 @@ def reflect(data: bytes) -> Object:
     try:
         return _Module(data).describe()
     except (KeyError, IndexError, ValueError, struct.error, RecursionError) as error:
-        raise BrokenSpirvError(f"the SPIR-V module is damaged: {error!r}") from None
+        raise BrokenSpirvError(f"the SPIR-V module is damaged: {describe_damage(error)}") from None
 
 
 class _Module:

@@ -317,10 +317,11 @@ def _read_tiles(data: Any, count: int, layer: Fields, where: str) -> Tiles:
     except (binascii.Error, ValueError):
         raise BrokenTextError(f"{where}: the data of the tiles is not valid base64", line) from None
     unpacked = _decompress(packed, compression, count * 4, where, line)
-    if len(unpacked) != count * 4:
-        raise BrokenTextError(
-            f"{where}: the data has {len(unpacked) // 4:,} or more tiles, but the size of the layer needs {count:,}", line
-        )
+    if len(unpacked) > count * 4:
+        raise BrokenTextError(f"{where}: the data has more tiles than the {count:,} that the size of the layer needs", line)
+    if len(unpacked) < count * 4:
+        found = show_count(len(unpacked) // 4, "tile")
+        raise BrokenTextError(f"{where}: the data has {found}, but the size of the layer needs {count:,}", line)
     return np.frombuffer(unpacked, "<u4").astype(np.uint32)
 
 

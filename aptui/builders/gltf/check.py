@@ -79,13 +79,13 @@ class Checker(GltfContents):
         for name, singular in NAMES.items():
             listed = self._tree.get(name, [])
             if not isinstance(listed, list):
-                raise BrokenGltfError(f"{name} is not a list")
+                raise BrokenGltfError(f"'{name}' is not a list")
             for index, each in enumerate(listed):
                 if not isinstance(each, dict):
                     raise BrokenGltfError(f"{singular} {index} is not an object")
 
     def _name_users(self) -> None:
-        """Record the first user of each accessor, because messages about the accessor name its first user."""
+        """Record the first object that uses each accessor, because messages about the accessor name this object."""
 
         def name(value: object, text: str) -> None:
             if isinstance(value, int):
@@ -289,7 +289,7 @@ class Checker(GltfContents):
     def _some(self, kind: str, holder: Object, key: str) -> list[int]:
         listed = holder.get(key, [])
         if not isinstance(listed, list):
-            raise BrokenGltfError(f"{key} is not a list")
+            raise BrokenGltfError(f"'{key}' is not a list")
         return [self._index(kind, each, f"{key}[{number}]") for number, each in enumerate(listed)]
 
     def _check_node(self, _index: int, node: Object) -> None:

@@ -158,7 +158,7 @@ class GltfContents:
         return f"{NAMES[kind]} {index}" + (f" ('{name}')" if isinstance(name, str) and name else "")
 
     def _describe_accessor(self, index: int) -> str:
-        """Return the displayed name of an accessor: its index and its first user."""
+        """Return the displayed name of an accessor: its index, and the first object that uses it."""
         return f"accessor {index}" + (f" ({self._users[index]})" if index in self._users else "")
 
     def _one(self, kind: str, holder: Object, key: str, *, is_needed: bool = False) -> int | None:

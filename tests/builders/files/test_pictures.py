@@ -128,7 +128,7 @@ def test_progressive_jpeg_with_hundreds_of_scans_is_refused(bench):
 
     error = bench.fail(bench.write("a.jpg", data[:-2] + data[at:-2] * 600 + b"\xff\xd9"))
 
-    assert error == "a.jpg: this JPEG would take too long to decode: it has more than 500 scans; save it again"
+    assert error == "a.jpg: the JPEG would take too long to decode: it has more than 500 scans; save it again"
 
 
 @pytest.mark.parametrize("seed", range(6))
