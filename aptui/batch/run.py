@@ -218,7 +218,7 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
     if isinstance(shared := answer.get("shared"), dict) and shared:
         from aptui.shared.result_store import sum_of
 
-        summary.take_account(sum_of(shared), is_remote=config.sharing.is_remote)
+        summary.set_account(sum_of(shared), is_remote=config.sharing.is_remote)
     return summary
 
 
@@ -305,7 +305,7 @@ def _run_engine(
     summary.unknown = tuple(engine.scans.unknown.values())
     summary.mistakes = engine.pipeline.jobs.settings.problems
     if engine.runs.account is not None:
-        summary.take_account(engine.runs.account.total(), is_remote=config.sharing.is_remote)
+        summary.set_account(engine.runs.account.total(), is_remote=config.sharing.is_remote)
     return summary
 
 

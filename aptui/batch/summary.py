@@ -142,7 +142,7 @@ class Summary(Struct):
         """Whether a check above the level `warn` has findings."""
         return any(finding.level != CheckLevel.WARN for finding in self.findings)
 
-    def take_account(self, total: SharingSum, *, is_remote: bool) -> None:
+    def set_account(self, total: SharingSum, *, is_remote: bool) -> None:
         """Set `account` and `shared` from the counts of restored and made results.
 
         `account` stays empty if no result was restored and no shared cache is configured.

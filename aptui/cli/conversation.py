@@ -77,7 +77,7 @@ class Conversation:
         self._answer = ""
         self._waiting: list[str] = []
 
-    def take(self, question: str) -> bool:
+    def answer(self, question: str) -> bool:
         """Answer one question; return False if the user quits."""
         try:
             words = shlex.split(question)
@@ -242,7 +242,7 @@ def converse(session: Session, arguments: Namespace, reason: str) -> int:
 
             talk = Conversation(arguments, sys.stdout, copy=copy_text, follow=events.follow, news=events.news, ask=ask)
             for question in events.read_typed("aptui> " if is_typed else ""):
-                if not talk.take(question):
+                if not talk.answer(question):
                     break
     except KeyboardInterrupt:
         return 0

@@ -109,7 +109,7 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
         path = load.load(path).cache_dir
     path = path / DATABASE if path.is_dir() else path
     if not path.is_file():
-        raise UserError(f"there is no '{path}'", hint=f"give the path of an '{DATABASE}', or of its folder")
+        raise UserError(f"'{path}' does not exist", hint=f"give the path of an '{DATABASE}', or of its folder")
     if path.name != DATABASE:
         raise UserError(f"the file '{path}' must be called '{DATABASE}'", hint="copy it under that name into an empty folder")
     open_reader(path).close()  # checked now, so that an unreadable database is reported before the screen opens

@@ -67,7 +67,7 @@ _AT_A_TIME = 64
 """Maximum number of jobs whose products are kept twice on the disk until they are compared."""
 _HASH_SEEDS = ("1", "4294967295")
 """PYTHONHASHSEED of the two runs. The orders of Python sets differ between the runs, and so do products that depend on them."""
-_BITE_BYTES = 1 << 16
+_CHUNK_BYTES = 1 << 16
 """Number of bytes that are read and compared at a time."""
 DIFFERENT = 1
 """Exit code if results of a job differ."""
@@ -354,7 +354,7 @@ def _first_difference(one: str, other: str) -> int:
         with open(one, "rb") as left, open(other, "rb") as right:
             offset = 0
             while True:
-                here, there = left.read(_BITE_BYTES), right.read(_BITE_BYTES)
+                here, there = left.read(_CHUNK_BYTES), right.read(_CHUNK_BYTES)
                 if here != there:
                     return offset + next(
                         (at for at, pair in enumerate(zip(here, there, strict=False)) if pair[0] != pair[1]),

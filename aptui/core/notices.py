@@ -43,11 +43,11 @@ class LogRecord(Struct, frozen=True):
 
 
 class JobChanged(Struct, frozen=True):
-    """The whole state of one job: an idempotent upsert. `status` is the status that users see; "" when the job is gone.
+    """The whole state of one job, in place of earlier notices. `status` is the status that users see; "" if the job is gone.
 
     `is_run` is False if no run happened: the job's inputs did not change, or the job is gone. `facts` are the combined facts of its
     products; `flaky` are the failures of runs before a run succeeded (`core.retry`), "" = none. `is_draft`: its products are drafts
-    (`core.quality`). `is_critical`: it runs before others.
+    (`core.quality`). `is_critical`: the job runs before other jobs.
     """
 
     cause: int

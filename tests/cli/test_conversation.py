@@ -57,7 +57,7 @@ class Talk:
 
     def __call__(self, question: str) -> list[str]:
         before = self.out.tell()
-        self.goes_on = self._talk.take(question + "\n")
+        self.goes_on = self._talk.answer(question + "\n")
         self.out.seek(before)
         return self.out.read().splitlines()
 
@@ -156,7 +156,7 @@ def test_cancel_and_escalate_accept_job_numbers(monkeypatch):
 
     talk = Conversation(Namespace(), out, copy=str, follow=lambda: None, ask=ask)
     for question in ("cancel #12 #13", "escalate #12", "cancel #8", "cancel a.txt", "cancel", "cancel #9"):
-        talk.take(question)
+        talk.answer(question)
 
     assert asked == [Cancel((12, 13)), EscalateJobs((12,)), Cancel((9,))]
     assert out.getvalue().splitlines() == [

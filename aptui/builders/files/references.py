@@ -43,7 +43,10 @@ def check_names(request: ProcessJobRequest, paths: Iterable[str]) -> None:
 
 
 def place_parameter(path: str, source: str) -> str:
-    """Return a path or pattern of a parameter, relative to the scan folder: `./` and `../` stand for the source's folder."""
+    """Return a path or pattern from a parameter, relative to the scan folder.
+
+    A path that begins with `./` or `../` is relative to the source's folder; all other paths are returned unchanged.
+    """
     is_beside = path.startswith(("./", "../"))
     return posixpath.normpath(posixpath.join(posixpath.dirname(source), path)) if is_beside else path
 
