@@ -485,7 +485,7 @@ def _list_sizes(options: AtlasParams) -> list[tuple[int, int]]:
 
 
 def _shrink(sprites: list[Sprite], size: tuple[int, int], options: AtlasParams) -> tuple[int, int]:
-    """Return the smallest size of the last page that holds its sprites."""
+    """Return the smallest size with which the last page still holds its sprites, which keep their places."""
     needed = [0, 0]
     for each in sprites:
         shape = each.shape[::-1] if each.is_rotated else each.shape

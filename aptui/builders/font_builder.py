@@ -188,7 +188,7 @@ def _product(data: bytes, options: FontParams, request: ProcessJobRequest) -> tu
 
 
 def open_checked(data: bytes, report: FontReport) -> tuple[Any, list[str]]:
-    """Return a font whose tables were checked, and the names of the tables that fontTools cannot read, which are removed.
+    """Check the tables of a font; return the font without the tables that fontTools cannot read, and the names of these tables.
 
     Raises:
         BrokenFontError: the font cannot be used.

@@ -637,7 +637,7 @@ def _patterns_of(statement: ast.stmt) -> Iterator[str]:
 def _rules(
     names: Sequence[str], engine: GameEngine, art: Art, *, has_own: bool, foreign: Collection[str]
 ) -> tuple[tuple[ProposedRule, ...], Counter[str]]:
-    """Return a rule for each shipped builder that has work, and a rule that copies other files.
+    """Return a rule for each shipped builder that processes any of the files, and a rule that copies other files.
 
     The second result is {unused extension: number of files}. Files with `foreign` extensions are copied.
     """

@@ -210,7 +210,7 @@ def _refuse_code(program: str, words: Sequence[Word]) -> None:
 
 
 def _refuse_after_option(program: str, words: Sequence[Word], option: re.Pattern[str]) -> None:
-    """Refuse placeholders in the word after `option`, and in a word that is glued to it.
+    """Refuse placeholders in the argument of `option`: in the next word, or in the same word, as in `-ecode`.
 
     If the first word after an interpreter is not an option, it is the script, and all later words belong to the script. A word
     after an option may be the argument of that option, so the search continues after it. Shells also have options that begin

@@ -57,7 +57,7 @@ class FolderSeen(Struct, frozen=True):
 
 
 class FilesSeen(Struct, frozen=True):
-    """These known files, each the winner of its path, were checked one by one and have to be read again.
+    """Known files that were checked one by one and have to be read again; each of them is the winner of its path.
 
     The event does not cover their folders: the row of a folder is saved only when the whole folder has been checked.
     """
@@ -97,7 +97,7 @@ class FilesHashed(Struct, frozen=True):
 
     `unreadable` are (key, error text) of files that could not be read, `unstable` the keys of files that changed while they were
     read. `copies` are (key, run keys, milliseconds): copies of exactly these bytes are staged under the run keys that `HashFiles`
-    named. `has_more`: another `FilesHashed` follows soon; copies and rows of this event wait for those of the next one.
+    named. `has_more`: another `FilesHashed` follows soon; copies and rows of both events are stored together.
     """
 
     seq: int

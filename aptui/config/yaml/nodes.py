@@ -1,6 +1,6 @@
-"""Reads YAML within limits as nodes with their places, collects mistakes, converts small values, and formats values for messages.
+"""Reads YAML of limited size as nodes with their places, collects mistakes, converts values, and formats values for messages.
 
-The only module that imports ruamel.yaml and pathspec.
+Only this module of `aptui.config` imports ruamel.yaml and pathspec.
 
 Tests: `tests/config/test_schema.py`.
 """

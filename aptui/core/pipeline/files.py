@@ -377,9 +377,10 @@ class Files(PipelinePart):
                     job.planned = None
 
     def _settle_read(self, key: PathKey, fact: FileFact, copies: Copies) -> bool:
-        """Settle a file that was read, unless it is an intermediate that was changed by hand; its jobs may use its `copies`.
+        """Settle a file that was read; its jobs may use its `copies`.
 
-        No job uses such an intermediate until its own job has made it again.
+        If the file is an intermediate that was changed by hand, it is not settled: no job uses it until the job that makes it has
+        run again.
         """
         if key in copies:
             self._jobs.copies[key] = list(copies[key][0])
