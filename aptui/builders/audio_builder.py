@@ -411,7 +411,7 @@ def _choose_gain(meter: SoundMeter, options: AudioParams, request: ProcessJobReq
     elif math.isfinite(meter.loudness):
         wanted = target - meter.loudness
         gain = min(wanted, limit)
-        request.log.info(f"{request.source}: the loudness is {meter.loudness:.1f} LUFS; the volume was changed by {gain:+.1f} dB")
+        request.log.info(f"{request.source}: the source has {meter.loudness:.1f} LUFS; the volume was changed by {gain:+.1f} dB")
         if gain < wanted:
             request.log.info(
                 f"{request.source}: the product is {wanted - gain:.1f} dB below {target:g} LUFS, because its peaks would "

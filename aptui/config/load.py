@@ -61,7 +61,10 @@ def load_apart(project_dir: Path, *, platforms: Sequence[str] | None = None) -> 
 
 
 def _with_disabled_platforms(config: Config) -> Config:
-    """Let disabled platforms keep their products, because making the products again can take hours."""
+    """Return `config` with the disabled platforms that have products as resting platforms, which keep their products.
+
+    Making the products of a platform again can take hours.
+    """
     made_before = tuple(name for name in config.project.disabled_platforms if os.path.isdir(config.cache_dir / name))
     if not made_before:
         return config
