@@ -192,8 +192,8 @@ class HashFiles(Struct, frozen=True):
     """Read the bytes of these files; the answer is `FilesHashed`.
 
     `copies` are, for each file, the run keys under which copies may be staged while it is read; () unless all its jobs are copies.
-    `known` is, for each file, the last known digest, b"" = none: no copy is made of a file that still has this digest. Both are
-    empty if no file is copied.
+    `known` is, for each file, the last known digest, b"" = none; a file that still has this digest is not copied. Both are empty
+    if no file is copied.
     """
 
     cause: int

@@ -251,7 +251,7 @@ BOMB = base64.b64encode(zlib.compress(bytes(1 << 24), 9)).decode()
             f"<data encoding='base64' compression='zlib'>{BOMB}</data>",
             "maps/a.tmx:4: layer 'floor': the data has more tiles than the 6 that the size of the layer needs",
         ),
-        (packed(bytes(20), "zlib"), "maps/a.tmx:4: layer 'floor': the data has 5 tiles, but the size of the layer needs 6"),
+        (packed(bytes(20)), "maps/a.tmx:4: layer 'floor': the data has 5 tiles, but the size of the layer needs 6"),
         ("", "maps/a.tmx:4: layer 'floor': the data has 1 tile, but the size of the layer needs 6"),
     ],
 )
