@@ -137,7 +137,7 @@ MOST_CODE_CHANGES = 10
 """Number of times in a row that builders are described again because their code changed during runs; then these runs fail."""
 ENDLESS_CHANGES = f"it changed {MOST_CODE_CHANGES} times in a row while its jobs ran"
 _WINDING_DOWN_S = 10.0
-"""Time limit for running jobs of other builders to end before changed builders are described again."""
+"""Time limit (seconds) for running jobs to end before changed builders are described again."""
 _LAST = 1 << 30
 """Sort order of the folder of intermediates among the scan folders: its row is the last."""
 

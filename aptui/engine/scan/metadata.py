@@ -122,7 +122,7 @@ def compile_apart(data: bytes, rel: str) -> str:
 
 _NONE = SourceUuid(bytes(16))
 _SIZE_LIMIT = 32 << 10
-"""Maximum size of an identity file, because the engine's loop reads these files."""
+"""Maximum size (bytes) of an identity file. It is low, because the engine's loop reads these files while clients wait."""
 _MOST_LEGACY = 64
 """Maximum number of legacy UUIDs in an identity file. Real files have two; each UUID costs the engine's loop a few microseconds."""
 _LATEST_MS = 1 << 63

@@ -176,7 +176,7 @@ GatewayRequest = Barrier | Readiness | WriteCatalog | ShowSource | ReportPeers |
 _RECOUNT_S = 0.01
 """Interval of the checks of waiting requests, in seconds."""
 _BARRIER_LIMIT_S = 60.0
-"""Maximum timeout of a barrier in seconds, whatever the client requests."""
+"""Maximum timeout of a barrier in seconds, even if the client requests a longer timeout."""
 _BARRIER_URGENCY = 200
 """Priority of jobs for which a client waits, the same as in O3DE's synchronous asset requests."""
 _COUNT_S = 0.5

@@ -41,7 +41,7 @@ SOURCES = "sources"
 TOP = "capsule"
 """Name of the folder that contains all files in a capsule."""
 DEFAULT_LIMIT_BYTES = 1 << 30
-"""Default maximum size of the unpacked files."""
+"""Default maximum size (bytes) of all unpacked files together."""
 _MOST_MEMBERS = 20_000
 """Maximum number of files and folders. No known job has that many inputs, and unpacking that many files takes only seconds."""
 _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
@@ -49,7 +49,7 @@ _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
 _MOST_CODE_BYTES = 4 << 20
 """Maximum size of a Python file of a builder, in bytes."""
 _HEADER_BYTES = 16 << 10
-"""Maximum header size of a member.
+"""Maximum size (bytes) of a member's header.
 
 The standard library reads a whole header into memory, and needs quadratic time for some headers.
 """
@@ -72,7 +72,7 @@ _LONGEST_COMMAND = 2000
 _WRONG_PLACES = (FileExistsError, NotADirectoryError, IsADirectoryError)
 """Errors of writing a member if another member uses the same path: one as a file, the other as a folder."""
 _LONGEST_NAME_BYTES, _LONGEST_PART_BYTES = 2000, 255
-"""Maximum lengths of a member's name, and of each part of the name."""
+"""Maximum lengths (bytes) of a member's name, and of each part of the name."""
 _HINT = "'aptui capsule JOB' makes a valid capsule"
 
 

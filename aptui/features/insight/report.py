@@ -169,7 +169,7 @@ NO_OWNER = "(nobody)"
 _WORD = re.compile(r"(?:\\.|[^\s\\])+")
 _TOKEN = re.compile(r"\*+|\?|\[[!^]?\]?[^\]]+\]|\\.|[^\\\[*?]", re.DOTALL)
 _MOST_BYTES = 3 << 20
-"""Maximum size of CODEOWNERS; GitHub has the same limit."""
+"""Maximum size (bytes) of CODEOWNERS; GitHub has the same limit."""
 _MOST_PATTERNS, _MOST_PATTERN_CHARS = 10_000, 256
 """Maximum number and length of patterns: CODEOWNERS is untrusted, as any pull request may change it."""
 

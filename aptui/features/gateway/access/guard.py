@@ -37,7 +37,7 @@ ESCALATIONS_PER_S = 100
 AUDIT_LIMIT_BYTES = 4 << 20
 """Size above which the audit log is renamed, and a new log begins."""
 _DETAIL_BYTES = 1 << 10
-"""Maximum length of one detail in the audit log."""
+"""Maximum length (characters) of one detail in the audit log; a longer detail is cut."""
 SUBPROTOCOL = "aptui.v1"
 """WebSocket subprotocol that the gateway selects if a client offers it."""
 TOKEN_SUBPROTOCOL = "aptui.token."

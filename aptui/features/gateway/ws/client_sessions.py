@@ -175,7 +175,7 @@ HELLO_LIMIT_S = 30.0
 _HEARTBEAT_S = 30.0
 """Interval of pings in seconds; a connection ends if a ping is not answered."""
 _CLOSE_LIMIT_S = 2.0
-"""Timeout for a client's answer to a close frame."""
+"""Timeout (seconds) for a client's answer to a close frame."""
 _REQUESTS_AT_ONCE = 16
 """Maximum number of running requests per client; at this number, the gateway stops reading from the client."""
 _CATALOG_PAGE = 500
