@@ -47,7 +47,7 @@ Without the pause, the listening socket would wake the loop again and again.
 _HELLO_BYTES = 1 << 12
 _NAME_LENGTH = 80
 _GATEWAY_FACTOR = 4
-"""Factor by which the limits of a gateway are higher than those of other clients.
+"""Factor by which the limits `stalled_s` and `waiting_bytes` are higher for a gateway than for other clients.
 
 A gateway runs at low priority; if it is dropped, all its clients have to connect again.
 """
@@ -101,8 +101,8 @@ class _Client:
         self.outbox = Outbox(channel, now)
 
     @property
-    def deadline_factor(self) -> int:
-        """Factor by which this client's limits are multiplied: `_GATEWAY_FACTOR` for a gateway, otherwise 1."""
+    def slow_reader_factor(self) -> int:
+        """Factor for this client's limits `stalled_s` and `waiting_bytes`: `_GATEWAY_FACTOR` for a gateway, otherwise 1."""
         return _GATEWAY_FACTOR if self.hello is not None and self.hello.kind == "gateway" else 1
 
 
@@ -287,7 +287,7 @@ class LinkServer:
                 if not client.outbox.is_blocked:
                     self._send(client, now)
                     self._listen(client)  # a client that was blocked may have requests that are not handled yet
-                is_stalled = now - client.outbox.taken_s > self._limits.stalled_s * client.deadline_factor
+                is_stalled = now - client.outbox.taken_s > self._limits.stalled_s * client.slow_reader_factor
                 if is_stalled and len(client.outbox) > self._limits.waiting_lines:
                     self._drop(client)
             self._report_gone_clients()
@@ -462,7 +462,7 @@ class LinkServer:
             outbox.taken_s = self._clock()
         outbox.put(key, line)
         self._reported.add(client)
-        limit_bytes = self._limits.waiting_bytes * client.deadline_factor
+        limit_bytes = self._limits.waiting_bytes * client.slow_reader_factor
         if outbox.waiting_bytes > limit_bytes:
             self._send(client, self._clock())
             if outbox.waiting_bytes > limit_bytes:

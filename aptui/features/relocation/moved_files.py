@@ -151,7 +151,7 @@ class _Mending:
         if match.lastgroup == "uuid":
             rename: Rename | None = self._uuids[found.replace("-", "").lower()]
         else:
-            rename = self._find_meant(_ANY_SEPARATOR.sub("/", found).lower(), match.start())
+            rename = self._find_rename(_ANY_SEPARATOR.sub("/", found).lower(), match.start())
         if rename is None:
             return found
         new = _like_uuid(rename.new, found) if rename.is_uuid else _like_path(rename, found)
@@ -159,7 +159,7 @@ class _Mending:
         self.count += new != found
         return new
 
-    def _find_meant(self, path: str, start: int) -> Rename | None:
+    def _find_rename(self, path: str, start: int) -> Rename | None:
         """Return the rename of the path that the text names at `start`, None if the text names another file there.
 
         The text before `start` decides whether `path` is the whole path or only the end of a longer path.

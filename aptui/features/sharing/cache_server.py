@@ -196,7 +196,7 @@ class _Handler:
         match = _PATH.fullmatch(request.path)
         if match is None:
             return web.Response(status=404, text="this address does not exist")
-        if not self._is_expected(request):
+        if not self._may_answer(request):
             return web.Response(status=421, text="the host name of this request is not a name of this server")
         namespace = match["namespace"] or TRUSTED
         if request.method in {"GET", "HEAD"}:
@@ -205,7 +205,7 @@ class _Handler:
             return await self._take(request, namespace, match["kind"], match["name"])
         return web.Response(status=405, headers={"Allow": "GET, HEAD, PUT"})
 
-    def _is_expected(self, request: web.Request) -> bool:
+    def _may_answer(self, request: web.Request) -> bool:
         """Return whether a request may be answered: requests of web pages are refused.
 
         A web page can reach the loopback by DNS rebinding. So on the loopback, the request must name this machine as its host.

@@ -104,7 +104,7 @@ class FilePlaces(Struct, frozen=True):
         root = self.named.get(unquote(folder)) if folder else self.own
         return f"{root}/{os_path(rel)}" if root else ""
 
-    def counts(self, name: str) -> bool:
+    def is_hidden_as_in_run(self, name: str) -> bool:
         """Whether the named file is hidden by another scan folder's file exactly if it was hidden in the run.
 
         A missing file counts as not hidden.
@@ -137,7 +137,7 @@ class Present:
     def _is_same(self, places: FilePlaces, name: str, digest: str) -> bool:
         path = places.path_of(name)
         if not name.startswith(f"@{_PROBED}"):
-            return self._digest(path) == digest and places.counts(name)
+            return self._digest(path) == digest and places.is_hidden_as_in_run(name)
         return file_access.digest_listing(os.path.dirname(path)) == digest if digest else not os.path.lexists(path)
 
     def _digest(self, path: str) -> str:

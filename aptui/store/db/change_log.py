@@ -5,9 +5,9 @@ product was removed. So a client that reads the whole listing and then all later
 even if it reads an entry twice. A change without effect gets no entry, for example a run that makes equal products, or a check of
 an unchanged source.
 
-The numbers of entries rise. Each engine begins with a number made from the time: after a power cut, or in a restored copy, the last
-entries may be lost, and clients may have seen them. Their numbers must not be used for other entries. A client that asks for an
-unknown number gets `resync`.
+The numbers of entries rise. The first number of each engine is computed from the time. Otherwise, after a power cut or in a
+restored copy, new entries could get the numbers of lost entries that clients have already seen. A client that asks for an unknown
+number gets `resync`.
 
 Cost: rows with an id above the previous maximum are new, and one statement writes their entries. Only rows that will be deleted or
 replaced are copied before the change, and compared with the state after it. SQL statements do both; only rows with a changed
