@@ -165,7 +165,7 @@ class StaleResultCheck:
         return tuple(path for path, _stamp, is_proven in stamps if not is_proven)
 
     def find_unsealed(self, job: Job, manifest: Manifest) -> tuple[str, ...]:
-        """Return the paths of files that an analysis was the first to name, and that changed since the analysis read them.
+        """Return the paths of files that this analysis named for the first time, and that changed since the analysis read them.
 
         () means that the analysis is valid.
         """

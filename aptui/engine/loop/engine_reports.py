@@ -302,7 +302,7 @@ class SessionRecorder:
 
     Args:
         folder: the project folder.
-        now_ms: wall clock.
+        now_ms: returns the time of day, in ms since 1970.
         head: returns the Git commit that is checked out in a folder.
     """
 

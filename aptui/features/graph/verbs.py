@@ -23,7 +23,7 @@ _SOURCE_LINKS = (Link.SOURCE, Link.WILDCARD, Link.UUID, Link.JOB, Link.FOUND)
 _LOOSE_KINDS = {EdgeKind.WILDCARD: "wildcard", EdgeKind.UUID: "uuid"}
 """{kind of a declared dependency that may match no source: its name}.
 
-A dependency by path is not a key, because it always names a file.
+Dependencies by path are left out, because they always name a file.
 """
 
 
