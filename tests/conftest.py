@@ -149,3 +149,12 @@ def _results_of_no_other_test(_empty_user_folders: Path, monkeypatch: pytest.Mon
         (cache / "aptui" / "screen").symlink_to(_empty_user_folders / "screen")
         _unused[:] = [cache] if is_fast else _unused
     monkeypatch.setenv("XDG_CACHE_HOME", str(cache))
+
+
+@pytest.fixture
+def own_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give a test of the screen settings of its own, and a terminal with colours."""
+    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
+        monkeypatch.setenv(name, str(tmp_path / name))
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.delenv("NO_COLOR", raising=False)

@@ -22,9 +22,10 @@ from aptui.link.codec import NoticeLine
 from aptui.store.jobs.job_table import JobTable, read_job_table
 from aptui.store.queries.reader import open_reader
 from aptui.tui.data.assets_store import FolderKeys, Kind, read_tree
-from aptui.tui.data.feed import Batch, Feed
+from aptui.tui.data.feed import Batch
 from aptui.tui.data.jobs_store import COLUMNS, JobsStore
 from tests.bench import generate
+from tests.tui.database import ManualFeed
 
 PATTERNS = {
     "P0 rare literal": "rock_0000070", "P1 .png": ".png", "P2 ending": r"\.png$", "P3 place": "Actors/.+", "P4 status": "failed",
@@ -154,7 +155,7 @@ def sorts(store: JobsStore) -> None:
 def storm(store: JobsStore, path: Path, jobs: int) -> None:
     """Print the cost of 10,000 notices a second, received by the feed and drained ten times a second."""
     table = load(path)
-    feed = Feed(path, read_table=lambda: table, reads_alone=False)
+    feed = ManualFeed(path, read_table=lambda: table)
     feed.note_subscription(1, 0, {})
     feed.read()
     store.apply(feed.drain())

@@ -31,6 +31,6 @@ def _rules_are_parsed_once() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def _frames_come_when_they_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def _frames_come_when_they_are_asked_for(own_homes: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow down Textual's own frames to one in 0.1 s; `shell_harness.Hands` draws frames when a test waits for them."""
     monkeypatch.setattr("textual.screen.UPDATE_PERIOD", 0.1)

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from aptui.store.db.writer import Writer
+from aptui.tui.data.feed import Feed
 from tests.store.conftest import Store, make_database
 
 
@@ -23,3 +24,10 @@ def database(folder: Path) -> Iterator[Store]:
         yield store
     finally:
         store.close()
+
+
+class ManualFeed(Feed):
+    """Reads the rows only when the test calls `read`."""
+
+    def refresh(self) -> None:
+        self._is_read_due = True

@@ -5,11 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from inspect import Parameter, Signature, signature
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-import pytest
 from textual import events
 from textual.app import App
 from textual.keys import _character_to_key, key_to_character
@@ -27,15 +25,6 @@ _TURNS = 4
 _MOST_CHECKS = 50
 """Maximum number of checks of a screen that does not stop drawing."""
 _refresh = Screen._compositor_refresh
-
-
-@pytest.fixture(autouse=True)
-def _own_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give each test settings of its own, and a terminal with colours; a test module or a `conftest.py` imports this fixture."""
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 def _put_off(screen: Screen) -> None:

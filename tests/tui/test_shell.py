@@ -21,7 +21,7 @@ from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal.safety import TerminalFacts
 from tui.fake_panes import PROBES, FakeSession, session_with
-from tui.shell_harness import LARGE, SMALL, _own_homes, in_shell, lines, on_shell, text, until  # noqa: F401  # the fixture is used by being there
+from tui.shell_harness import LARGE, SMALL, in_shell, lines, on_shell, text, until
 
 pytestmark = pytest.mark.real
 

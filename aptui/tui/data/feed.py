@@ -149,7 +149,6 @@ class Feed(NoticeListener):
         wake_for_news: like `wake`, for updates that can be drawn later because the user's keys did not cause them.
         clock_ms: the clock, for notices without a time.
         read_table: reads all jobs; a double in tests.
-        reads_alone: whether the feed reads rows in a thread when necessary; if False, the caller calls `read` while `is_read_due`.
         early: a read that began before the feed was created; it is used unless the database has changed since.
     """
 
@@ -163,13 +162,12 @@ class Feed(NoticeListener):
         wake_for_news: Callable[[], None] | None = None,
         clock_ms: Callable[[], int] = lambda: int(time.time() * 1000),
         read_table: Callable[[], JobTable] | None = None,
-        reads_alone: bool = True,
         early: EarlyRead | None = None,
     ) -> None:
         self._database, self._builders, self._more_builders = database, dict(builders or {}), more_builders
         self._wake, self._wake_for_news, self._clock_ms = wake, wake_for_news or wake, clock_ms
         self._read_table = read_table or self._read_database
-        self._reads_alone, self._early = reads_alone, early
+        self._early = early
         self._analyses = AnalysisKeys()
         self._lock = threading.Lock()
         self._pending = _Pending()
@@ -265,10 +263,7 @@ class Feed(NoticeListener):
             return self._shown is not None and self._shown < self._subscribed
 
     def _request_read(self) -> None:
-        with self._lock:
-            self._is_read_due = True
-        if self._reads_alone:
-            self.refresh()
+        self.refresh()
         self._wake()
 
     def refresh(self) -> None:

@@ -385,7 +385,7 @@ class Terminal(LinuxDriver):
                 output.note_answer(message.x)
                 return True
             case events.Key() | events.Paste() | events.MouseEvent():
-                output.note_key()
+                output.pace.note_key()
             case events.Resize():
                 output.forget()
             case TerminalSupportsSynchronizedOutput():

@@ -32,10 +32,9 @@ from tests.store.conftest import source_row
 from tests.tui.screens.assets import assets_harness as harness
 from tests.tui.screens.assets.assets_harness import at, go, in_assets, press, shows
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("own_homes")]
 
 store = harness.store
-_own_homes = harness._own_homes
 ROCK = "textures/rock.png"
 
 

@@ -7,7 +7,7 @@ from contextlib import closing
 
 import pytest
 from tui.fake_panes import FakeSession
-from tui.screens.assets.assets_harness import _own_homes, at, go, in_assets, press, put_on_reference, shows, store  # noqa: F401  # fixtures too
+from tui.screens.assets.assets_harness import at, go, in_assets, press, put_on_reference, shows, store  # noqa: F401  # the fixture too
 from tui.shell_harness import LARGE, SMALL, lines, text, until
 
 from aptui.core.notices import MissingScan, Progress
@@ -17,7 +17,7 @@ from aptui.tui.data.session import SessionState
 from aptui.tui.shell_commands import run
 from tests.store.conftest import uuid_of
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("own_homes")]
 
 MODEL = "common/mesh/rock.model"
 

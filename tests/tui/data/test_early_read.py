@@ -15,7 +15,7 @@ from aptui.tui.data.early_read import EarlyRead
 from aptui.tui.data.feed import Batch, Feed
 from tests.bench import generate
 from tests.store.conftest import Store, job_row, source_row
-from tests.tui.database import database
+from tests.tui.database import ManualFeed, database
 from tests.waiting import until
 
 pytestmark = pytest.mark.real
@@ -52,7 +52,7 @@ def shown(made: Feed) -> list[str]:
 
 
 def test_early_read_of_the_jobs_is_used_only_once(store: Store, later_reads: list[object]) -> None:
-    made = Feed(store.path, reads_alone=False, early=EarlyRead(store.path))
+    made = ManualFeed(store.path, early=EarlyRead(store.path))
 
     assert shown(made) == [f"p{number}" for number in range(1, JOBS + 1)]
     assert later_reads == []
@@ -66,7 +66,7 @@ def test_database_change_after_the_early_read_causes_another_read(store: Store, 
     early = EarlyRead(store.path)
     until(lambda: early._parts.qsize() >= 4, "the early read", 10)
     store.put(put_job=[job_row(JOBS + 1, platform="new")], put_state=[("seq", "41")])
-    made = Feed(store.path, reads_alone=False, early=early)
+    made = ManualFeed(store.path, early=early)
 
     assert shown(made)[-1] == "new"
     assert len(later_reads) == 1
@@ -79,7 +79,7 @@ def test_database_that_is_created_after_the_early_read_is_read(tmp_path: Path, l
 
     with database(tmp_path) as made:
         made.put(put_source=[source_row()], put_job=[job_row(platform="mine")])
-        assert shown(Feed(made.path, reads_alone=False, early=early)) == ["mine"]
+        assert shown(ManualFeed(made.path, early=early)) == ["mine"]
     assert len(later_reads) == 1
 
 
@@ -109,7 +109,7 @@ def test_first_jobs_of_the_early_read_are_handed_out_before_all_jobs(tmp_path: P
     monkeypatch.setattr(packed, "_LEAST_JOBS", 500)
     path = generate.make(tmp_path, 500)
     wakes: list[object] = []
-    made = Feed(path, reads_alone=False, early=EarlyRead(path, wants_first=True), wake=lambda: wakes.append(made.drain()))
+    made = ManualFeed(path, early=EarlyRead(path, wants_first=True), wake=lambda: wakes.append(made.drain()))
 
     made.read()
 

@@ -31,7 +31,7 @@ from aptui.tui.data.feed import Batch, Feed
 from aptui.tui.data.jobs_store import JobsStore
 from tests.store.conftest import BUILDER, Store, job_notice, job_row, source_row
 
-from ..database import database
+from ..database import ManualFeed, database
 from .test_jobs_store import notice
 
 pytestmark = pytest.mark.real
@@ -49,7 +49,7 @@ def table(rows: dict[int, str], moment: tuple[int, int]) -> JobTable:
 
 
 def feed_of(read_table: Callable[[], JobTable]) -> Feed:
-    return Feed(NOWHERE, read_table=read_table, reads_alone=False, clock_ms=lambda: NOW_MS)
+    return ManualFeed(NOWHERE, read_table=read_table, clock_ms=lambda: NOW_MS)
 
 
 class World:
@@ -317,7 +317,7 @@ def test_unreadable_database_is_reported_and_read_again() -> None:
 
 
 def test_missing_database_is_reported_without_advice_for_the_command_line(tmp_path: Path) -> None:
-    feed = Feed(tmp_path / "assetdb.sqlite", reads_alone=False, clock_ms=lambda: NOW_MS)
+    feed = ManualFeed(tmp_path / "assetdb.sqlite", clock_ms=lambda: NOW_MS)
     with pytest.raises(UserError):
         feed.read()
 
@@ -334,7 +334,7 @@ def test_failed_read_is_repeated_when_the_database_exists(tmp_path: Path) -> Non
             raise answer
         return answer
 
-    feed = Feed(database_file, read_table=read, reads_alone=False, clock_ms=lambda: NOW_MS)
+    feed = ManualFeed(database_file, read_table=read, clock_ms=lambda: NOW_MS)
     feed.note_subscription(1, 5, {})
     feed.read()
     feed.drain()

@@ -30,10 +30,7 @@ pytestmark = pytest.mark.real
 
 
 @pytest.fixture(autouse=True)
-def _own_homes(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
+def _own_folder(own_homes, tmp_path):
     (tmp_path / "XDG_CONFIG_HOME" / "aptui").mkdir(parents=True)
 
 

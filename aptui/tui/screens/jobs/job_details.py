@@ -114,7 +114,6 @@ class DetailsReader:
         self._database, self._log_dir, self._deliver, self._project = database, log_dir, deliver, project
         self._authors: dict[str, str] = {}
         self._worker = LatestOnly[DetailsRequest]("aptui-details", self._read_current, pause_s=QUIET_S)
-        self.read_count = 0
 
     def request(self, request: DetailsRequest) -> None:
         """Request a job; an earlier request that is still waiting is dropped."""
@@ -145,7 +144,6 @@ class DetailsReader:
 
     def read(self, request: DetailsRequest) -> JobDetails:
         """Read a job once, now."""
-        self.read_count += 1
         try:
             with closing(open_reader(self._database)) as reader:
                 row = find_job(reader, request.info)

@@ -150,17 +150,17 @@ class DiffRenderingApp(App[None]):
     def line_rest_s(self) -> float:
         """Return how long updates must not use the connection to the terminal (seconds), which stays free for keys."""
         output = self.output_layer
-        return 0.0 if output is None else output.rest_s()
+        return 0.0 if output is None else output.pace.rest_s()
 
     def line_key_s(self) -> float:
         """Return the delay before the next check whether a key was echoed (seconds), 0 = no key waits for its echo."""
         output = self.output_layer
-        return 0.0 if output is None else output.key_s()
+        return 0.0 if output is None else output.pace.key_s()
 
     def line_takes_s(self, size: int) -> float | None:
         """Return for how long `size` bytes occupy the connection (seconds); 0 = cannot be measured, None = not measured yet."""
         output = self.output_layer
-        return 0.0 if output is None else output.takes_s(size)
+        return 0.0 if output is None else output.pace.takes_s(size)
 
     def _display(self, screen: Screen[Any], renderable: RenderableType | None) -> None:
         """Pass an update to the output layer. Without that layer, or if the type of the update is unknown, Textual writes it."""

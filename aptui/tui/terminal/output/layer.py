@@ -85,9 +85,10 @@ In shorter frames, other delays dominate.
 
 
 class Pace:
-    """The unanswered frames of one terminal, and the measured speed of the connection. Thread-safe; callers pass the time."""
+    """The unanswered frames of one terminal, and the measured speed of the connection. Thread-safe."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._lock = threading.Lock()
         self._under_way: deque[tuple[float, int]] = deque()
         self._asked, self._answered = 0, 0
@@ -118,38 +119,40 @@ class Pace:
         """Number of queries that are not answered yet."""
         return len(self._under_way)
 
-    def note_key(self, now_s: float) -> None:
+    def note_key(self) -> None:
         """Note that a key was pressed."""
         with self._lock:
+            now_s = self._clock()
             if self._first_typed_s <= self._drew_s:
                 self._first_typed_s = now_s
             self.typed_s = now_s
 
-    def drew(self, now_s: float) -> None:
+    def drew(self) -> None:
         """Note that a frame was sent that may echo the last key."""
-        self._drew_s = now_s
+        self._drew_s = self._clock()
 
-    def key_s(self, now_s: float) -> float:
+    def key_s(self) -> float:
         """Return the delay before the next check whether a key was echoed (seconds), 0 = no key waits for its echo.
 
         A key that draws nothing, such as `j` on the last row, delays updates once, by `ECHO_S`.
         """
         with self._lock:
-            return _CHECK_S if self._drew_s < self._first_typed_s and now_s < self._first_typed_s + ECHO_S else 0.0
+            return _CHECK_S if self._drew_s < self._first_typed_s and self._clock() < self._first_typed_s + ECHO_S else 0.0
 
-    def echoes(self, now_s: float) -> bool:
+    def echoes(self) -> bool:
         """Return whether a frame that is drawn now may echo a key."""
-        return now_s < self.typed_s + ECHO_S
+        return self._clock() < self.typed_s + ECHO_S
 
-    def note_frame(self, now_s: float, size: int = 0) -> None:
+    def note_frame(self, size: int = 0) -> None:
         """Note that a frame of `size` bytes was sent, followed by a query."""
         with self._lock:
+            now_s = self._clock()
             self._asked += 1
             self._first_asked_s = min(self._first_asked_s, now_s)
             self._under_way.append((now_s, size))
             self._left_s, self._left_bytes = now_s, size
 
-    def note_answer(self, now_s: float) -> None:
+    def note_answer(self) -> None:
         """Note the reply to the oldest query."""
         with self._lock:
             self._answered += 1
@@ -157,26 +160,26 @@ class Pace:
             if not self._under_way:
                 return
             sent_s, size = self._under_way.popleft()
-            self.round_trip_s = now_s - sent_s
+            self.round_trip_s = self._clock() - sent_s
             self._quickest_s = min(self._quickest_s * _FORGETS, self.round_trip_s)
             if size:
                 self._seen.append((self.round_trip_s - self._quickest_s, size))
             if size >= _LONG_BYTES:
                 self._long.append((self.round_trip_s, size))
 
-    def wait_s(self, now_s: float) -> float:
+    def wait_s(self) -> float:
         """Return the maximum time that the next frame waits (seconds), 0 = send it now; a reply may end the wait earlier."""
         with self._lock:
-            if not self._answered or len(self._under_way) < (2 if self.echoes(now_s) else 1):
+            if not self._answered or len(self._under_way) < (2 if self.echoes() else 1):
                 return 0.0
             lost_s = self._under_way[-1][0] + self._timeout_s
-            if now_s < lost_s:
-                return lost_s - now_s
+            if (left_s := lost_s - self._clock()) > 0:
+                return left_s
             self._under_way.clear()
             self._timeout_s = min(self._timeout_s * 2, _LONGEST_TIMEOUT_S)
             return 0.0
 
-    def rest_s(self, now_s: float) -> float:
+    def rest_s(self) -> float:
         """Return how long updates must wait so that the connection is free for keys (seconds)."""
         with self._lock:
             if len(self._seen) < _LEAST_SEEN:
@@ -184,10 +187,11 @@ class Pace:
             filled_s = self._left_bytes * sum(each for each, _ in self._seen) / sum(size for _, size in self._seen)
             if filled_s < _SLOW_S:
                 return 0.0
+            now_s = self._clock()
             share = _SHARE_AT_WORK if now_s < self.typed_s + _ACTED_S else _SHARE
             return max(0.0, self._left_s + min(filled_s * share, _LONGEST_REST_S) - now_s)
 
-    def takes_s(self, now_s: float, size: int) -> float | None:
+    def takes_s(self, size: int) -> float | None:
         """Return the minimum time that `size` bytes occupy the connection (seconds), None = not measured yet.
 
         It is computed from the quickest of the longer frames and the quickest reply. A terminal that does not reply is treated as
@@ -196,7 +200,7 @@ class Pace:
         with self._lock:
             if self._long:
                 return size * min(max(0.0, round_trip_s - self._quickest_s) / seen for round_trip_s, seen in self._long)
-            is_silent = not self._answered and now_s - self._first_asked_s > _TIMEOUT_S
+            is_silent = not self._answered and self._clock() - self._first_asked_s > _TIMEOUT_S
             return 0.0 if is_silent else None
 
     def forget(self) -> None:
@@ -250,10 +254,10 @@ class OutputLayer:
         is_taken: Callable[[], bool] = lambda: True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._send, self._loop, self._is_taken, self._clock = send, loop, is_taken, clock
+        self._send, self._loop, self._is_taken = send, loop, is_taken
         self._pens = StyleCache()
         self._painter = FramePainter(self._pens, abilities)
-        self.pace = Pace()
+        self.pace = Pace(clock)
         self.frame_count = 0
         self.is_synchronized = False
         """Whether the terminal shows a frame only when it is complete (synchronized output)."""
@@ -280,7 +284,7 @@ class OutputLayer:
         for ability, (output, undo) in _TESTS.items():
             if output.isascii() or safety.facts().is_utf8:
                 self._tests.append(ability)
-                self.pace.note_frame(self._clock())
+                self.pace.note_frame()
                 self._send(output + _QUESTION + undo)
         for picture in self._pictures.values():
             self._store(picture)
@@ -298,28 +302,12 @@ class OutputLayer:
     def _has_links(self) -> bool:
         return any(pen.link for pen in self._pen_of.values())
 
-    def note_key(self) -> None:
-        """Note that a key was pressed; thread-safe."""
-        self.pace.note_key(self._clock())
-
-    def rest_s(self) -> float:
-        """Return for how long no background update is drawn (seconds)."""
-        return self.pace.rest_s(self._clock())
-
-    def key_s(self) -> float:
-        """Return the delay before the next check whether a key was echoed (seconds), 0 = no key waits for its echo."""
-        return self.pace.key_s(self._clock())
-
-    def takes_s(self, size: int) -> float | None:
-        """Return for how long `size` bytes occupy the connection (seconds), None = not measured yet."""
-        return self.pace.takes_s(self._clock(), size)
-
     def note_answer(self, column: int) -> None:
         """Note the reply to a query: the column of the cursor, counted from 0; thread-safe."""
         if self._tests:
             ability = self._tests.popleft()
             (self._painter.tested.add if column == _TESTED_COLUMN else self._painter.tested.discard)(ability)
-        self.pace.note_answer(self._clock())
+        self.pace.note_answer()
         self.wake()
 
     def wake(self) -> None:
@@ -370,7 +358,7 @@ class OutputLayer:
         """Send a picture that the terminal stores; its size is included in the measurement of the connection's speed."""
         if picture.removal:
             self._send(picture.data + _QUESTION)
-            self.pace.note_frame(self._clock(), len(picture.data))
+            self.pace.note_frame(len(picture.data))
 
     def _sixels(self) -> str:
         """Return the sixel pictures whose cells are all visible, with their positions.
@@ -456,7 +444,7 @@ class OutputLayer:
             return
         if not self._is_taken():
             return  # no timer is needed, because the driver calls `wake` after each write
-        wait_s = self.pace.wait_s(self._clock())
+        wait_s = self.pace.wait_s()
         if wait_s > 0:
             self._timer = self._loop.call_later(wait_s, self._flush)
             return
@@ -475,12 +463,12 @@ class OutputLayer:
             return
         if self._painter.has_touched_pictures and not self._painter.shows_placeholders:
             frame += f"{self._sixels()}\x1b[{self._cursor[1] + 1};{self._cursor[0] + 1}H"
-        self.pace.drew(self._clock())
+        self.pace.drew()
         if self.is_synchronized:
             frame = f"{_BEGIN}{frame}{_END}"
         if self.pace.asks:
             frame += _QUESTION
-            self.pace.note_frame(self._clock(), len(frame.encode()))
+            self.pace.note_frame(len(frame.encode()))
         self.frame_count += 1
         self._send(frame)
 

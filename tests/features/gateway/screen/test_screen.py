@@ -25,7 +25,7 @@ from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, Work
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.pane import Pane, PaneSpec, list_panes
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("own_homes")]
 
 IDLE = Progress(0, 12, 0, 0, 0, 0, 8, 0, False)
 BUSY = Progress(0, 12, 0, 0, 3, 2, 8, 0, False)
@@ -98,14 +98,10 @@ class Engine(FakeSession):
 
 
 @pytest.fixture(autouse=True)
-def _own_homes(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
+def _quick_screen(monkeypatch):
     monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # By default the pilot sleeps 40 ms after each key.
     monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
     monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setattr(screen, "ASK_S", 0.15)
 
 

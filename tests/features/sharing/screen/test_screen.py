@@ -25,20 +25,12 @@ from tests.tui.database import database
 from tests.tui.fake_panes import PROBES, FakeSession
 from tests.tui.shell_harness import LARGE, SMALL, shell, text, until
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, pytest.mark.usefixtures("own_homes")]
 
 PANES = [PaneSpec("cache", 6, "Cache", "Cache", "aptui.features.sharing.screen.screen:CachePane"), PROBES[1]]
 EVIL = "[/oops]\x1b]0;EVIL\x07\x1b[31m"
 MADE = b"as made"
 NAMES = ["linux/textures/a.png", "linux/textures/b.png", "linux/data/c.json", "pc/data/c.json", "linux/readme.txt"]
-
-
-@pytest.fixture(autouse=True)
-def _own_homes(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from aptui.tui.screens.assets.asset_detail import ReferenceTree
 from tests.store.conftest import analysis_row, edge_row, job_row, source_row, uuid_of
 from tui.database import database
 from tui.fake_panes import FakeSession
-from tui.shell_harness import _own_homes, in_shell, lines, script_test, text, until  # noqa: F401  # tests of features import the fixture
+from tui.shell_harness import in_shell, lines, script_test, text, until
 
 MEDIUM = (116, 32)
 MESH = b"M" * 16

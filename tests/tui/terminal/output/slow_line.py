@@ -97,8 +97,8 @@ class FarScreen:
         self._console = Console(force_terminal=True, color_system="truecolor", width=COLUMNS, height=LINES)
         self._screen = ModelTerminal(COLUMNS, LINES)
         self._layer = OutputLayer(self._leave, Abilities(), self.loop, clock=lambda: self.loop.now_s)  # type: ignore[arg-type]
-        rest_s = self._layer.rest_s if heeds else lambda: 0.0
-        key_s = self._layer.key_s if heeds else lambda: 0.0
+        rest_s = self._layer.pace.rest_s if heeds else lambda: 0.0
+        key_s = self._layer.pace.key_s if heeds else lambda: 0.0
         self._clock = FrameClock(FakeApp(self.loop), self._draw, rest_s, key_s, lambda: self.loop.now_s)  # type: ignore[arg-type]
         self._frame_s, self._most_parts, self._parts = frame_s, _PARTS if heeds else 1, 0
         self._free_s = 0.0
@@ -121,7 +121,7 @@ class FarScreen:
         self.loop.call_later(self._half_s, self._typed)
 
     def _typed(self) -> None:
-        self._layer.note_key()
+        self._layer.pace.note_key()
         self._step(_STEPS)
 
     def _step(self, left: int) -> None:

@@ -37,7 +37,7 @@ def test_key_is_echoed_while_an_update_is_under_way():
     screen.show(text("", ""))
     draw(screen, "news", "")
 
-    screen.layer.note_key()
+    screen.layer.pace.note_key()
 
     assert "key" in draw(screen, "news", "key")
     assert draw(screen, "more", "key") == ""

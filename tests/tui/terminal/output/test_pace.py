@@ -5,45 +5,55 @@ from itertools import pairwise
 from aptui.tui.terminal.output.layer import Pace
 
 
-def proven() -> Pace:
-    pace = Pace()
-    pace.note_frame(0.0)
-    pace.note_answer(0.15)
+class TimedPace(Pace):
+    def __init__(self) -> None:
+        super().__init__(lambda: self.now_s)
+        self.now_s = 0.0
+
+    def at(self, now_s: float) -> "TimedPace":
+        self.now_s = now_s
+        return self
+
+
+def proven() -> TimedPace:
+    pace = TimedPace()
+    pace.at(0.0).note_frame()
+    pace.at(0.15).note_answer()
     return pace
 
 
 def test_frame_waits_for_the_reply_to_the_previous_frame():
     pace = proven()
-    assert pace.wait_s(1.0) == 0
+    assert pace.at(1.0).wait_s() == 0
 
-    pace.note_frame(1.0)
+    pace.at(1.0).note_frame()
 
-    assert pace.wait_s(1.1) > 0
-    pace.note_answer(1.3)
-    assert pace.wait_s(1.3) == 0
+    assert pace.at(1.1).wait_s() > 0
+    pace.at(1.3).note_answer()
+    assert pace.at(1.3).wait_s() == 0
     assert round(pace.round_trip_s, 3) == 0.3
 
 
 def test_after_a_key_a_second_frame_is_sent_at_once_and_a_third_frame_waits():
     pace = proven()
-    pace.note_frame(1.0)
+    pace.at(1.0).note_frame()
 
-    pace.note_key(1.0)
+    pace.at(1.0).note_key()
 
-    assert pace.wait_s(1.1) == 0
-    pace.note_frame(1.1)
-    assert pace.wait_s(1.1) > 0
-    pace.note_answer(1.2)
-    assert pace.wait_s(1.4) > 0, "the key no longer permits a second frame"
+    assert pace.at(1.1).wait_s() == 0
+    pace.at(1.1).note_frame()
+    assert pace.at(1.1).wait_s() > 0
+    pace.at(1.2).note_answer()
+    assert pace.at(1.4).wait_s() > 0, "the key no longer permits a second frame"
 
 
 def test_terminal_without_replies_is_queried_a_limited_number_of_times():
-    pace = Pace()
+    pace = TimedPace()
 
     for number in range(100):
-        assert pace.wait_s(number) == 0
+        assert pace.at(number).wait_s() == 0
         if pace.asks:
-            pace.note_frame(number)
+            pace.at(number).note_frame()
 
     assert not pace.asks
     assert not pace.answers
@@ -54,8 +64,8 @@ def test_timeout_doubles_on_a_hanging_line():
 
     while now < 200:
         now += 0.1
-        if pace.wait_s(now) == 0:
-            pace.note_frame(now)
+        if pace.at(now).wait_s() == 0:
+            pace.at(now).note_frame()
             sent.append(now)
 
     gaps = [round(later - before) for before, later in pairwise(sent)]
@@ -66,7 +76,7 @@ def test_timeout_doubles_on_a_hanging_line():
 def test_unexpected_reply_to_a_frame_is_ignored():
     pace = proven()
 
-    pace.note_answer(2.0)
+    pace.at(2.0).note_answer()
 
     assert pace.under_way == 0
 
@@ -74,50 +84,50 @@ def test_unexpected_reply_to_a_frame_is_ignored():
 def test_cost_of_a_byte_is_measured_from_the_quickest_long_frame():
     pace, now = proven(), 1.0
     for size, late_s in ((100, 0.2), (4000, 0.5), (4000, 2.0)):
-        assert (pace.takes_s(now, 1000) is None) is (late_s < 2.0), "the speed is unknown before the reply to a long frame"
-        pace.note_frame(now, size)
-        pace.note_answer(now + 0.15 + late_s)
+        assert (pace.at(now).takes_s(1000) is None) is (late_s < 2.0), "the speed is unknown before the reply to a long frame"
+        pace.at(now).note_frame(size)
+        pace.at(now + 0.15 + late_s).note_answer()
         now += 5
 
-    assert 0.12 < pace.takes_s(now, 1000) < 0.13
+    assert 0.12 < pace.at(now).takes_s(1000) < 0.13
     pace.forget()
-    assert pace.takes_s(now, 1000) is None
+    assert pace.at(now).takes_s(1000) is None
 
 
 def test_first_long_frame_measures_the_speed_of_the_line():
     pace = proven()
-    pace.note_frame(1.0, 5000)
-    pace.note_answer(1.0 + 0.15 + 0.3)
+    pace.at(1.0).note_frame(5000)
+    pace.at(1.0 + 0.15 + 0.3).note_answer()
 
     for second in range(2, 20):
-        pace.note_frame(second, 100)
-        pace.note_answer(second + 0.151)
+        pace.at(second).note_frame(100)
+        pace.at(second + 0.151).note_answer()
 
-    assert 1.4 < pace.takes_s(20.0, 25_000) < 1.6
+    assert 1.4 < pace.at(20.0).takes_s(25_000) < 1.6
 
 
 def test_terminal_without_replies_is_treated_as_a_quick_line():
-    pace = Pace()
-    assert pace.takes_s(0.0, 1000) is None
+    pace = TimedPace()
+    assert pace.at(0.0).takes_s(1000) is None
 
-    pace.note_frame(1.0, 5000)
+    pace.at(1.0).note_frame(5000)
 
-    assert pace.takes_s(2.0, 1000) is None
-    assert pace.takes_s(3.5, 1000) == 0
+    assert pace.at(2.0).takes_s(1000) is None
+    assert pace.at(3.5).takes_s(1000) == 0
 
 
 def test_updates_wait_for_the_echo_frame_or_a_timeout():
     pace = proven()
-    assert pace.key_s(1.0) == 0
+    assert pace.at(1.0).key_s() == 0
 
-    pace.note_key(1.0)
-    assert 0 < pace.key_s(1.01) < 0.05
-    pace.drew(1.02)
-    assert pace.key_s(1.03) == 0
+    pace.at(1.0).note_key()
+    assert 0 < pace.at(1.01).key_s() < 0.05
+    pace.at(1.02).drew()
+    assert pace.at(1.03).key_s() == 0
 
-    pace.note_key(2.0)
-    assert pace.key_s(2.2) > 0
-    assert pace.key_s(2.3) == 0
+    pace.at(2.0).note_key()
+    assert pace.at(2.2).key_s() > 0
+    assert pace.at(2.3).key_s() == 0
 
 
 def test_repeated_key_without_echo_delays_updates_only_once():
@@ -125,7 +135,7 @@ def test_repeated_key_without_echo_delays_updates_only_once():
     held = []
 
     for tenth in range(20, 60):
-        pace.note_key(tenth / 10)
-        held.append(pace.key_s(tenth / 10 + 0.04) > 0)
+        pace.at(tenth / 10).note_key()
+        held.append(pace.at(tenth / 10 + 0.04).key_s() > 0)
 
     assert held == [True, True, True] + [False] * 37
