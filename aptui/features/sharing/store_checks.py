@@ -50,7 +50,7 @@ from aptui.engine.loop.opening import with_intermediates
 from aptui.features.sharing.job_results import Present, facts_of
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
-from aptui.shared.files.git import run_git
+from aptui.shared.files.git import read_git
 from aptui.store.queries.reader import JobRow, open_reader
 
 if TYPE_CHECKING:
@@ -121,13 +121,19 @@ def look_up_commit(config: Config, commit: str, platforms: str | None, *, trusts
     Raises:
         UserError: the repository or the commit does not exist, or the commit has builder code that is not trusted.
     """
-    top = Path(_git(config.project_dir, "rev-parse", "--show-toplevel").strip())
-    _git(config.project_dir, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}")
-    inside = os.path.relpath(os.path.realpath(config.project_dir), os.path.realpath(top))
+    top = read_git(config.project_dir, "rev-parse", "--show-toplevel")
+    if top is None:
+        raise UserError(
+            f"git finds no repository of '{config.project_dir}'", hint="install git, and run 'git status' in the project"
+        )
+    if read_git(config.project_dir, "rev-parse", "--verify", "--quiet", f"{commit}^{{commit}}") is None:
+        raise UserError(f"'{commit}' is not a commit", where=str(config.project_dir))
+    repository = Path(os.fsdecode(top).strip())
+    inside = os.path.relpath(os.path.realpath(config.project_dir), os.path.realpath(repository))
     with _private(config.sharing.local_store) as folder:
         checkout = folder / config.project_dir.name if inside == "." else folder / "checkout"
         checkout.mkdir()
-        _extract(top, commit, checkout)
+        _extract(repository, commit, checkout)
         if not trusts_code:
             _refuse_new_code(config, checkout / inside, commit)
         wanted = [name.strip() for name in platforms.split(",") if name.strip()] if platforms else None
@@ -195,23 +201,6 @@ def _private(store: str) -> Iterator[Path]:
         os.makedirs(store, mode=0o700, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="aptui-look-", dir=store or None, ignore_cleanup_errors=True) as folder:
         yield Path(folder)
-
-
-def _git(folder: Path, *words: str) -> str:
-    """Return the output of Git.
-
-    Raises:
-        HostError: Git cannot be run. UserError: Git reports an error.
-    """
-    try:
-        done = run_git(folder, *words)
-    except (OSError, subprocess.TimeoutExpired) as error:
-        why = (error.strerror or str(error)).lower() if isinstance(error, OSError) else "it did not answer in time"
-        raise HostError(f"git cannot be run: {why}", hint="install git, and run 'git status' in the project") from None
-    if done.returncode:
-        output = os.fsdecode(done.stderr).strip().splitlines()
-        raise UserError(output[-1].lower() if output else f"'{words[-1].partition('^')[0]}' is not a commit", where=str(folder))
-    return os.fsdecode(done.stdout)
 
 
 def _extract(top: Path, commit: str, target: Path) -> None:

@@ -13,9 +13,8 @@ import pytest
 from homes import own_project
 from verb_project import Run
 
-from aptui.features.sharing import store_checks
 from aptui.features.sharing import verbs as cache_verbs
-from aptui.shared.errors import HostError, UserError
+from aptui.shared.errors import UserError
 from aptui.shared.result_store import SharingSum
 
 pytestmark = pytest.mark.real
@@ -306,8 +305,10 @@ def test_token_file_readable_by_other_users_is_refused(tmp_path: Path) -> None:
     assert _tokens(str(file)) == {"secret": "team"}
 
 
-def test_commit_of_cache_ready_needs_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+def test_cache_ready_refuses_unknown_commits_and_folders_without_a_repository(run: Run, project: Path) -> None:
+    outside = run("cache", "ready", "HEAD")
+    git(project, "init", "-q")
+    unknown = run("cache", "ready", "nope")
 
-    with pytest.raises(HostError, match="git cannot be run: no such file or directory"):
-        store_checks._git(tmp_path, "rev-parse", "HEAD")
+    assert (outside[0], "git finds no repository" in outside[2]) == (3, True)
+    assert (unknown[0], "'nope' is not a commit" in unknown[2]) == (3, True)
