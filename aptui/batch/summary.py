@@ -365,7 +365,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
 
 
 def _find_asked_platforms(config: Config) -> set[str]:
-    """Return the platforms that the summary counts: the selected ones, `common`, and `all`, which has the failed analyses."""
+    """Return the platforms that the summary counts: those selected, `common`, and `all`, to which failed analyses belong."""
     return {*(platform.id for platform in config.project.platforms), "common", "all"}
 
 

@@ -175,7 +175,7 @@ _NAMED = (("builders",), ("scan_folders",))
 
 
 def merge_layers(trees: Sequence[Node]) -> Node:
-    """Return the merged layers. The first layer after the shipped ones must be the project's."""
+    """Return the merged layers. The first layer after the shipped layers must be that of the project."""
     shipped, own = reduce(_merge, trees[:SHIPPED_LAYERS]), reduce(_merge, trees[SHIPPED_LAYERS:])
     rules = own.get("shipped_ignore")
     if rules is not None and rules.value is False:
@@ -255,7 +255,9 @@ def _set_layer(text: str) -> Node:
     key, equals, value = text.partition("=")
     where = f"--set {key}"
     if key.startswith("/"):
-        raise UserError("this is a key of O3DE's settings registry, but the project is not an O3DE project", where=where)
+        raise UserError(
+            "this is a key of O3DE's settings registry, but the project is not an O3DE project", where=where, hint="remove it"
+        )
     steps = key.strip().split(".")
     if not equals or not all(steps):
         raise UserError("--set needs KEY=VALUE", where=f"--set {text}", hint="for example --set workers=4")

@@ -776,7 +776,7 @@ def _files(root: Path, ignore: Sequence[str]) -> Iterable[str]:
 
 
 def _make_ignore_check(rules: Sequence[str]) -> Callable[[str], bool]:
-    """Return a function that tests whether these rules or the shipped ones ignore a file, or a folder (with its slash)."""
+    """Return a function that tests whether `rules` or the shipped rules ignore a file, or a folder (with its slash)."""
     file = data_dir() / "config" / "defaults.yaml"
     shipped = nodes.read_yaml(file.read_bytes(), str(file)).value["ignore"].value
     every = [*shipped, *(Node(rule, "ignore") for rule in rules)]

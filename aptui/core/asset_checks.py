@@ -27,7 +27,11 @@ FORMS = "4096, >4096, <=512 or 1..64"
 
 
 def plain_number(text: str) -> float:
-    """Return `text` as a number. ValueError is raised if the text has a sign, or anything but digits and one point."""
+    """Return `text` as a number.
+
+    Raises:
+        ValueError: the text has a sign, or any character besides digits and one point.
+    """
     if not _NUMBER.fullmatch(text):
         raise ValueError(text)
     return float(text)

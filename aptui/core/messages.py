@@ -67,14 +67,14 @@ class FilesSeen(Struct, frozen=True):
 
 
 class FoldersUnchanged(Struct, frozen=True):
-    """These relative folders (lower case) equal their stored state."""
+    """Relative folders (lower case) equal their stored state."""
 
     seq: int
     folders: tuple[str, ...]
 
 
 class SlotsFree(Struct, frozen=True):
-    """`count` messages may be sent to workers now, or up to `critical` messages while the next job is critical or an analysis.
+    """Workers have free slots: `count` messages may be sent now, or `critical` while the next job is critical or an analysis.
 
     `jobs` is the maximum number of jobs that start now, 0 = no limit. The job with the id `job_id` starts first.
     """

@@ -124,7 +124,7 @@ class EngineMessage(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """Counts, made by the loop at most 10 times a second; the newest replaces older ones.
+    """Counts of the work of the engine, at most 10 times a second; a newer notice replaces all older notices.
 
     `scan_ms`, `analysis_ms` and `processing_ms` are the durations so far of this scan, its analyses and its jobs. `eta_ms` is the
     expected and `least_ms` the minimum remaining time; -1 = unknown. `jobs_done` and `jobs_failed` count the runs of this engine.
@@ -212,7 +212,7 @@ class ShowRequested(Struct, frozen=True):
 
 
 class PeerOrdered(Struct, frozen=True):
-    """A client requests something of the gateway; only the gateway receives this notice."""
+    """Request of a client to the gateway; only the gateway receives this notice."""
 
     cause: int
     order: PeerOrder

@@ -120,7 +120,7 @@ class ReferenceRule(Struct, frozen=True):
 
 
 class FileRule(Struct, frozen=True):
-    """`params`, as canonical JSON, are parameters of a builder for sources that match one of `patterns`."""
+    """A rule of a builder: `params`, as canonical JSON, apply to sources that match one of `patterns`."""
 
     patterns: tuple[Pattern, ...]
     params: str

@@ -634,7 +634,7 @@ def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, ob
         ({"misses": 3}, "shared_cache: {mode: client, store: /share}", "0 % from cache"),
     ],
 )
-def test_cache_account_is_printed_after_hits_or_with_a_shared_store(
+def test_counts_of_restored_results_are_printed_after_hits_or_with_a_shared_store(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, store: str, account: str
 ) -> None:
     assert settle(tmp_path, monkeypatch, {"run": 2, "shared": shared}, store).account == account

@@ -87,7 +87,7 @@ def test_vertices_of_different_colours_are_not_merged(bench):
 
 
 @pytest.mark.parametrize("corner", ["1_0", "1/2/3/4", "/1", "one", "1/x"])
-def test_corner_of_a_face_that_is_not_valid_fails_with_its_line(bench, corner):
+def test_invalid_corner_of_a_face_fails_with_its_line(bench, corner):
     text = f"{SQUARE}f 1 2 {corner}\n"
 
     assert bench.fail(bench.write("a.obj", text)).startswith(

@@ -645,7 +645,7 @@ def _hint(error: ValidationError, label: str) -> str:
 
 def _describe_expected(error: ValidationError) -> str:
     schema_part = error.schema if "title" in error.schema else error.parent.schema if error.parent else error.schema
-    title: str = schema_part.get("title", "something else")
+    title: str = schema_part.get("title", "another value")
     return title
 
 
