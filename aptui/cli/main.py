@@ -39,8 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         import_module(_LEAN_START)
         import_module("aptui.config.own_files").note_printing()  # imported only here, because most output does not go to a file
     try:
-        code = _dispatch(list(sys.argv[1:] if argv is None else argv))
-        sys.stdout.flush()
+        code = _run(list(sys.argv[1:] if argv is None else argv))
+        printing.flush()
     except InternalError as error:
         return _report_crash(error)
     except KnownError as error:
@@ -52,8 +52,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _report_lost_output(error) if printing.is_of_stdout(error) else _report_crash(error)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except SystemExit as leaving:  # raised by `argparse` after `--help` and `--version`
-        return leaving.code if isinstance(leaving.code, int) else 0
     except Exception as error:  # noqa: BLE001 - the outermost handler reports a bug in one line
         return _report_crash(error)
     finally:
@@ -74,6 +72,13 @@ def find_verb(name: str) -> VerbInfo:
     if verb is None:
         raise UserError(f"there is no verb '{name}'", hint=_nearest(name))
     return verb
+
+
+def _run(words: list[str]) -> int:
+    try:
+        return _dispatch(words)
+    except SystemExit as leaving:  # raised by `argparse` after `--help` and `--version`
+        return leaving.code if isinstance(leaving.code, int) else 0
 
 
 def _dispatch(words: list[str]) -> int:

@@ -8,6 +8,7 @@ Tests: `tests/cli/test_read_verbs.py`.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
@@ -38,7 +39,8 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="backslashreplace")
+            with contextlib.suppress(OSError):  # it writes buffered text; `flush` reports the error
+                reconfigure(errors="backslashreplace")
 
 
 is_always_coloured = False
@@ -94,6 +96,11 @@ def say(text: str = "", colour: str = "") -> None:
 def say_now(text: str) -> None:
     """Write one line to stdout and flush it. Otherwise a pipe would get the line only when the verb ends."""
     say(text)
+    flush()
+
+
+def flush() -> None:
+    """Write the buffered text of stdout. `is_of_stdout` recognizes an error that this module raises."""
     sys.stdout.flush()
 
 

@@ -304,7 +304,7 @@ def run_in_shell(line: str, home: Path) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.real
 @pytest.mark.skipif(not Path("/dev/full").is_char_device(), reason=MACHINE + "there is no /dev/full")
-@pytest.mark.parametrize("verb", ["docs", "doctor --json", "help batch"])
+@pytest.mark.parametrize("verb", ["docs", "doctor --json", "help batch", "help", "--help", "--version"])
 def test_unwritable_stdout_is_reported_in_one_line(verb: str, tmp_path: Path) -> None:
     done = run_in_shell(f"{verb} > /dev/full", tmp_path)
 
@@ -312,6 +312,19 @@ def test_unwritable_stdout_is_reported_in_one_line(verb: str, tmp_path: Path) ->
     assert done.stderr.startswith("aptui: standard output cannot be written: No space left on device")
     assert done.stderr.count("\n") == 1
     assert not list(tmp_path.rglob("crash-*"))
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("words", ["--help", "--version"])
+def test_output_into_a_pipe_without_reader_is_not_an_error(words: str, tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    with os.fdopen(writer, "wb") as pipe:
+        environment = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+        program = [sys.executable, "-P", "-m", "aptui", words]
+        done = subprocess.run(program, stdout=pipe, stderr=subprocess.PIPE, env=environment, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, b"")
 
 
 @pytest.mark.real
