@@ -5,6 +5,7 @@ Tests: `tests/cli/test_read_verbs.py`.
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -116,6 +117,7 @@ def logs(arguments: Namespace) -> int:
     refuse_other_user(config.cache_dir)
     files = engine_logs(config.log_dir)
     if not files:
+        _refuse_unreadable(config.log_dir)
         raise UserError(f"there is no engine log in '{config.log_dir}'", hint="'aptui start' and 'aptui batch' write one")
     if arguments.path:
         for file in files:
@@ -124,6 +126,15 @@ def logs(arguments: Namespace) -> int:
     lines = joblog.parse(files[0])
     _say(lines[-max(1, arguments.lines) :])
     return 0
+
+
+def _refuse_unreadable(folder: Path) -> None:
+    try:
+        os.scandir(folder).close()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise HostError(f"'{folder}' cannot be read: {error.strerror}", hint="check its permissions") from error
 
 
 def _say(lines: Sequence[JobLogLine]) -> None:

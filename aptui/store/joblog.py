@@ -261,11 +261,14 @@ def _open_to_append(path: Path) -> BinaryIO:
 
 
 def engine_logs(log_dir: Path, base: str = "aptui") -> list[Path]:
-    """Return the engine's own logs: first the log that is being written, then the others, the newest first."""
+    """Return the engine's own logs: first the log that is being written, then the others, the newest first.
+
+    The list is empty if the folder cannot be read.
+    """
     rolled = [path for path in log_dir.glob(f"{base}.*.log") if path.name[len(base) + 1 : -4].isdigit()]
     rolled.sort(key=lambda path: -int(path.name[len(base) + 1 : -4]))
     current = log_dir / f"{base}.log"
-    return [*([current] if current.is_file() else []), *rolled]
+    return [*([current] if os.path.isfile(current) else []), *rolled]  # `Path.is_file` raises PermissionError
 
 
 class EngineLog:

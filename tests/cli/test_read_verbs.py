@@ -161,6 +161,18 @@ def test_printed_log_can_be_json_or_the_log_of_a_numbered_run(run: Run) -> None:
     assert "there is no run 7" in err
 
 
+def test_unreadable_log_folder_is_reported_by_the_logs_verb(run: Run, processed: Path, tmp_path: Path) -> None:
+    logs = (processed / "Cache/.aptui/logs").rename(tmp_path / "logs")
+    in_place = processed / "Cache/.aptui/logs"
+    in_place.write_text("")
+    code, _, err = run("logs")
+    in_place.unlink()
+    logs.rename(in_place)
+
+    assert code == 2
+    assert "cannot be read: Not a directory" in err
+
+
 def test_empty_log_of_a_job_is_reported(run: Run) -> None:
     code, out, err = run("log", "a.txt@linux")
 

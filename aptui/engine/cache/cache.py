@@ -166,10 +166,10 @@ class Cache:
                 path of a file or folder of the cache.
             HostError: the cache folder cannot be written.
         """
-        refuse_other_kinds(self.root, self._platforms, _DATABASE_FILES)
-        if not self.own.is_dir():
-            refuse_foreign(self.root, self._platforms)
         try:
+            refuse_other_kinds(self.root, self._platforms, _DATABASE_FILES)
+            if not self.own.is_dir():
+                refuse_foreign(self.root, self._platforms)
             self.root.mkdir(parents=True, exist_ok=True)
             with self._tree() as tree:
                 for folder in (_STAGING, _TRASH):

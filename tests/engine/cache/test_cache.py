@@ -167,6 +167,18 @@ def test_cache_folder_that_cannot_be_created_raises_a_host_error(tmp_path: Path)
         Cache(tmp_path / "file" / "Cache", ["linux"]).take()
 
 
+def test_own_folder_that_cannot_be_read_raises_a_host_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container that runs as root can leave such a folder."""
+    (tmp_path / ".aptui").mkdir()
+
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patch, pytest.raises(HostError, match="cannot be written: Permission denied"):
+        patch.setattr(os, "scandir", refuse)
+        Cache(tmp_path, ["linux"]).take()
+
+
 def test_failed_opening_on_a_full_disk_releases_the_lock_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_args: object) -> int:
         raise OSError(28, "No space left on device")
