@@ -136,7 +136,7 @@ def token_arguments(parser: ArgumentParser) -> None:
         metavar="N",
         help="number of days after which the token expires; by default it never expires",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--json", action="store_true", help="print one JSON object; with 'list', a JSON list")
 
 
 def _days(text: str) -> float:
@@ -174,12 +174,13 @@ def token(arguments: Namespace) -> int:
 
 
 def _list_tokens(tokens: list[Any], *, is_json: bool) -> int:
+    if is_json:
+        printing.say_json_list(
+            {"name": each.name, "scopes": sorted(each.scopes), "created_ms": each.created_ms, "expires_ms": each.expires_ms}
+            for each in tokens
+        )
+        return 0
     for each in tokens:
-        if is_json:
-            printing.say_json({
-                "name": each.name, "scopes": sorted(each.scopes), "created_ms": each.created_ms, "expires_ms": each.expires_ms,
-            })  # fmt: skip
-            continue
         until = f"  {'expired' if each.is_over else 'until'} {printing.minute(each.expires_ms)}" if each.expires_ms else ""
         scopes = ",".join(sorted(each.scopes))
         printing.say(f"{printing.line(each.name):<24} {scopes:<32} {printing.minute(each.created_ms)}{until}")

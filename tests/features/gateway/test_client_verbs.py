@@ -133,8 +133,12 @@ def test_tokens_are_added_listed_and_revoked(
     there: Garden, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(there.served.token_file.parents[1]))
+    assert main.main(["token", "list", "--json"]) == 0
+    others = json.loads(capsys.readouterr().out)
     assert main.main(["token", "add", "phone", "--scopes", "read", "--json"]) == 0
     token = json.loads(capsys.readouterr().out)["token"]
+    assert main.main(["token", "list", "--json"]) == 0
+    assert [each["name"] for each in json.loads(capsys.readouterr().out)] == [*(each["name"] for each in others), "phone"]
     ask = lambda what: main.main(["client", what, "--url", there.url, "--token", token])
 
     assert ask("ping") == 0
