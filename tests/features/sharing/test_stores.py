@@ -147,6 +147,17 @@ def test_unreachable_bucket_is_an_error_within_the_deadline(tmp_path):
         store.get_record(KEY)
 
 
+def test_bucket_with_an_http_endpoint_names_the_variable_that_allows_it(monkeypatch):
+    pytest.importorskip("obstore")
+    monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
+    variables = {"ENDPOINT_URL": "http://127.0.0.1:9", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "y", "REGION": "us-east-1"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+
+    with pytest.raises(StoreError, match="AWS_ALLOW_HTTP=true"):
+        open_store("s3://bucket").get_record(KEY)
+
+
 @pytest.mark.real
 def test_bucket_settings_come_from_environment_variables_of_the_provider(moto, monkeypatch):
     bucket = _bucket(moto).address

@@ -447,7 +447,14 @@ class ObjectStore:
         except (PermissionDeniedError, UnauthenticatedError) as error:
             raise StoreRefused(_first_line(error), where=self.address) from None
         except (BaseError, OSError, ValueError) as error:
-            raise StoreError(f"the object store reports an error: {_first_line(error)}", where=self.address) from None
+            raise StoreError(f"the object store reports an error: {_reason(error)}", where=self.address) from None
+
+
+def _reason(error: BaseException) -> str:
+    text = _first_line(error)
+    if "http://" in text and text.endswith("builder error") and not _http_option():  # obstore does not name the cause
+        return "its endpoint is http://, without TLS; use https://, or set AWS_ALLOW_HTTP=true"
+    return text
 
 
 def _http_option() -> dict[str, bool]:
