@@ -153,7 +153,9 @@ class AudioParams(Struct, frozen=True, kw_only=True):
     ] = None
     peak: Annotated[
         Annotated[float, Meta(ge=-30, le=0)] | None,
-        Meta(description="make the sound quieter if a sample exceeds this level (dB of full scale); -1 if loudness is set"),
+        Meta(
+            description="make the sound quieter if a sample exceeds this level (dB of full scale); by default -1 if loudness is set"
+        ),
     ] = None
     trim: Annotated[
         Annotated[float, Meta(ge=-100, le=-20)] | None,

@@ -70,7 +70,7 @@ class LuaParams(Struct, frozen=True, kw_only=True):
     luac: Annotated[
         Annotated[str, Meta(pattern=".+")] | None,
         Meta(
-            description="name or path of the compiler; by default luac of the version of Lua",
+            description="name or path of the compiler; by default the luac for `version`",
             extra_json_schema={"is_trusted_only": True},
         ),
     ] = None

@@ -54,7 +54,10 @@ class TilemapParams(Struct, frozen=True, kw_only=True):
 
     textures: Annotated[
         Literal["files", "ktx2", "dds"],
-        Meta(description="names of pictures; files: as in the map, in lower case; ktx2, dds: products of the texture builder"),
+        Meta(
+            description="how the product names pictures; files: as in the map, in lower case; ktx2, dds: as products of the "
+            "texture builder"
+        ),
     ] = "files"
     strict: Annotated[bool, Meta(description="treat each warning as an error")] = False
 
