@@ -39,6 +39,8 @@ _MOST_FILES = 100_000
 _MOST_CODE_BYTES = 1 << 20
 """Maximum bytes read of a builder's file; the patterns of a longer file stay unknown."""
 _EXTENSION = re.compile(r"[a-z0-9_+-]{1,16}")
+_NOT_LITERAL = re.compile(r"[*?\\\x00-\x1f\x7f\ud800-\udfff]")
+"""Characters of a path that a pattern cannot contain as they are: wildcards, backslashes, control characters, bytes that are not UTF-8."""
 _NEVER_COPIED = frozenset({
     "md", "rst", "log", "bak", "orig", "blend", "psd", "kra", "xcf", "aseprite", "cs", "cpp", "cc", "c", "h", "hpp", "rs", "py",
     "pyc", "sln", "csproj", "toml", "lock", "cfg", "ini", "fbx", "dae", "usd", "usda", "usdc", "usdz", "max", "mb", "ase", "clip",
@@ -221,7 +223,7 @@ class Art(Struct, frozen=True):
 
     def exclude_packed(self, more: Sequence[str] = ()) -> dict[str, object]:
         """Return the key `exclude` for the pictures in atlases, and for the patterns `more`."""
-        excluded = [*(f"{atlas.folder}/*" for atlas in self.atlases), *more]
+        excluded = [*(f"{_pattern_for(atlas.folder)}/*" for atlas in self.atlases), *more]
         return {"exclude": excluded} if excluded else {}
 
     def texture_keys(self) -> dict[str, object]:
@@ -254,11 +256,18 @@ def find_art(root: Path, names: Sequence[str]) -> Art:
         seen = [name for name in pictures if not name.startswith(packed)] if kind in ("ui", "normal") else lowered
         if found := [pattern for each in common for pattern in (f"{each}/*", f"*/{each}/*") if _has(pattern, seen)]:
             folders[kind] = found
-    tables = tuple(name for name in names if _extension(name) in ("csv", "tsv") and _is_text_table(root / name))
+    tables = tuple(_pattern_for(name) for name in names if _extension(name) in ("csv", "tsv") and _is_text_table(root / name))
     translations = tuple(f"*.{each}" for each in ("po", "xlf", "xliff") if each in kinds)
-    shaders = tuple(name for name in names if _SHADER.search(name.lower()) and _OPENGL.search(_read(root / name, 4096)))
+    shaders = tuple(
+        _pattern_for(name) for name in names if _SHADER.search(name.lower()) and _OPENGL.search(_read(root / name, 4096))
+    )
     faces, template = _find_faces(names), _find_template(names)
     return Art(True, folders, faces, atlases, template, tables, (*translations, *tables), shaders)
+
+
+def _pattern_for(path: str) -> str:
+    """Return a pattern that matches `path`; each character that a pattern cannot contain becomes `?`."""
+    return _NOT_LITERAL.sub("?", path)
 
 
 def _extension(name: str) -> str:
@@ -556,8 +565,9 @@ def write(proposal: Proposal) -> tuple[Path, Path | None]:
     """
     file = proposal.folder / FILE_NAME
     try:
-        with file.open("x", encoding="utf-8") as stream:
-            stream.write(proposal.text())
+        content = proposal.text().encode()
+        with file.open("xb") as stream:
+            stream.write(content)
     except FileExistsError:
         raise UserError(
             f"'{file}' already exists", hint="edit this file, or remove it first; 'aptui init --dry-run' prints a new one"
@@ -698,7 +708,7 @@ def _exclude_doubles(rule: ProposedRule, names: Sequence[str]) -> ProposedRule:
         for name in names:
             stem, _, found = name.lower().rpartition(".")
             if found == extension and first.setdefault(stem, name) != name:
-                doubles.append(name)
+                doubles.append(_pattern_for(name))
     doubles = [name for name in doubles if not any(fnmatchcase(name.lower(), pattern.lower()) for pattern in excluded)]
     return replace(rule, count=rule.count - len(doubles), keys=rule.keys | {"exclude": excluded + doubles}) if doubles else rule
 

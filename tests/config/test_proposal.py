@@ -12,6 +12,7 @@ from tools import needs_feature
 from aptui.cli import main
 from aptui.config import proposal
 from aptui.config.load import load
+from aptui.core.patterns import PatternSet
 from aptui.shared.errors import UserError
 
 TREES = {
@@ -87,6 +88,16 @@ def test_proposal_excludes_files_that_would_make_the_product_of_another_file(tmp
 
     excluded = {rule.name: (rule.keys.get("exclude"), rule.count) for rule in found.rules}
     assert excluded == {"textures": (["art/Sky.jpg"], 2), "sounds": (["sounds/grow.ogg"], 3)}
+
+
+@pytest.mark.parametrize("stem", ["lat\udcefn", "new\nline", "back\\slash", "star*", "what?", "tab\t", "!a: #{b}", " 🔥"])
+def test_proposal_excludes_a_file_whose_name_a_pattern_cannot_contain(tmp_path: Path, stem: str) -> None:
+    names = {f"art/{stem}.jpg", f"art/{stem}.png"}
+
+    proposal.write(proposal.propose(tree(tmp_path, names)))
+
+    builders = PatternSet([builder.patterns for builder in load(tmp_path).project.builders])
+    assert [name for name in sorted(names) if builders.builders_for(name)] == [f"art/{stem}.png"]
 
 
 def test_proposal_ignores_files_of_desktops_and_editors(tmp_path: Path) -> None:
