@@ -10,13 +10,13 @@ FEATURE = Feature(
             "aptui.features.relocation.verbs",
             "move sources with their metadata files, and update references to them",
             "graph",
-            ("aptui move textures/a.png textures/b.png", "aptui move textures/ art/ --update-references --confirm"),
+            ("aptui move textures/a.png textures/b.png", "aptui move 'textures/*' 'art/*' --update-references --confirm"),
         ),
         "delete": VerbInfo(
             "aptui.features.relocation.verbs",
             "delete sources with their metadata files",
             "graph",
-            ("aptui delete textures/old.png", "aptui delete textures/old/ --confirm"),
+            ("aptui delete textures/old.png", "aptui delete 'textures/old/*' --confirm"),
         ),
         "identities": VerbInfo(
             "aptui.features.relocation.verbs",

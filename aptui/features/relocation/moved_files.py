@@ -346,6 +346,19 @@ class DiskTree:
         folders, files = self._list(above)
         return [f"{above}/{other}" for other in (*files, *folders) if other.lower() == name.lower()]
 
+    def spell(self, rel: str) -> str:
+        """Return a path relative to the scan folders in the upper and lower case of the disk, "" if nothing has this path."""
+        for folder in self.folders:
+            path = folder.path
+            for part in rel.split("/"):
+                exact = f"{path}/{part}"
+                path = next(iter(sorted(self.like(exact), key=lambda other: other != exact)), "")
+                if not path:
+                    break
+            else:
+                return path[len(folder.path) + 1 :]
+        return ""
+
     def _list(self, path: str) -> tuple[list[str], list[str]]:
         known = self._listed.get(path)
         if known is None:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from aptui.config.configuration import Config
 from aptui.core.model import EdgeKind
-from aptui.core.paths import os_path, parent, path_uuid
+from aptui.core.paths import is_below, os_path, parent, path_uuid
 from aptui.core.patterns import PatternSet
 from aptui.core.project import Companion, ScanFolder
 from aptui.features.relocation import moved_files, relocation_patterns
@@ -86,7 +86,7 @@ def dependants_of(reader: Reader, known: Iterable[KnownSource]) -> dict[int, lis
 
 
 def needs_of(reader: Reader, ids: Collection[int]) -> dict[int, list[str]]:
-    """Return {source id: paths of the sources that it declares as dependencies by path}."""
+    """Return {source id: paths that it declares as dependencies}; a path that is not a source is in lower case."""
     edges = SourceEdges(reader)
     declared = [edge for edge in edges.read_declared_by(ids) if edge.kind in _BY_PATH]
     targets = edges.by_path({edge.target for edge in declared})
@@ -95,8 +95,9 @@ def needs_of(reader: Reader, ids: Collection[int]) -> dict[int, list[str]]:
     names = {row[0]: str(row[1]) for row in rows}
     found: dict[int, dict[str, None]] = {}
     for edge in declared:
-        for number in targets.get(edge.target, ()):
-            found.setdefault(edge.source_id, {})[names[number]] = None
+        numbers = targets.get(edge.target, ())
+        for path in [names[number] for number in numbers] or [edge.target]:
+            found.setdefault(edge.source_id, {})[path] = None
     return {source_id: list(paths) for source_id, paths in found.items()}
 
 
@@ -244,9 +245,16 @@ def _note_own(plan: Plan, reader: Reader) -> None:
     }
     moved = {item.old for item in plan.items}
     for source_id, paths in needs_of(reader, list(movers)).items():
-        stay = [path for path in paths if path not in moved]
+        stay = [found for path in paths if path not in moved and (found := plan.tree.spell(path))]
         if stay:
             plan.own[movers[source_id].old_file] = stay
+    edges = SourceEdges(reader).read_declared_by(movers)
+    patterns = {(movers[edge.source_id].old, edge.target): None for edge in edges if edge.kind is EdgeKind.WILDCARD}
+    plan.warnings += [
+        f"'{path}' depends on all files that match '{pattern}'; check its patterns after the move"
+        for path, pattern in patterns
+        if is_below(pattern, parent(path).lower())
+    ]
 
 
 class _MentionResult(Struct, frozen=True):

@@ -450,6 +450,30 @@ def test_relative_reference_in_a_moved_file_is_updated(harness: RelocationHarnes
     assert harness.text("assets/scenes/a.scene") == '"../art/a.png" "art/a.png"'
 
 
+def test_relative_reference_to_a_file_that_is_not_a_source_is_updated(harness: RelocationHarness) -> None:
+    harness.write("assets/Art/Hero Ü.bin")
+    harness.source("assets/Art/hero.gltf", '"uri": "Hero Ü.bin", "uri": "Hero%20%C3%9C.bin"')
+    harness.depend("assets/Art/hero.gltf", "art/hero ü.bin")
+    harness.depend("assets/Art/hero.gltf", "art/missing.bin")
+
+    preview = harness.ask("Art/*", "new/*")
+    report = harness.do("Art/*", "new/*", updates_references=True)
+
+    assert "paths relative to its folder" in preview.warnings[0]
+    assert report.is_whole
+    assert harness.text("assets/new/hero.gltf") == '"uri": "../Art/Hero Ü.bin", "uri": "../Art/Hero%20%C3%9C.bin"'
+
+
+def test_move_warns_if_the_moved_file_depends_on_a_pattern_in_its_old_folder(harness: RelocationHarness) -> None:
+    harness.source("assets/UI/hud.atlas", '{"sprites": ["./*.png"]}')
+    harness.depend("assets/UI/hud.atlas", "ui/*.png", EdgeKind.WILDCARD)
+    harness.depend("assets/UI/hud.atlas", "icons/*.png", EdgeKind.WILDCARD)
+
+    report = harness.ask("UI/hud.atlas", "new/")
+
+    assert report.warnings == ("'UI/hud.atlas' depends on all files that match 'ui/*.png'; check its patterns after the move",)
+
+
 def test_dependant_whose_text_has_no_reference_is_reported(harness: RelocationHarness) -> None:
     harness.source("assets/a.png")
     harness.source("assets/a.scene", "images: [a]")
@@ -652,10 +676,10 @@ def test_database_query_finds_dependants_by_path_uuid_and_product(store: Store) 
     }
 
 
-def test_path_dependency_in_the_database_keeps_its_spelling(store: Store) -> None:
+def test_path_dependency_on_a_source_keeps_its_spelling(store: Store) -> None:
     reader = filled(store).reader()
 
-    assert needs_of(reader, [2, 3, 4]) == {2: ["Ä/Rock.png"]}
+    assert needs_of(reader, [2, 3, 4]) == {2: ["nowhere.png", "Ä/Rock.png"]}
 
 
 OLD, NEW = "{11111111-2222-4333-8444-555555555555}", "{AAAAAAAA-BBBB-4CCC-8DDD-EEEEEEEEEEEE}"
