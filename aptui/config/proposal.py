@@ -40,7 +40,7 @@ _MOST_CODE_BYTES = 1 << 20
 """Maximum bytes read of a builder's file; the patterns of a longer file stay unknown."""
 _EXTENSION = re.compile(r"[a-z0-9_+-]{1,16}")
 _NOT_LITERAL = re.compile(r"[*?\\\x00-\x1f\x7f\ud800-\udfff]")
-"""Characters of a path that a pattern cannot contain as they are: wildcards, backslashes, control characters, bytes that are not UTF-8."""
+"""Characters that a pattern cannot contain as themselves: wildcards, backslashes, control characters, bytes that are not UTF-8."""
 _NEVER_COPIED = frozenset({
     "md", "rst", "log", "bak", "orig", "blend", "psd", "kra", "xcf", "aseprite", "cs", "cpp", "cc", "c", "h", "hpp", "rs", "py",
     "pyc", "sln", "csproj", "toml", "lock", "cfg", "ini", "fbx", "dae", "usd", "usda", "usdc", "usdz", "max", "mb", "ase", "clip",
