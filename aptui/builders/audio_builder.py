@@ -28,6 +28,7 @@ from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavL
 from aptui.sdk import (
     CreateJobsRequest,
     CreateJobsResponse,
+    JobError,
     ProcessJobRequest,
     library_versions,
     same_for_all_sources,
@@ -281,8 +282,6 @@ def _reason(code: int, file: IO[bytes]) -> str:
 
 def _convert(source: Any, file: IO[bytes], product_path: str, options: AudioParams, request: ProcessJobRequest) -> dict[str, Any]:
     """Write the product, and return its properties."""
-    import soundfile
-
     if source.frames == 0:
         raise SourceError("the sound has no samples")
     if short := _SHORT_DATA.search(source.extra_info):
@@ -318,13 +317,13 @@ def _convert(source: Any, file: IO[bytes], product_path: str, options: AudioPara
     if form.container == "MP3":
         lossy["bitrate_mode"] = "VARIABLE"
     subtype = form.subtype or f"PCM_{bits}"
-    with soundfile.SoundFile(
-        os.fsencode(product_path), "w", rate, channel_count, subtype, format=form.container, **lossy
-    ) as product:
+    with _create_sound(product_path, rate, channel_count, subtype, format=form.container, **lossy) as product:
         for block in blocks:
             frames += len(block)
             _check_length(frames, most_frames, options)
-            product.write(_round_samples(block, bits, clipping, noise))
+            samples = _round_samples(block, bits, clipping, noise)
+            with _saving():
+                product.write(samples)
     if form.container == "OGG":
         set_serial(product_path)
     elif form.subtype == "IMA_ADPCM":
@@ -334,6 +333,36 @@ def _convert(source: Any, file: IO[bytes], product_path: str, options: AudioPara
     marks = marks if rate == source.samplerate else marks.resample(source.samplerate, rate)
     _write_marks(marks.cut_start(shape.start) if shape.start else marks, frames, rate, product_path, request)
     return {"seconds": round(frames / rate, 3), "rate": int(rate), "format": options.format}
+
+
+@contextmanager
+def _create_sound(path: str, *shape: Any, **options: Any) -> Iterator[Any]:
+    """Create a sound for writing; `shape` and `options` are the arguments of `soundfile.SoundFile` after the mode."""
+    import soundfile
+
+    with _saving():
+        product = soundfile.SoundFile(os.fsencode(path), "w", *shape, **options)
+    try:
+        yield product
+    finally:
+        with _saving():
+            product.close()
+
+
+@contextmanager
+def _saving() -> Iterator[None]:
+    """Report an error of libsndfile as an error of the product; outside this block such an error means a damaged source.
+
+    Raises:
+        JobError: the product cannot be written.
+    """
+    import soundfile
+
+    try:
+        yield
+    except (soundfile.SoundFileError, AssertionError) as error:  # soundfile asserts that all samples were written
+        reason = getattr(error, "error_string", "") or "not all samples were written"
+        raise JobError(f"cannot write the product: {reason.rstrip('.')}; check the free space on the disk of the cache") from None
 
 
 def _scale_quality(quality: int, form: str) -> float:

@@ -49,12 +49,14 @@ class SourceBuilder(SimpleBuilder):
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Call `build`, and return the products that it recorded, or its error."""
+        # A name with a line break is escaped, because only the first line of an error is shown.
+        source = request.source if len(request.source.splitlines()) == 1 else repr(request.source)[1:-1]
         try:
             return super().process_job(request)
         except SourceError as error:
-            return ProcessJobResponse(error=error.explain(request.source))
+            return ProcessJobResponse(error=error.explain(source))
         except (MissingError, TooLongError, NamedFileError, ParamError, OSError) as error:
-            return ProcessJobResponse(error=f"{request.source}: {one_line(error)}")
+            return ProcessJobResponse(error=f"{source}: {one_line(error)}")
 
 
 def one_job_per_platform(

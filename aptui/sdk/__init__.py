@@ -132,6 +132,10 @@ class Cancelled(Exception):
     """A builder raises this error to end a call as cancelled, with the same effect as `Result.CANCELLED`."""
 
 
+_LONGEST_NAME_BYTES = 255
+"""Maximum length of the name of a file on the file systems of Linux."""
+
+
 class JobError(Exception):
     """Fails the analysis or the job. Its text is the error that users see: one line, without a traceback."""
 
@@ -499,7 +503,16 @@ class ProcessJobRequest(_Request):
         return list(found)
 
     def product_path(self, name: str) -> str:
-        """Return the absolute path for a product named `name` in `products_dir`."""
+        """Return the absolute path for a product named `name` in `products_dir`.
+
+        Raises:
+            JobError: a part of the name is longer than file systems allow.
+        """
+        size = max(len(os.fsencode(part)) for part in name.split("/"))
+        if size > _LONGEST_NAME_BYTES:
+            raise JobError(
+                f"the name of the product is too long: {size} bytes, but at most {_LONGEST_NAME_BYTES} are allowed: '{name}'"
+            )
         return os.path.join(self.products_dir, name)
 
     def add_product(self, name: str, **fields: Any) -> JobProduct:

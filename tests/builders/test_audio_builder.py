@@ -248,6 +248,22 @@ def test_sound_is_refused_if_the_product_format_cannot_store_it(bench, params, c
     assert bench.fail(source, **params) == f"a.wav: {message}"
 
 
+@pytest.mark.parametrize("params", [{}, {"format": "vorbis"}])
+def test_product_that_cannot_be_written_is_not_reported_as_a_damaged_source(bench, monkeypatch, params):
+    source = bench.write("a.wav", encoded(sine()))
+    monkeypatch.setattr(soundfile.SoundFile, "write", lambda *_: soundfile.SoundFile("/no/folder/a.wav", "w", RATE, 1))
+
+    error = bench.fail(source, **params)
+
+    assert error == "cannot write the product: System error; check the free space on the disk of the cache"
+
+
+def test_product_whose_name_is_too_long_fails_with_this_reason(bench):
+    error = bench.fail(bench.write(f"{'s' * 251}.wav", encoded(sine())), format="opus")
+
+    assert error.startswith("the name of the product is too long: 256 bytes, but at most 255 are allowed: 'sss")
+
+
 def test_audio_parameters_may_differ_by_platform(bench):
     response = bench.analyse("a.x", {"format": "flac"}, {"server": {"format": "wav", "sample_rate": 11025}})
 

@@ -356,6 +356,10 @@ def test_picture_between_the_two_limits_of_pillow_does_not_warn(bench):
     )
 
 
+def test_error_of_a_source_whose_name_has_a_line_break_is_one_line(bench):
+    assert bench.fail(bench.write("new\nline.png", b"")) == "new\\nline.png: the file is empty"
+
+
 def test_source_name_that_is_not_utf8_is_accepted(bench):
     source = bench.write("caf\udce9.png", PNG)
 
