@@ -353,7 +353,7 @@ def _echo(terminal: FarTerminal, replay: Replay, key: str) -> float:
 
 def _cursor_line(lines: list[str]) -> int:
     """Return which line of the table the cursor is on."""
-    return next((number for number, line in enumerate(lines[_FIRST_ROW : LINES // 2]) if line.startswith("▌")), -1)
+    return next((number for number, line in enumerate(lines[_FIRST_ROW:]) if line.startswith("▌")), -1)
 
 
 @row
