@@ -28,8 +28,8 @@ _PLAIN_S = 10.0
 """Interval (seconds) of progress lines without a terminal."""
 _WINDOW_S = 5.0
 """Time window (seconds) over which the rate of finished jobs is measured."""
-_MOST_SAMPLES = 2
-"""Number of samples of the rate that are kept even if they are older than the time window: a rate needs two samples."""
+_LEAST_SAMPLES = 2
+"""Minimum number of samples of the rate, which are kept even if they are older than the time window: a rate needs two samples."""
 _WHOLE_RATE = 10
 """Rate (jobs per second) below which a rate is shown with one decimal."""
 SLOWEST = 5
@@ -161,7 +161,7 @@ class Reporter:
     def _rate(self, finished: int) -> float:
         now = self._clock()
         self._samples.append((now, finished))
-        while len(self._samples) > _MOST_SAMPLES and now - self._samples[0][0] > _WINDOW_S:
+        while len(self._samples) > _LEAST_SAMPLES and now - self._samples[0][0] > _WINDOW_S:
             self._samples.popleft()
         then, before = self._samples[0]
         if now - then < _REDRAW_S:

@@ -34,7 +34,7 @@ from aptui.batch.reporter import Reporter
 from aptui.batch.summary import Summary, collect, complete
 from aptui.config import configuration, load, own_files
 from aptui.config.dirs import engine_record, own_folder
-from aptui.config.packing import differing
+from aptui.config.packing import differing, variables_of
 from aptui.shared import printing, trace
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 from aptui.shared.files.replacing import refuse_unwritable
@@ -211,15 +211,30 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
     if isinstance(mistakes := answer.get("folder_mistakes"), list):
         summary.mistakes = tuple(map(str, mistakes))
     if isinstance(variables := answer.get("variables"), dict) and (others := differing(config, variables)):
-        names = ", ".join(f"'{name}'" for name in others)
+        mine = variables_of(config)
+        texts = "; ".join(_describe_difference(name, mine[name], str(variables[name])) for name in others)
         printing.complain(
-            f"the running engine was started with other values of {names} and keeps them; run 'aptui stop' first to use yours"
+            f"the running engine keeps the environment variables that it was started with: {texts}; to use your values, "
+            "run 'aptui stop', then this command again"
         )
     if isinstance(shared := answer.get("shared"), dict) and shared:
         from aptui.shared.result_store import sum_of
 
         summary.set_account(sum_of(shared), is_remote=config.sharing.is_remote)
     return summary
+
+
+def _describe_difference(name: str, mine: str, engines: str) -> str:
+    """Say how a variable differs, without its values, because they may be secret.
+
+    Args:
+        name: of the variable.
+        mine: digest of its value in this process, "" = not set.
+        engines: digest of its value in the engine, "" = not set.
+    """
+    if not mine:
+        return f"'{name}' is set in the engine, but not here"
+    return f"'{name}' has another value here than in the engine" if engines else f"'{name}' is set here, but not in the engine"
 
 
 def _await_acceptance(client: EngineClient) -> None:

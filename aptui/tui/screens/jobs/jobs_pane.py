@@ -315,7 +315,7 @@ class JobsPane(Pane):
     def deactivate(self) -> None:
         """Remember the user's choices."""
         if self.choices.mistake() is None:
-            self.choices.keep()
+            self.choices.remember_filter()
         self.last_visit.keep()
 
     def reload(self) -> None:
@@ -617,7 +617,7 @@ class JobsPane(Pane):
         event.stop()
         if event.is_remembered and self.choices.mistake() is not None:
             return
-        self.choices.keep()
+        self.choices.remember_filter()
         self.box.display, self.box.disabled = False, True
         self.query_one("#jobs-bar").display = True
         self.table.focus()

@@ -413,9 +413,9 @@ class Choices:
     def filter_by(self, text: str) -> None:
         """Filter by a text, and remember it."""
         self.type(text)
-        self.keep()
+        self.remember_filter()
 
-    def keep(self) -> None:
+    def remember_filter(self) -> None:
         """Store the filter for the next start, and add it to the histories."""
         text = self.text
         self.memory.put("jobs.filter", text or None)

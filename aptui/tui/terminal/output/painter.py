@@ -332,9 +332,9 @@ def shift_lines(lines: Sequence[T], count: int) -> list[T | None]:
 
 _NEAR = 4
 """Maximum distance (columns) of two changed cells that are written in one run: cells between them cost less than a cursor move.
-
-A scroll is tried only if more than this number of lines changed.
 """
+_MOST_WITHOUT_SCROLL = 4
+"""Maximum number of changed lines that are written without an attempt to scroll."""
 _WORTH_REPEATING = 8
 """Minimum number of equal characters in a run that is sent as one character and a repetition."""
 _WORTH_ERASING = 14
@@ -393,7 +393,7 @@ class FramePainter:
         """
         self._out, self.has_touched_pictures = [], False
         changed = [y for y in sorted(lines) if not rows[y].is_as(self._rows[y])]
-        if len(changed) > _NEAR:
+        if len(changed) > _MOST_WITHOUT_SCROLL:
             changed = self._scroll(rows, changed, self._find_columns(changed, lines))
         for y in changed:
             self._line(y, self._rows[y], rows[y])
