@@ -28,7 +28,7 @@ from aptui.engine import registry
 from aptui.engine.live.changes import ChangeTracker
 from aptui.engine.live.reload import ConfigurationReload, LoadedConfiguration, ReloadCallback, Tools
 from aptui.engine.live.roots import WatchedRoots
-from aptui.engine.loop.engine import ENDLESS_CHANGES, MOST_CODE_CHANGES, Engine
+from aptui.engine.loop.engine import CodeChanges, Engine
 from aptui.engine.loop.engine_reports import Listener
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.waking import Waker
@@ -132,7 +132,7 @@ class EngineSupervisor:
         self._idle_since: float | None = None
         self._is_settled = True
         self._is_first_scan = self._is_displaced = False
-        self._outdated_count = 0
+        self._code_changes = CodeChanges()
         # `configuration_error` is the error of the configuration on the disk, while an older configuration is used; "" = no error
         self._trouble = self.configuration_error = self._moved_to = self._database_trouble = ""
         self._retry_at, self._retry_s = math.inf, _RETRY_S[0]
@@ -355,7 +355,8 @@ class EngineSupervisor:
             self._is_first_scan = False
             self.watching.first_scan_is_done()
         if self._idle_since is None:
-            self._idle_since, self._outdated_count = now, 0
+            self._idle_since = now
+            self._code_changes.forget()
             # reset the delay only now: if an engine fails soon after each start, the delay must grow
             self._retry_s = _RETRY_S[0]
             engine.sessions.note_rest()
@@ -465,9 +466,8 @@ class EngineSupervisor:
         """Have builders described again from their files, because runs used code newer than the present descriptions."""
         if self.is_reopening:
             return
-        self._outdated_count += 1
-        if self._outdated_count > MOST_CODE_CHANGES:
-            engine.use_new_workers(ENDLESS_CHANGES)
+        if problem := self._code_changes.note():
+            engine.use_new_workers(problem)
             return
         registry.distrust(dirs.builders_record(self.config.cache_dir))
         self._rereading.want_now(None)

@@ -133,13 +133,29 @@ _GC_THRESHOLDS = (50_000, 20, 50)
 _PROGRESS_S = 0.1
 _SLICE_S = 0.004
 """Time limit (seconds) of handling events in one turn; then the engine answers clients."""
-MOST_CODE_CHANGES = 10
-"""Number of times in a row that builders are described again because their code changed during runs; then these runs fail."""
-ENDLESS_CHANGES = f"it changed {MOST_CODE_CHANGES} times in a row while its jobs ran"
+_MOST_CODE_CHANGES = 10
+"""Maximum number of times in a row that builders are described again because their code changed while their jobs ran."""
 _WINDING_DOWN_S = 10.0
 """Time limit (seconds) for running jobs to end before changed builders are described again."""
 _LAST = 1 << 30
 """Sort order of the folder of intermediates among the scan folders: its row is the last."""
+
+
+class CodeChanges:
+    """Counts how often in a row the code of builders changed while their jobs ran, and limits this number."""
+
+    def __init__(self) -> None:
+        self._count = 0
+
+    def note(self) -> str:
+        """Count a change. Return why the jobs fail that ran changed code, "" while their builders are described again."""
+        self._count += 1
+        is_endless = self._count > _MOST_CODE_CHANGES
+        return f"it changed more than {_MOST_CODE_CHANGES} times in a row while its jobs ran" if is_endless else ""
+
+    def forget(self) -> None:
+        """Begin to count again, because the engine is idle."""
+        self._count = 0
 
 
 class Engine:
@@ -189,8 +205,7 @@ class Engine:
         """Whether scans read the bytes of every file; the default of `start_scan`."""
         self._opening = opening
         self._owns_selector = selector is None
-        self._code_changes = 0
-        """Number of times that builders were described again."""
+        self._code_changes = CodeChanges()
         self._outdated_since_s: float | None = None
         self._waker: Waker | None = None
         self._saved = SavedRows(self.wake)
@@ -403,14 +418,14 @@ class Engine:
         if self.pipeline.jobs.running and now_s < self._outdated_since_s + _WINDING_DOWN_S:
             return
         self._outdated_since_s = None
-        self._code_changes += 1
+        if problem := self._code_changes.note():
+            self.use_new_workers(problem)
+            return
         config, builders = registry.describe_again(self.config, builders_record(self.config.cache_dir))
         if registry.code_of(builders) == registry.code_of(self.project.builders):
             self.use_new_workers()
         else:
             self.reopen(config)
-        if self._code_changes >= MOST_CODE_CHANGES:
-            self.pipeline.jobs.code_problem = ENDLESS_CHANGES
 
     def note_described(self, error: str) -> None:
         """Note that the builders of an engine that stays up were described again.
