@@ -116,10 +116,7 @@ class _OpenFile(Struct):
 
 
 class FilesBeingWritten:
-    """The files (absolute paths) whose checks are postponed.
-
-    `unfinished` has, for each of these sources, the facts (size, times, digest) before the write; None = unknown.
-    """
+    """The files (absolute paths) whose checks are postponed; `unfinished` is that of `loop.context.ChangeSource`."""
 
     def __init__(self) -> None:
         self.unfinished: dict[PathKey, FileFact | None] = {}
@@ -214,7 +211,7 @@ class FilesBeingWritten:
 
 
 def _before(engine: Engine, key: PathKey) -> FileFact | None:
-    """Return the facts of a source before it was written, None if they are unknown."""
+    """Return the facts of a source before it was written, None if the pipeline has no facts of it."""
     pending = engine.pipeline.jobs.memory.folders.get(parent(key))
     return pending.winners.get(key) if pending is not None else None
 

@@ -73,7 +73,11 @@ class ChangeSource(Protocol):
     """
 
     unfinished: dict[PathKey, FileFact | None]
-    """Files that are being written now, with their facts (size, times, digest) before the write; None for new files."""
+    """Sources that are being written now, with their facts (size, times, digest) before the write.
+
+    None = the pipeline has no facts: the source is new, or its folder was not scanned yet. A scan then uses the stored facts, if
+    there are any.
+    """
 
     def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:
         """Whether another process holds this source (absolute path in text form) open for writing.

@@ -50,8 +50,8 @@ class Scanner:
         check: the result of the up-to-date check; folders that it has walked are not walked again. None = no check was made.
         is_full: read the bytes of every file, and trust no remembered digest.
         reassess: report every file, changed or not (the configuration changed).
-        unfinished: previous facts of files that another process is writing now. These facts are used while the files are in this
-            mapping.
+        unfinished: previous facts of files that another process is writing now (`loop.context.ChangeSource`). These facts are used
+            while the files are in this mapping.
         metadata: reads identity files, and may make missing ones.
         read_settings: returns the text of the settings file at a path (text form) with this relative path; None = the text is not
             known yet, and the scan asks again later.
