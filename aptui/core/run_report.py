@@ -130,7 +130,10 @@ def combine_others(texts: Iterable[str]) -> str:
 
 
 Stamp = tuple[int, ...]
-"""(size, mtime_ns, ctime_ns, inode) of a file, () = the file does not exist. A time of 0 is unknown and equals any other time."""
+"""(size, mtime_ns, ctime_ns, inode) of a file, () = the file does not exist.
+
+A time or inode of 0 is unknown and equals any other value. A size of 0 is the size of an empty file.
+"""
 NO_FILE: Stamp = ()
 TICK_NS = 10_000_000
 """Resolution (ns) of the kernel's clock for files (CONFIG_HZ=100). A file's recorded time may be this much earlier than its change.
@@ -188,7 +191,7 @@ def is_other(known: Stamp, found: Stamp) -> bool:
     """Whether two stamps of a file show that the file changed."""
     if not known or not found:
         return known != found
-    return any(one != other for one, other in zip(known, found, strict=True) if one and other)
+    return known[0] != found[0] or any(one != other for one, other in zip(known[1:], found[1:], strict=True) if one and other)
 
 
 def is_young(used: Used, stamp: Stamp) -> bool:
