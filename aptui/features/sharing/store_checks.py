@@ -204,18 +204,16 @@ def _private(store: str) -> Iterator[Path]:
 
 
 def _extract(top: Path, commit: str, target: Path) -> None:
-    """Write the files of a commit into `target`; files of Git LFS stay pointers."""
-    environment = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1"}
-    words = ["git", "-C", str(top), "archive", "--format=tar", commit]
-    with (
-        subprocess.Popen(words, stdout=subprocess.PIPE, env=environment) as archive,
-        # The name without a path is intended: PATH decides which `tar` runs.
-        subprocess.Popen(["tar", "-x", "-C", str(target)], stdin=archive.stdout) as tar,
-    ):
-        assert archive.stdout is not None
-        archive.stdout.close()
-    if archive.returncode or tar.returncode:
-        raise HostError(f"the files of '{commit}' cannot be written", where=str(target))
+    """Write the files of a commit into `target` as a checkout does.
+
+    `git archive` would leave out files with the attribute `export-ignore`, and change files with `export-subst`. Files of Git LFS
+    stay pointers: a pointer has the digest of its file, so that results are found without a download.
+    """
+    with tempfile.TemporaryDirectory(prefix="aptui-index-") as folder:
+        environment = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1", "GIT_INDEX_FILE": os.path.join(folder, "index")}
+        for words in (["read-tree", commit], ["checkout-index", "--all", "--quiet", f"--prefix={target}/"]):
+            if subprocess.run(["git", "-C", str(top), *words], env=environment, check=False).returncode:
+                raise HostError(f"the files of '{commit}' cannot be written", where=str(target))
 
 
 STORED = "kept"

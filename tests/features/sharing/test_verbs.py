@@ -153,6 +153,19 @@ def test_cache_ready_reports_missing_results_of_a_commit(run: Run, project: Path
     assert run("cache", "ready")[0] == 3
 
 
+def test_cache_ready_checks_the_files_that_a_checkout_would_have(run: Run, project: Path) -> None:
+    """`git archive` would leave out some of these files, and change the text of others."""
+    git(project, "init", "-q")
+    (project / ".gitignore").write_text("Cache/\n")
+    (project / ".gitattributes").write_text("a.up export-ignore\nb.up export-subst\n")
+    (project / "assets/b.up").write_text("$Format:%H$")
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "new")
+    run("batch")
+
+    assert asked(run, "cache", "ready", "HEAD") == {"found": 2, "missing": [], "doubts": []}
+
+
 def test_cache_test_reads_from_the_shared_cache_and_writes_to_it(run: Run, project: Path, tmp_path: Path) -> None:
     assert run("cache", "test")[0] == 3
     (project / "aptui.yaml").write_text(CONFIG + f"shared_cache: {{mode: server, store: {tmp_path / 'share'}}}\n")
