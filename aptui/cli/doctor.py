@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import platform as machine
+import re
 import resource
 import shutil
 import sys
@@ -27,6 +28,7 @@ from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, data_dir, filesystem, refuse_other_user
 from aptui.core.patterns import matches
+from aptui.core.project import Builder
 from aptui.core.settings import place_key
 from aptui.engine.watch import limits as watch_limits
 from aptui.link.places import NETWORK
@@ -56,15 +58,19 @@ _LIBRARIES = (
     "textual", "google-re2", "pygments",
 )  # fmt: skip
 _OPTIONAL = (
-    ("etcpak", "etcpak"),
-    ("astc-encoder-py", "astc_encoder"),
-    ("trimesh", "trimesh"),
-    ("fonttools", "fontTools"),
-    ("brotli", "brotli"),
-    ("lupa", "lupa"),
+    ("etcpak", "etcpak", ("texture",)),
+    ("astc-encoder-py", "astc_encoder", ("texture",)),
+    ("freetype-py", "freetype", ("fontatlas", "msdf")),
+    ("trimesh", "trimesh", ("model",)),
+    ("fonttools", "fontTools", ("font", "fontatlas", "msdf")),
+    ("brotli", "brotli", ("font",)),
+    ("lupa", "lupa", ("lua",)),
 )
-_PROGRAMS = (("glslangValidator", "glslang", "glslc"), ("luac", "luac5.4", "luac5.3", "luac5.1"))
-"""Groups of programs that replace each other; one program of each group is enough."""
+"""(package, module, shipped builders that use it)."""
+_LUAC = ("luac", "luac5.4", "luac5.3", "luac5.1")
+"""Programs that `lua` can use instead of the package lupa."""
+_PROGRAMS = ((("glslangValidator", "glslang", "glslc"), ("shader",)), (_LUAC, ()))
+"""(programs that replace each other, shipped builders that need one of them)."""
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
@@ -157,8 +163,8 @@ def _builders_need() -> Result:
     """Check which of the packages and programs that builders can use are installed."""
     from importlib.util import find_spec
 
-    packages = [name for name, module in _OPTIONAL if find_spec(module) is None]
-    programs = [names[0] for names in _PROGRAMS if not any(shutil.which(name) for name in names)]
+    packages = [name for name, module, _users in _OPTIONAL if find_spec(module) is None]
+    programs = [names[0] for names, _users in _PROGRAMS if not any(map(shutil.which, names))]
     message = [f"not installed: {', '.join(packages)}"] if packages else []
     message += [f"not in the PATH: {', '.join(programs)}"] if programs else []
     advice = install_advice("builders") if packages else ""
@@ -222,7 +228,26 @@ def _builders(config: Config) -> Result:
         return "fail", str(error), "correct the builder; until then nothing can be processed"
     versions = {tool.builder for tool in config.tools if tool.version}
     text = "; ".join([f"{len(builders)}", *(f"{each.name} {each.version}" for each in builders if each.name in versions)])
+    if faults := [each.fault for each in builders if each.fault]:
+        return "fail", "; ".join([text, *faults]), "correct these builders; until then their jobs fail"
+    if missing := [f"'{each.name}' uses {', '.join(names)}" for each in builders if (names := _list_missing(each))]:
+        return "warn", "; ".join([text, *missing]), "install these packages and programs; without them, jobs of these builders fail"
     return "ok" if builders else "warn", text, "" if builders else "add builders to aptui.yaml"
+
+
+def _list_missing(builder: Builder) -> list[str]:
+    """Return the packages and programs that a builder uses and that are not installed.
+
+    A table has the needs of shipped builders. The version of any other builder names the packages that it requires.
+    """
+    from importlib.util import find_spec
+
+    shipped = {each.origin.split(":")[1] for each in (builder.steps or (builder,)) if each.origin.startswith("entry:")}
+    found = [name for name, module, users in _OPTIONAL if shipped & set(users) and find_spec(module) is None]
+    found += [names[0] for names, users in _PROGRAMS if shipped & set(users) and not any(map(shutil.which, names))]
+    if any(map(shutil.which, _LUAC)):
+        found = [name for name in found if name != "lupa"]
+    return sorted({*found, *re.findall(r"([\w.-]+) missing\b", builder.version)})
 
 
 def _rules(config: Config) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import shlex
@@ -166,6 +167,39 @@ def test_doctor_passes_for_a_valid_project(run: Run, project: Path) -> None:
     assert checks["database"]["said"].endswith("sound")
     assert checks["builders"]["said"] == "4"
     assert {"python", "sqlite", "libraries", "open files", "watches", "cache", "disk", "host"} <= set(checks)
+
+
+def test_doctor_reports_packages_and_programs_that_enabled_builders_miss(
+    run: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    find_spec = importlib.util.find_spec
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None if name == "trimesh" else find_spec(name))
+    settings = project / "aptui.yaml"
+
+    def builders() -> dict[str, str]:
+        checks = json.loads(run("doctor", "--json")[1])
+        return next(check for check in checks if check["name"] == "builders")
+
+    assert builders()["state"] == "ok"
+    settings.write_text(settings.read_text().replace("builders:\n", "builders:\n  - {name: meshes, uses: model}\n"))
+    assert builders()["state"] == "warn"
+    assert builders()["said"] == "5; 'meshes' uses trimesh"
+    (project / "builders/b.py").write_text(REQUIRING)
+    assert builders()["said"] == "6; 'meshes' uses trimesh; 'mine' uses no-such-package"
+    pack = 'builders:\n  - {name: pack, patterns: ["*.p"], command: "x", tools: [no-such-tool]}\n'
+    settings.write_text(settings.read_text().replace("builders:\n", pack))
+    assert builders()["state"] == "fail"
+    assert "builder 'pack': the program 'no-such-tool' was not found" in builders()["said"]
+
+
+REQUIRING = """
+class Mine:
+    name = "mine"
+    patterns = ("*.mine",)
+    requires = ("no-such-package>=2",)
+    def create_jobs(self, request): ...
+    def process_job(self, request): ...
+"""
 
 
 def test_doctor_reports_a_damaged_database(run: Run, project: Path) -> None:
