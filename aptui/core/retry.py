@@ -35,7 +35,8 @@ class FailureKind(StrEnum):
     MEMORY = "memory"
     ERROR = "error"
     OBSTACLE = "obstacle"
-    """The job could not run for a reason outside of it: a shared result is missing, or the pool or cluster has no worker for it.
+    """The job could not run for a reason outside of it: a shared result is missing, a file was not fetched from Git LFS, or the
+    pool or cluster has no worker for it.
 
     No retry rule covers this kind.
     """

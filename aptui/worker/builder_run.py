@@ -149,6 +149,13 @@ def check_result(result: object, error: object, log: RunLog) -> None:
     raise AnswerRefused(str(error) if error else log.first_error or "builder reported failure")
 
 
+def _fail_over_pointer(log: RunLog, ending: RunEnding, path: str) -> RunEnding:
+    """Return the failure of a step that read the Git LFS pointer at `path`; the error of the step, if any, stays."""
+    absent = f"{path!r} is {lfs.NOT_HERE}"
+    text = f"{ending.error}; {absent}" if ending.error and lfs.NOT_HERE not in ending.error else ending.error or absent
+    return failure(log, text, kind=FailureKind.OBSTACLE)
+
+
 def describe_error(error: BaseException) -> tuple[str, list[str]]:
     """Return an exception in one line, with the place in the builder's code, and the lines of its traceback.
 
@@ -232,7 +239,7 @@ def analyse(
         declared = edges_of(request.source_dependencies)
         return AnalyseResult(order.run_key, Outcome.SUCCEEDED, edges=declared, log=log.records(), is_unfinished=True)
     if is_pointer and seen.is_source_read:  # refuse a Git LFS pointer, because the builder analysed the pointer instead of the file
-        ending = failure(log, lfs.NOT_HERE)
+        ending = failure(log, lfs.NOT_HERE, kind=FailureKind.OBSTACLE)
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
     if ending.outcome is Outcome.SUCCEEDED:
@@ -241,9 +248,11 @@ def analyse(
         except AnswerRefused as error:
             ending = failure(log, str(error))
         if ending.outcome is Outcome.SUCCEEDED and (absent := seen.pointer()):
-            ending = failure(log, f"{absent!r} is {lfs.NOT_HERE}")
+            ending = _fail_over_pointer(log, ending, absent)
         elif ending.outcome is Outcome.SUCCEEDED and (outside_read := seen.find_outside_read()):
             ending = failure(log, outside_read)
+    elif ending.outcome is Outcome.FAILED and (absent := seen.pointer()):
+        ending = _fail_over_pointer(log, ending, absent)
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     is_done = ending.outcome is Outcome.SUCCEEDED
     found = _find_reads(seen, builder) if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) else ()
@@ -441,8 +450,8 @@ class _BuilderRun:
         if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (changed := self._seen.find_changed()):
             self.changed = changed
             return RunEnding(Outcome.STALE, f"{changed[0]!r} changed while the job ran")
-        if ending.outcome is Outcome.SUCCEEDED and (absent := self._seen.pointer()):
-            return failure(self.log, f"{absent!r} is {lfs.NOT_HERE}")
+        if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) and (absent := self._seen.pointer()):
+            return _fail_over_pointer(self.log, ending, absent)
         if ending.outcome is Outcome.SUCCEEDED and (outside_read := self._seen.find_outside_read()):
             return failure(self.log, outside_read)
         return ending
@@ -527,7 +536,7 @@ class _BuilderRun:
 
     def _refuse_pointer(self) -> None:
         if file_access.is_pointer(self.source, self.order.expected[0]):
-            raise AnswerRefused(lfs.NOT_HERE)
+            raise AnswerRefused(lfs.NOT_HERE, FailureKind.OBSTACLE)
 
     def _check_source(self) -> None:
         try:
@@ -547,7 +556,7 @@ class _BuilderRun:
         wanted = [path for path in paths if not path.startswith(f"{self.folders.staging}/")]
         for path in wanted:
             if os.path.isfile(path) and file_access.is_pointer(path, os.path.getsize(path)):
-                raise AnswerRefused(f"dependency {path!r} is {lfs.NOT_HERE}")
+                raise AnswerRefused(f"dependency {path!r} is {lfs.NOT_HERE}", FailureKind.OBSTACLE)
         names = [as_text(path) for path in wanted]
         before = [reads.stamp_of(path) for path in wanted]
         digests = [_dependency_digest(path) for path in wanted]

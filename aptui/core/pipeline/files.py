@@ -16,6 +16,7 @@ from aptui.core.pipeline.jobs import UNKNOWN, Jobs, PipelinePart
 from aptui.core.pipeline.plain_copies import Copies, PlainCopies
 from aptui.core.pipeline.plans import Plans
 from aptui.core.project import COMMON_PREFIX
+from aptui.core.retry import FailureKind
 from aptui.core.run_report import OUTSIDE_STATE, SETTINGS_STATE, OutsideFile
 from aptui.core.settings import file_key
 from aptui.core.state.working_set import PendingFolder
@@ -373,7 +374,7 @@ class Files(PipelinePart):
                     self._plans.force(job, "its source was fetched from Git LFS")
         for source in self._memory.sources.values() if fetched else ():
             for job in source.jobs.values():
-                if job.state is JobState.FAILED and lfs.NOT_HERE in job.error:
+                if job.state is JobState.FAILED and job.failure is not None and job.failure.kind == FailureKind.OBSTACLE:
                     job.planned = None
 
     def _settle_read(self, key: PathKey, fact: FileFact, copies: Copies) -> bool:

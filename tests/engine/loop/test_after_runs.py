@@ -19,6 +19,7 @@ from aptui.engine.loop.dispatch import RunDispatcher
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.pool.process import WorkerProcess
 from aptui.link import port
+from aptui.shared.files import lfs
 
 pytestmark = pytest.mark.real
 
@@ -197,6 +198,18 @@ def test_job_fails_if_its_builder_code_changes_during_every_run(tmp_path: Path) 
 
     assert set(project.statuses().values()) == {"failed"}
     assert all("'marking' changed while the job ran" in text for text in project.errors().values()), project.errors()
+
+
+@pytest.mark.parametrize("changes", [10, 11])
+def test_ten_changes_of_builder_code_in_a_row_are_allowed(tmp_path: Path, changes: int) -> None:
+    project = coded(Project(tmp_path, CONFIG))
+    texts = [BUILDER.replace("CODE1", f"CODE{number}") for number in range(2, changes + 2)]
+
+    with before_workers(*(lambda text=text: project.write("builders/b.py", text) for text in texts)):
+        project.engine_run()
+
+    assert set(project.statuses().values()) == {"completed" if changes == 10 else "failed"}
+    assert all("it changed more than 10 times in a row" in text for text in project.errors().values())
 
 
 def test_a_stale_bytecode_file_beside_a_builder_is_not_used(tmp_path: Path) -> None:
@@ -609,6 +622,42 @@ def test_lfs_pointer_as_dependency_fails_until_the_file_arrives(tmp_path: Path, 
 
     assert made(project) == {"a.out": "A A"}
     assert not project.errors()
+
+
+@pytest.mark.parametrize("how", READS)
+def test_retry_after_an_lfs_file_arrives_does_not_depend_on_the_error_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    """An earlier version of aptui may have recorded the failure with another text."""
+    project = reading(LiveProject(tmp_path, CONFIG), how)
+    project.write("assets/cfg.inc", pointer_to("A"))
+    with project.running():
+        project.settle()
+        assert project.errors()
+        monkeypatch.setattr(lfs, "NOT_HERE", "other words")
+        project.write("assets/cfg.inc", "A")
+        project.until_product(f"{HOST}/a.out", "A A")
+
+
+def test_error_of_a_builder_that_read_an_lfs_pointer_names_the_pointer(tmp_path: Path) -> None:
+    project = reading(Project(tmp_path, CONFIG))
+    project.write("builders/r.py", READER.replace("READ", "return str(int(open(path).read()))"))
+    project.engine_run({"assets/cfg.inc": pointer_to("7")})
+    (error,) = project.errors().values()
+    assert error.startswith("ValueError: invalid literal for int()")
+    assert error.endswith(f"'{tmp_path}/assets/cfg.inc' is not fetched from Git LFS: run 'git lfs pull'")
+
+    project.engine_run({"assets/cfg.inc": "7"})
+    assert made(project) == {"a.out": "7 7"}
+
+
+def test_lfs_pointer_as_source_fails_until_the_file_arrives(tmp_path: Path) -> None:
+    project = LiveProject(tmp_path, CONFIG + 'builders: [{name: copies, copy: ["*.txt"]}]\n')
+    with project.running():
+        project.write("assets/a.txt", pointer_to("A"))
+        project.until(project.errors, "a failed job")
+        project.write("assets/a.txt", "A")
+        project.until_product(f"{HOST}/a.txt", "A")
 
 
 def test_lfs_pointer_as_companion_fails(tmp_path: Path) -> None:
