@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Protocol version, increased when a verb or a notice changes its form; both ends send their version in the first message."""
 
 
@@ -129,13 +129,6 @@ class ReloadConfig(Struct, frozen=True):
     """
 
 
-class Connections(Struct, frozen=True):
-    """List clients, workers and the gateway.
-
-    Answered with {connections: […], workers: […], gateway} (`shared.health`, `shared.connections`; null = no gateway runs).
-    """
-
-
 class Disconnect(Struct, frozen=True):
     """Disconnect a client. Answered with {}."""
 
@@ -151,8 +144,12 @@ class RestartWorker(Struct, frozen=True):
 class ReadStatus(Struct, frozen=True):
     """Read the state of the engine.
 
-    Answered with {pid, version, project, cache, cache_id, uptime_s, rss_bytes, state, progress, health, options, epoch, seq}.
+    Answered with {pid, version, project, cache, cache_id, uptime_s, rss_bytes, state, progress, health, options, epoch, seq}; with
+    `lists_connections` also {connections: […], workers: […], gateway} (`shared.health`, `shared.connections`; null = no gateway
+    runs).
     """
+
+    lists_connections: bool = False
 
 
 class Settle(Struct, frozen=True):
@@ -195,13 +192,9 @@ class Drain(Struct, frozen=True):
 
 
 class Hold(Struct, frozen=True):
-    """Delay the processing of changes until this connection ends or sends `release`. Answered with {}."""
+    """Delay the processing of changes until this connection ends. Answered with {}."""
 
     why: str
-
-
-class Release(Struct, frozen=True):
-    """End all delays that this connection requested with `Hold`. Answered with {}."""
 
 
 class StopEngine(Struct, frozen=True):
@@ -218,8 +211,8 @@ class FeatureRequest(Struct, frozen=True):
 
 Verb = (
     EngineHello | PingEngine | Subscribe | ReprocessJobs | Cancel | EscalateJobs | NoteInterest | ReadRunLog
-    | RescanSources | SetOption | ReloadConfig | Connections | Disconnect | RestartWorker | ReadStatus | Settle | PauseJobs
-    | RunNext | ResumeJobs | Drain | Hold | Release | StopEngine | FeatureRequest
+    | RescanSources | SetOption | ReloadConfig | Disconnect | RestartWorker | ReadStatus | Settle | PauseJobs
+    | RunNext | ResumeJobs | Drain | Hold | StopEngine | FeatureRequest
 )  # fmt: skip
 
 VERBS: dict[str, type[Verb]] = {
@@ -234,7 +227,6 @@ VERBS: dict[str, type[Verb]] = {
     "rescan": RescanSources,
     "set_option": SetOption,
     "reload_config": ReloadConfig,
-    "connections": Connections,
     "disconnect": Disconnect,
     "restart_worker": RestartWorker,
     "status": ReadStatus,
@@ -244,7 +236,6 @@ VERBS: dict[str, type[Verb]] = {
     "resume": ResumeJobs,
     "drain": Drain,
     "hold": Hold,
-    "release": Release,
     "stop_engine": StopEngine,
 }
 """The kernel's requests: {name on the wire: record}."""
@@ -285,7 +276,7 @@ class Answerer(Protocol):
     def take(self, request: Request) -> None:
         """Handle a request; answer it now or later.
 
-        `EngineHello`, `PingEngine`, `Subscribe`, `Connections` and `Disconnect` are also passed to this method.
+        `EngineHello`, `PingEngine`, `Subscribe`, `ReadStatus` and `Disconnect` are also passed to this method.
         """
 
     def forget_client(self, client: int) -> None:

@@ -23,7 +23,6 @@ from aptui.core import notices
 from aptui.core.notices import JobChanged
 from aptui.link.port import (
     PROTOCOL,
-    Connections,
     Disconnect,
     EngineHello,
     PingEngine,
@@ -65,7 +64,7 @@ class Handler:
             case Subscribe(wants_all=wants_all, is_coalesced=is_coalesced):
                 self.server.subscribe(request.client, wants_all, is_coalesced=is_coalesced)
                 request.answer(epoch=7, seq=0)
-            case Connections():
+            case ReadStatus(lists_connections=True):
                 request.answer(connections=self.server.connections(), workers=[])
             case Disconnect(number=number):
                 request.answer(was_there=self.server.disconnect(number))

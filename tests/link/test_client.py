@@ -19,7 +19,7 @@ from aptui.core.notices import EngineMessage
 from aptui.link import codec
 from aptui.link.client import EngineClient, EngineGone, NoAnswer, NoEngine, RequestRefused
 from aptui.link.codec import NoticeLine
-from aptui.link.port import Connections, Disconnect, Hold, PingEngine, ReadStatus, RescanSources, Settle, Subscribe
+from aptui.link.port import Disconnect, Hold, PingEngine, ReadStatus, RescanSources, Settle, Subscribe
 from aptui.link.server import LinkLimits
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
 
@@ -38,7 +38,7 @@ def connect(engine: Engine, **options) -> EngineClient:
 
 def test_client_and_engine_exchange_names_versions_and_process_ids(engine: Engine) -> None:
     with connect(engine, kind="tui", name="me") as client:
-        answer = client.ask(Connections())
+        answer = client.ask(ReadStatus(lists_connections=True))
 
     assert (client.hello.version, client.hello.pid, client.hello.epoch) == ("1.2.3", os.getpid(), 7)
     assert (client.hello.project, client.hello.cache, client.hello.started_ms) == ("/p", "/c", 5)

@@ -245,7 +245,7 @@ def test_connection_has_the_name_and_the_kernel_credentials_of_its_client(harnes
     guest = harness.subscriber()
     other = harness.guest(kind="x\x1b]0;hi\x07" + "y" * 1000, name="a name", pid=99)
 
-    guest.say(id=9, verb="connections")
+    guest.say(id=9, verb="status", lists_connections=True)
     first, second = guest.receive()["answer"]["connections"]
 
     assert (first["kind"], first["pid"], first["is_subscribed"]) == ("test", os.getpid(), True)
@@ -350,7 +350,7 @@ def test_incomplete_messages_of_all_clients_share_a_limit() -> None:
 
 def test_client_that_does_not_read_answers_is_no_longer_read(harness: Harness) -> None:
     guest = harness.guest()
-    asked = b'{"id":2,"verb":"connections"}\n' * 50
+    asked = b'{"id":2,"verb":"status","lists_connections":true}\n' * 50
     is_full = False
     while not is_full:
         with contextlib.suppress(BlockingIOError):

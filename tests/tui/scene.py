@@ -108,19 +108,16 @@ class Engine(FakeSession):
 
     def ask(self, verb: port.Verb) -> Future:
         answer = super().ask(verb)
-        answers = {port.Connections: self._who, port.ReadStatus: self._how}
-        if type(verb) not in answers:
+        if not isinstance(verb, port.ReadStatus):
             return answer
         found: Future = Future()
-        found.set_result(answers[type(verb)]())
+        found.set_result(self._status())
         return found
 
-    def _who(self) -> dict[str, object]:
+    def _status(self) -> dict[str, object]:
         workers = [WorkerInfo(number, 4712 + number, "idle", "", 0, (68 + number) << 20, 30 + number) for number in (1, 2)]
-        return {"connections": [to_builtins(each) for each in self.connections], "workers": [to_builtins(each) for each in workers]}
-
-    def _how(self) -> dict[str, object]:
         return {
+            "connections": [to_builtins(each) for each in self.connections], "workers": [to_builtins(each) for each in workers],
             "pid": 4711, "version": VERSION, "project": "lantern", "cache": str(self.cache_dir), "uptime_s": 3725.0,
             "rss_bytes": 36 << 20, "state": "idle", "options": {"debug_output": False, "fast_scan": True},
             "epoch": _EPOCH, "seq": self._seq,

@@ -259,9 +259,7 @@ class RequestHandler:
         match verb:
             case port.EngineHello():
                 self._greet(request)
-            case port.PingEngine() | port.Release():
-                if isinstance(verb, port.Release):
-                    live.watching.release(request.client)
+            case port.PingEngine():
                 request.answer()
             case port.Subscribe():
                 self._subscribe(request, verb)
@@ -275,8 +273,6 @@ class RequestHandler:
                 self._set_option(request, verb)
             case port.ReloadConfig():
                 live.reload(lambda error, is_changed: self._answer_reload(request, error, is_changed))
-            case port.Connections():
-                request.answer(connections=self._connections(), workers=self._workers(), gateway=live.gateway_report)
             case port.Disconnect():
                 if live.server is not None and live.server.disconnect(verb.number):
                     request.answer()
@@ -289,7 +285,7 @@ class RequestHandler:
                 else:
                     request.refuse(f"worker {verb.number} does not exist")
             case port.ReadStatus():
-                request.answer(**self._status())
+                request.answer(**self._status(), **(self._list_connections() if verb.lists_connections else {}))
             case port.Settle():
                 self._settle(request, verb)
             case port.PauseJobs() | port.ResumeJobs():
@@ -392,9 +388,10 @@ class RequestHandler:
     def _connections(self) -> tuple[object, ...]:
         return self._live.server.connections() if self._live.server is not None else ()
 
-    def _workers(self) -> tuple[object, ...]:
+    def _list_connections(self) -> dict[str, object]:
         pool = self._live.engine.runs.pool_if_any if self._live.engine else None
-        return pool.workers() if pool is not None else ()
+        workers = pool.workers() if pool is not None else ()
+        return {"connections": self._connections(), "workers": workers, "gateway": self._live.gateway_report}
 
     def _notify_connections(self) -> None:
         server, self._published_report = self._live.server, self._live.gateway_report

@@ -284,7 +284,7 @@ def deaf_requesters(victim: Victim, _dice: random.Random) -> None:
     for _ in range(GUESTS):
         bare = victim.bare(HELLO)
         bare.settimeout(0.02)
-        pour(bare, b'{"id":2,"verb":"connections"}\n' * 20_000)
+        pour(bare, b'{"id":2,"verb":"status","lists_connections":true}\n' * 20_000)
         victim.ping()
 
 

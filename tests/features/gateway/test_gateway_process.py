@@ -167,20 +167,20 @@ def test_editing_a_list_on_the_screen_writes_yaml_and_keeps_clients(home: Served
 
     socket_file = next(Path(home.environment["XDG_STATE_HOME"], "aptui").glob("*/socket"))
 
-    def ask(request: port.Connections | OrderPeers) -> dict[str, Any]:
+    def ask(request: port.ReadStatus | OrderPeers) -> dict[str, Any]:
         with EngineClient.connect(str(socket_file)) as person:
             return person.ask(request, 10)
 
     def answer() -> dict[str, object]:
         return json.loads(home.run("config", "--json").stdout)["serve"]
 
-    until(lambda: ask(port.Connections())["gateway"])
+    until(lambda: ask(port.ReadStatus(lists_connections=True))["gateway"])
     ask(OrderPeers(PeerOrder(PeerAction.REJECT, entry="1.2.3.4")))
     until(lambda: answer()["rejected"] == ["1.2.3.4"])
     text = (home.project / "aptui.yaml").read_text()
     home.configure(text.replace('"1.2.3.4"', '"1.2.3.4", 9.9.9.9'))
 
-    until(lambda: ask(port.Connections())["gateway"]["settings"]["rejected"] == ["1.2.3.4", "9.9.9.9"])
-    assert ask(port.Connections())["gateway"]["overridden"] == []
+    until(lambda: ask(port.ReadStatus(lists_connections=True))["gateway"]["settings"]["rejected"] == ["1.2.3.4", "9.9.9.9"])
+    assert ask(port.ReadStatus(lists_connections=True))["gateway"]["overridden"] == []
     assert "# the end\n" in text
     assert home.pid == before

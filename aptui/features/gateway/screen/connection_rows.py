@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, ClassVar, cast
 
 import msgspec
 from msgspec import Struct
@@ -255,13 +255,6 @@ _MODES = {
 }  # fmt: skip
 
 
-class ConnectionsAnswer(Struct, frozen=True):
-    """The answer to `Connections`."""
-
-    connections: tuple[Connection, ...] = ()
-    workers: tuple[WorkerInfo, ...] = ()
-
-
 class EngineStatus(Struct, frozen=True):
     """The displayed fields of the answer to `ReadStatus`."""
 
@@ -269,17 +262,16 @@ class EngineStatus(Struct, frozen=True):
     uptime_s: float = 0.0
     rss_bytes: int = 0
     state: str = ""
+    connections: tuple[Connection, ...] = ()
+    workers: tuple[WorkerInfo, ...] = ()
 
 
-Form = TypeVar("Form", ConnectionsAnswer, EngineStatus)
-
-
-def read_answer(form: type[Form], answer: dict[str, object]) -> Form:
+def read_status(answer: dict[str, object]) -> EngineStatus:
     """Return an answer of the engine as a record; an empty record if the answer is invalid."""
     try:
-        return msgspec.convert(answer, prepare_form(form))
+        return msgspec.convert(answer, prepare_form(EngineStatus))
     except msgspec.ValidationError:
-        return form()
+        return EngineStatus()
 
 
 def client_row(each: Connection) -> ListedRow:

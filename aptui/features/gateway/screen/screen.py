@@ -18,7 +18,7 @@ from textual.binding import Binding, BindingType
 from aptui.features.gateway.screen import connection_rows
 from aptui.features.gateway.screen.connection_rows import ConnectionTables, Fact
 from aptui.features.gateway.screen.gateway_page import GatewayPage
-from aptui.link.port import Answer, Connections, Disconnect, ReadStatus, RestartWorker
+from aptui.link.port import Answer, Disconnect, ReadStatus, RestartWorker
 from aptui.shared.health import Connection, WorkerInfo
 from aptui.shared.printing import sanitize
 from aptui.tui.data.session import SessionState
@@ -62,7 +62,7 @@ class EngineInquiry:
         self.is_armed = False
         """Whether a timer for the next query runs."""
         self._asked_s = -ASK_S
-        self._answers_pending = 0
+        self._is_asking = False
 
     def show(self, *, is_visible: bool) -> None:
         """Handle that the screen is shown or hidden: query the engine while the screen is visible, otherwise stop querying."""
@@ -105,13 +105,11 @@ class EngineInquiry:
             self._shall_ask = False
             return
         wait_s = self._asked_s + ASK_S - time.monotonic()
-        if wait_s > 0 or self._answers_pending:
+        if wait_s > 0 or self._is_asking:
             self._arm(max(wait_s, 0.1))
             return
-        self._shall_ask, self._asked_s = False, time.monotonic()
-        for verb, take in ((ReadStatus(), self._take_status), (Connections(), self._take_connections)):
-            self._answers_pending += 1
-            self._shell.session.ask(verb).add_done_callback(partial(self._pass_answer, take))
+        self._shall_ask, self._asked_s, self._is_asking = False, time.monotonic(), True
+        self._shell.session.ask(ReadStatus(lists_connections=True)).add_done_callback(self._pass_answer)
 
     def _arm(self, wait_s: float) -> None:
         if not self.is_armed:
@@ -123,25 +121,19 @@ class EngineInquiry:
         if self._is_visible and (self._shall_ask or self.is_working):
             self.renew()
 
-    def _pass_answer(self, take: Callable[[Answer], None], answer: Future[Answer]) -> None:
+    def _pass_answer(self, answer: Future[Answer]) -> None:
         """Pass an answer to the app's thread. Ignore an error, because no user requested this query."""
-        self._shell.in_ui(self._settle, take, None if answer.exception() else answer.result())
+        self._shell.in_ui(self._settle, None if answer.exception() else answer.result())
 
-    def _settle(self, take: Callable[[Answer], None], answer: Answer | None) -> None:
-        self._answers_pending -= 1
+    def _settle(self, answer: Answer | None) -> None:
+        self._is_asking = False
         if answer is not None:
-            take(answer)
+            self.status = connection_rows.read_status(answer)
+            self.workers, self.connections = self.status.workers, self.status.connections
         if self._is_visible:
             if self.is_working:
                 self._arm(ASK_S)
             self._shell.wake()
-
-    def _take_status(self, answer: Answer) -> None:
-        self.status = connection_rows.read_answer(connection_rows.EngineStatus, answer)
-
-    def _take_connections(self, answer: Answer) -> None:
-        found = connection_rows.read_answer(connection_rows.ConnectionsAnswer, answer)
-        self.workers, self.connections = found.workers, found.connections
 
 
 _LEAST_ROWS = 2

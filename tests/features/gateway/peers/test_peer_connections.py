@@ -565,7 +565,7 @@ def test_engine_forwards_orders_to_the_gateway_and_its_reports_to_clients(tmp_pa
     with garden(tmp_path) as there, EngineClient.connect(places.socket_path(there.cache), kind="test") as person:
 
         def report() -> dict:
-            return person.ask(port.Connections(), 10)["gateway"] or {}
+            return person.ask(port.ReadStatus(lists_connections=True), 10)["gateway"] or {}
 
         def order(*given, **named) -> None:
             assert person.ask(OrderPeers(PeerOrder(*given, **named)), 10) == {}

@@ -13,7 +13,6 @@ from aptui.core.project import Platform, Project, ScanFolder
 from aptui.features.gateway.screen import screen
 from aptui.features.gateway.screen.connection_rows import CLIENTS, ROOTS, client_row, drop_empty_columns, root_rows
 from aptui.features.gateway.screen.screen import EngineInquiry
-from aptui.link.port import Connections
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.data.feed import Batch
 from aptui.tui.data.session import SessionState
@@ -34,9 +33,9 @@ class Harness:
         monkeypatch.setattr(screen, "time", SimpleNamespace(monotonic=lambda: self.now_s))
         self.inquiry = EngineInquiry(self, lambda wait_s, do: self.timers.append((wait_s, do)))
 
-    def take(self, verb) -> Future:
-        self.asked.append((verb, Future()))
-        return self.asked[-1][1]
+    def take(self, _verb) -> Future:
+        self.asked.append(Future())
+        return self.asked[-1]
 
     def in_ui(self, do, *arguments) -> None:
         do(*arguments)
@@ -45,10 +44,9 @@ class Harness:
         self.woken += 1
 
     def answer(self, state: str = "idle") -> None:
-        for verb, answer in self.asked[-2:]:
-            worker = WorkerInfo(1, 101, state, "", 12_000, 68_000_000, 40)
-            who = {"connections": [to_builtins(CLIENT)], "workers": [to_builtins(worker)]}
-            answer.set_result(who if isinstance(verb, Connections) else {"pid": 4711, "state": "idle"})
+        worker = to_builtins(WorkerInfo(1, 101, state, "", 12_000, 68_000_000, 40))
+        status = {"pid": 4711, "state": "idle", "connections": [to_builtins(CLIENT)], "workers": [worker]}
+        self.asked[-1].set_result(status)
 
 
 @pytest.fixture
@@ -62,7 +60,7 @@ def test_idle_engine_is_queried_once(harness):
     harness.answer()
     harness.inquiry.ask_if_due()
 
-    assert len(harness.asked) == 2  # one query for the status and one for the clients
+    assert len(harness.asked) == 1
     assert (harness.inquiry.status.pid, harness.inquiry.connections, harness.inquiry.workers[0].number) == (4711, (CLIENT,), 1)
     assert not harness.timers
 
@@ -77,7 +75,7 @@ def test_busy_engine_is_queried_every_second(harness):
     harness.now_s += wait_s
     due()
     harness.inquiry.ask_if_due()
-    assert len(harness.asked) == 4
+    assert len(harness.asked) == 2
 
 
 def test_notices_within_one_second_cause_only_one_query(harness):
@@ -88,7 +86,7 @@ def test_notices_within_one_second_cause_only_one_query(harness):
     harness.inquiry.note(Batch(progress=BUSY))
     harness.inquiry.ask_if_due()
 
-    assert len(harness.asked) == 2
+    assert len(harness.asked) == 1
     assert harness.inquiry.is_armed
     assert harness.timers[0][0] == pytest.approx(0.7)
 
@@ -111,8 +109,7 @@ def test_refused_query_keeps_the_last_state_on_the_connections_screen(harness):
     harness.answer()
     harness.inquiry.force()
     harness.inquiry.ask_if_due()
-    for _, answer in harness.asked[-2:]:
-        answer.set_exception(RuntimeError("the engine is busy"))
+    harness.asked[-1].set_exception(RuntimeError("the engine is busy"))
 
     assert harness.inquiry.connections == (CLIENT,)
 
