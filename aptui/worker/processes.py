@@ -186,11 +186,11 @@ def family(session: int, mark: str) -> set[int]:
     return found - {os.getpid()}
 
 
-def kill_family(session: int, mark: str, keep: int = 0) -> set[int]:
-    """Kill every process of a worker except `keep`, including processes that start during the call; return the pids."""
+def kill_family(session: int, mark: str) -> set[int]:
+    """Kill every process of a worker, including processes that start during the call; return the pids."""
     killed: set[int] = set()
     for _ in range(20):
-        pids = {pid for pid in family(session, mark) - {keep} if _is_alive(pid)}
+        pids = {pid for pid in family(session, mark) if _is_alive(pid)}
         if not pids - killed:
             break
         for pid in pids:

@@ -87,14 +87,10 @@ def refuse(settings: ConnectionSettings, name: str, version: int, facts: dict[in
 
 
 class O3deSession:
-    """The connection of one client: its frames, its tasks, and the messages that wait to be sent.
+    """The connection of one client: its frames, its tasks, and the messages that wait to be sent."""
 
-    Args:
-        send_limit: maximum number of bytes that wait for the client to read.
-    """
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, send_limit: int = _QUEUE_BYTES) -> None:
-        self._reader, self._writer, self._limit = reader, writer, send_limit
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
         self.name = "a client"
         self.is_local = False
         """Whether the client runs on this machine as the same user as the engine."""
@@ -147,8 +143,8 @@ class O3deSession:
         self.queued_bytes += len(payload) + _HEAD.size
         self._is_empty.clear()
         self._wake.set()
-        if self.queued_bytes > self._limit:
-            self.end(f"{self.name} reads too slowly: more than {self._limit >> 20} MiB of messages wait to be sent")
+        if self.queued_bytes > _QUEUE_BYTES:
+            self.end(f"{self.name} reads too slowly: more than {_QUEUE_BYTES >> 20} MiB of messages wait to be sent")
 
     def send_now(self, shape: Shape, payload: bytes) -> None:
         """Queue a notification, even if the client does not have the bulk messages yet."""
@@ -208,7 +204,6 @@ class O3deServer:
         answers: makes the answers of one session.
         on_connect: called with a session after its client has negotiated; sends the bulk messages.
         report: called with a sentence about a refused client; each sentence is reported only once.
-        user_of: returns the user at the other end of a connection within this machine.
     """
 
     def __init__(
@@ -217,10 +212,8 @@ class O3deServer:
         answers: Callable[[O3deSession], Answers],
         on_connect: Callable[[O3deSession], Awaitable[None]],
         report: Callable[[str], object] = lambda _text: None,
-        user_of: Callable[[socket.socket], int | None] = places.loopback_uid,
     ) -> None:
         self._settings, self._answers, self._on_connect, self._report = settings, answers, on_connect, report
-        self._user_of = user_of
         self._reported: set[str] = set()
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -264,7 +257,7 @@ class O3deServer:
             next(iter(self._silent)).end("too many clients are connected that do not speak O3DE's protocol")
         try:
             remote = str((writer.get_extra_info("peername") or ("",))[0])
-            session.is_local = is_loopback(remote) and self._user_of(writer.get_extra_info("socket")) in (os.geteuid(), 0)
+            session.is_local = is_loopback(remote) and places.loopback_uid(writer.get_extra_info("socket")) in (os.geteuid(), 0)
             why = self.why_refused(remote, is_local=session.is_local)
             if why:
                 raise RefusedClient(why)

@@ -119,19 +119,10 @@ class _Listener:
 
 
 class ControlChannel:
-    """Answers commands. It registers functions with the caller's selector; the caller calls them with the event mask.
+    """Answers commands. It registers functions with the caller's selector; the caller calls them with the event mask."""
 
-    Args:
-        user_of: returns the user at the other end of a connection; None = the connection is closed.
-    """
-
-    def __init__(
-        self,
-        selector: selectors.BaseSelector,
-        processor: Processor,
-        user_of: Callable[[socket.socket], int | None] = places.loopback_uid,
-    ) -> None:
-        self._selector, self._processor, self._user_of = selector, processor, user_of
+    def __init__(self, selector: selectors.BaseSelector, processor: Processor) -> None:
+        self._selector, self._processor = selector, processor
         self._peers: set[_Peer] = set()
         self._listener = _Listener(selector, listener(0), self._add_client)
 
@@ -148,7 +139,7 @@ class ControlChannel:
 
     def _add_client(self, channel: socket.socket) -> None:
         try:
-            is_ours = len(self._peers) < _PEERS_LIMIT and self._user_of(channel) in (os.geteuid(), 0)
+            is_ours = len(self._peers) < _PEERS_LIMIT and places.loopback_uid(channel) in (os.geteuid(), 0)
         except OSError:
             is_ours = False  # the client has disconnected already
         if not is_ours:

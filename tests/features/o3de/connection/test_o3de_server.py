@@ -188,8 +188,8 @@ def test_only_programs_of_this_user_and_programs_at_allowed_addresses_are_served
     assert server.why_refused(remote, is_local=is_local) == why
 
 
-def test_program_of_another_user_is_refused_at_the_socket(serving: Serving) -> None:
-    serving.server._user_of = lambda _channel: os.geteuid() + 1
+def test_program_of_another_user_is_refused_at_the_socket(serving: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("aptui.link.places.loopback_uid", lambda _channel: os.geteuid() + 1)
     with O3deClient(serving.port) as other:
         assert has_ended(other)
 

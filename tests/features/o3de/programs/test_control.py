@@ -186,7 +186,7 @@ def test_http_and_tls_clients_are_disconnected(harness: Harness, first_bytes: by
 
 @pytest.mark.real
 def test_connection_of_another_user_is_closed(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(harness.channel, "_user_of", lambda _channel: 65534)
+    monkeypatch.setattr("aptui.link.places.loopback_uid", lambda _channel: 65534)
     outsider = harness.connect()
     assert harness.is_hung_up_on(outsider)
     monkeypatch.undo()
