@@ -59,10 +59,15 @@ def test_all_wrong_parameters_are_reported_together(tmp_path):
     assert [line.partition(": ")[0] for line in refused(project)] == ["4:73", "4:60"]
 
 
-def test_error_about_an_unknown_builder_has_its_line_and_column(tmp_path):
-    project = Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", "uses: jsn"))
-
-    assert refused(project) == ["4:23: there is no builder 'jsn' (used by 'tex'); did you mean 'json'"]
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("uses: jsn", "4:23: there is no builder 'jsn' (used by 'tex'); did you mean 'json'"),
+        ("steps: [{uses: json}, {uses: xnl}]", "4:46: there is no builder 'xnl' (used by 'tex'); did you mean 'xml'"),
+    ],
+)
+def test_error_about_an_unknown_builder_has_its_line_and_column(tmp_path, given, error):
+    assert refused(Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", given))) == [error]
 
 
 @pytest.mark.parametrize(
@@ -95,12 +100,6 @@ def test_new_version_in_the_configuration_runs_the_jobs_of_a_builder_again(tmp_p
     project.config(settings.replace("name: tex", "name: tex, version: 2"))
 
     assert sum(project.engine_run().runs.values()) == 1
-
-
-def test_error_about_an_unknown_builder_of_a_step_has_its_line_and_column(tmp_path):
-    project = Project(tmp_path, SETTINGS.format(rest="").replace("uses: json", "steps: [{uses: json}, {uses: xnl}]"))
-
-    assert refused(project) == ["4:46: there is no builder 'xnl' (used by 'tex'); did you mean 'xml'"]
 
 
 def test_parameters_of_a_project_builder_are_checked_by_its_schema(tmp_path):

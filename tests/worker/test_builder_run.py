@@ -328,22 +328,14 @@ def test_a_product_in_the_temporary_folder_is_moved(harness):
     assert "/temp/" not in staged.staged
 
 
-def test_product_that_is_not_readable_becomes_readable(harness):
+@pytest.mark.parametrize(("made_with", "staged_with"), [(0, 0o644), (0o7777, 0o775)])
+def test_product_becomes_readable_and_is_never_setuid_or_writable_by_others(harness, made_with, staged_with):
     def process_job(request):
-        os.chmod(write(request.product_path("a.out")), 0)
+        os.chmod(write(request.product_path("a.out")), made_with)
         return made(JobProduct("a.out"))
 
     (staged,) = harness.process(process_job).products
-    assert os.stat(staged.staged).st_mode & 0o777 == 0o644
-
-
-def test_product_is_never_setuid_or_writable_by_others(harness):
-    def process_job(request):
-        os.chmod(write(request.product_path("a.out")), 0o7777)
-        return made(JobProduct("a.out"))
-
-    (staged,) = harness.process(process_job).products
-    assert os.stat(staged.staged).st_mode & 0o7777 == 0o775
+    assert os.stat(staged.staged).st_mode & 0o7777 == staged_with
 
 
 def test_product_outside_the_folders_of_the_run_is_copied(harness, tmp_path):

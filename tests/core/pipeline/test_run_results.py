@@ -701,8 +701,9 @@ def test_interrupted_run_is_repeated_at_the_next_start(world: World) -> None:
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
-def test_stop_of_an_idle_pipeline_gives_no_commands(world: World) -> None:
-    assert world.pipeline.handle(RequestReceived(1, "stop")) == ([], [])
+@pytest.mark.parametrize("verb", ["stop", "escalate"])
+def test_request_for_an_idle_pipeline_gives_no_commands(world: World, verb: str) -> None:
+    assert world.pipeline.handle(RequestReceived(1, verb)) == ([], [])
 
 
 def test_backlog_counts_pending_work(world: World) -> None:
@@ -711,10 +712,6 @@ def test_backlog_counts_pending_work(world: World) -> None:
     world.apply({"a.txt": "x", "b.s": ""})
 
     assert world.pipeline.jobs.backlog == 2
-
-
-def test_escalation_of_unknown_sources_gives_no_commands(world: World) -> None:
-    assert world.pipeline.handle(RequestReceived(1, "escalate")) == ([], [])
 
 
 def test_copy_order_of_a_requested_run_names_no_existing_product(world: World) -> None:

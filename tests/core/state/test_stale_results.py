@@ -88,12 +88,13 @@ def test_result_is_discarded_if_a_hidden_file_was_visible_during_the_run(word: s
         check_away(word, seed)
 
 
-def test_read_of_a_hidden_file_is_committed_if_the_check_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StaleResultCheck, "find_hiders", lambda *_args: ())
+@pytest.mark.parametrize(("check", "is_away"), [("find_hiders", True), ("find_changed", False)])
+def test_stale_result_is_committed_if_the_check_is_disabled(check: str, is_away: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(StaleResultCheck, check, lambda *_args: ())
 
     with pytest.raises(AssertionError, match="differs from a clean build"):
         for seed in range(10):
-            check_away("read", seed)
+            check_away("read", seed) if is_away else check_source(seed)
 
 
 def test_stale_run_that_loaded_no_code_does_not_make_builders_outdated(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,31 +139,15 @@ def test_analysis_is_discarded_if_its_source_changed_and_changed_back() -> None:
         check_source(seed)
 
 
-def test_analysis_of_changed_bytes_is_accepted_if_the_check_is_disabled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(StaleResultCheck, "find_changed", lambda *_args: ())
-
-    with pytest.raises(AssertionError, match="differs from a clean build"):
-        for seed in range(10):
-            check_source(seed)
-
-
-def test_job_that_includes_an_ignored_file_is_repeated_only_once() -> None:
+@pytest.mark.parametrize("text", ["include e.txt", "jobs-from e.txt"])
+def test_job_of_a_source_that_reads_an_ignored_file_is_repeated_only_once(text: str) -> None:
     world = World()
-    world.write("a.s", "include e.txt")
+    world.write("a.s", text)
     stamp = world._stamp
     world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else stamp(path)  # type: ignore[method-assign]  # only the engine finds this file
 
     assert world.settle().ran() == ["a.s@linux:main"] * 2
     assert world.statuses() == {"a.s@linux:main": "completed"}
-
-
-def test_ignored_file_does_not_fail_the_analysis_that_reads_it() -> None:
-    world = World()
-    world.write("a.s", "jobs-from e.txt")
-    stamp = world._stamp
-    world._stamp = lambda path: (3, 1, 1, 1) if path.endswith("e.txt") else stamp(path)  # type: ignore[method-assign]  # only the engine finds this file
-
-    assert world.settle().statuses() == {"a.s@linux:main": "completed"}
 
 
 def test_analysis_that_reads_a_file_of_a_case_clash_does_not_fail() -> None:

@@ -62,27 +62,27 @@ def disk(tmp_path_factory: pytest.TempPathFactory) -> Disk:
 # ---------------------------------------------------------------------------------------------------------------- switches
 
 
-@pytest.mark.parametrize("switch", ["leaveEmptyFolders", "allowBrokenDependencies", "confirm", "excludeMetaDataFiles"])
-def test_relocation_switch_without_move_or_delete_is_refused(switch: str) -> None:
+ALONE_REFUSED = ("leaveEmptyFolders", "allowBrokenDependencies", "confirm", "excludeMetaDataFiles")
+ALONE = "Command --{} must be used with command --move or --delete"
+MOVE_FORMAT = "Invalid format for move command.  Expected format is move=<source>,<destination>"
+
+
+@pytest.mark.parametrize(
+    ("switches", "error"),
+    [
+        *(
+            ([name], ALONE.format(name))
+            for name in ("leaveEmptyFolders", "allowBrokenDependencies", "confirm", "excludeMetaDataFiles")
+        ),
+        (["delete=a", "updateReferences"], "Command --updateReferences must be used with command --move"),
+        *(([f"move={given}"], MOVE_FORMAT) for given in ("a", "a,", ",b", "a,b,c", "")),
+    ],
+)
+def test_wrong_switches_of_a_relocation_are_refused(switches: list[str], error: str) -> None:
     with pytest.raises(RelocationError) as caught:
-        from_switches([switch])
+        from_switches(switches)
 
-    assert caught.value.reference == f"Command --{switch} must be used with command --move or --delete"
-
-
-def test_updatereferences_switch_is_refused_without_a_move() -> None:
-    with pytest.raises(RelocationError) as caught:
-        from_switches(["delete=a", "updateReferences"])
-
-    assert caught.value.reference == "Command --updateReferences must be used with command --move"
-
-
-@pytest.mark.parametrize("given", ["a", "a,", ",b", "a,b,c", ""])
-def test_move_switch_without_source_and_destination_is_refused(given: str) -> None:
-    with pytest.raises(RelocationError) as caught:
-        from_switches([f"move={given}"])
-
-    assert caught.value.reference == "Invalid format for move command.  Expected format is move=<source>,<destination>"
+    assert caught.value.reference == error
 
 
 def test_switches_are_parsed_into_a_relocation_request() -> None:
