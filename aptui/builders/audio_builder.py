@@ -368,9 +368,9 @@ def _saving() -> Iterator[None]:
 def _scale_quality(quality: int, form: str) -> float:
     """Return libsndfile's quality (0 to 1) for a value of the parameter `quality`, so that all formats have about equal bit rates.
 
-    Vorbis and MP3 use the value unchanged. For stereo music at 44,100 Hz, both have about 60 kbit/s at quality 1, and 125 at
-    quality 60; at quality 100, MP3 has about 200 and Vorbis 320. libsndfile's scale of Opus is linear, from 6 to 256 kbit/s for
-    each channel.
+    Vorbis and MP3 use the value unchanged. Three pieces of stereo music at 44,100 Hz took (kbit/s): at quality 1 Vorbis 57, MP3 62
+    to 66, Opus 53; at quality 60 Vorbis 129 to 189, MP3 136 to 175, Opus 128; at quality 100 Vorbis 327 to 418, MP3 229 to 281,
+    Opus 262. libsndfile's scale of Opus is linear, from 6 to 256 kbit/s for each channel.
     """
     share = quality / 100
     return (_OPUS_LEAST + (_OPUS_MOST - _OPUS_LEAST) * share**2 - 6) / 250 if form == "opus" else share
