@@ -125,9 +125,10 @@ class TextureParams(Struct, frozen=True, kw_only=True):
         ),
     ] = {}
     faces: Annotated[
-        list[Name], Meta(description="six files that become the faces of a cube map, in the order +x, -x, +y, -y, +z, -z")
+        list[Name],
+        Meta(description="six files beside the texture that become the faces of a cube map, in the order +x, -x, +y, -y, +z, -z"),
     ] = []
-    layers: Annotated[list[Name], Meta(description="files that become the layers of a texture array")] = []
+    layers: Annotated[list[Name], Meta(description="files beside the texture that become the layers of a texture array")] = []
     flip_green: Annotated[
         bool, Meta(description="invert Y (the green channel) of a normal map, to convert between OpenGL and DirectX")
     ] = False

@@ -25,7 +25,7 @@ from waiting import TIMEOUT_S, until
 from aptui import __version__
 from aptui.batch import run as batch_run
 from aptui.batch.options import RunOptions
-from aptui.batch.reporter import Reporter
+from aptui.batch.reporter import Reporter, format_time_left
 from aptui.batch.run import exit_code
 from aptui.batch.summary import Summary
 from aptui.config import load
@@ -455,6 +455,14 @@ def test_time_left_is_estimated_after_the_scan() -> None:
     assert "scanning: 7 files so far" in scanning
     assert "left" not in scanning
     assert known.endswith("about 10.0 s left")
+
+
+@pytest.mark.parametrize(
+    ("least_ms", "text"),
+    [(0, "about 10.0 s left"), (9_000, "about 10.0 s left, 9.0 s at least"), (9_999, "about 10.0 s left")],
+)
+def test_minimum_time_left_is_shown_if_it_differs_from_the_estimate(least_ms: int, text: str) -> None:
+    assert format_time_left(10_000, least_ms) == text
 
 
 def test_reporter_counts_a_job_once_and_keeps_the_slowest_jobs() -> None:

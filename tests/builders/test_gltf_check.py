@@ -22,7 +22,7 @@ def sample():
 
 
 CONTAINERS = [
-    ("empty", b"", "a.gltf: line 1, column 1: the file is empty"),
+    ("empty", b"", "a.gltf: the file is empty"),
     ("comma", b'{"asset": 1\n "b": 2}', "a.gltf: line 2, column 2: Expecting ',' delimiter"),
     ("list", b"[]", "a.gltf: the JSON is not an object"),
     ("nan", b'{"asset": NaN}', "a.gltf: NaN is not JSON"),

@@ -312,6 +312,8 @@ def _parse_json(data: bytes) -> Object:
         return int(text)
 
     text = ""
+    if not data.strip():
+        raise BrokenGltfError("the file is empty")
     try:
         text = data.decode("utf-8-sig")
         tree = json.loads(text, parse_constant=refuse, parse_float=number, parse_int=integer)

@@ -50,7 +50,7 @@ class TroubleReporter:
         """Report an error once: a `Mismatch` once for each text, another error once for each type and place."""
         where = error.where if isinstance(error, KnownError) else ""
         key = str(error) if isinstance(error, Mismatch) else f"{type(error).__name__} {where}"
-        self.report(key, f"shared cache: {error or type(error).__name__}")
+        self.report(key, f"local store or shared cache: {error or type(error).__name__}")
 
 
 TOKEN_VARIABLE = "APTUI_CACHE_TOKEN"

@@ -346,15 +346,15 @@ def seal_record(entry: Record | Variants, seal: Seal) -> bytes:
     """Return a record or a list of variants in sealed form.
 
     Raises:
-        UserError: the entry cannot be shared; the message has the reason.
+        UserError: the entry cannot be stored; the message has the reason.
     """
     try:
         _check(entry)
     except Mismatch as error:
-        raise UserError(f"the result cannot be shared: {error.what}") from None
+        raise UserError(f"the result cannot be stored: {error.what}") from None
     body = msgspec.json.encode(entry, order="deterministic")
     if len(body) > MAX_RECORD_BYTES - 1024:
-        raise UserError("the result cannot be shared: its log is too long")
+        raise UserError("the result cannot be stored: its log is too long")
     return seal.seal_body(_RECORD if isinstance(entry, Record) else _VARIANTS, body)
 
 
@@ -509,8 +509,10 @@ def flaw_of(name: str, *, is_product: bool = True) -> str:
         return "has an empty part, '.' or '..'"
     if "\\" in name or any(ord(char) < 32 or 0xD800 <= ord(char) < 0xE000 or ord(char) == 127 for char in name):
         return "has characters that names cannot have"
-    if is_product and (name != name.lower() or not unicodedata.is_normalized("NFC", name)):
-        return "is not in lower case and composed form (NFC)"
+    if is_product and name != name.lower():
+        return "is not in lower case"
+    if is_product and not unicodedata.is_normalized("NFC", name):
+        return "is not in composed Unicode form (NFC)"
     if len(name.encode()) > _MAX_NAME_BYTES or any(len(part.encode()) > _MAX_PART_BYTES for part in parts):
         return "is too long"
     return ""

@@ -1,4 +1,5 @@
 import json
+import re
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -139,12 +140,20 @@ def test_invalid_fields_of_a_record_are_refused(change):
         open_record(forged(lambda content: content.update(change)), SEAL, BASE)
 
 
+@pytest.mark.parametrize(
+    ("name", "flaw"), [("A.png", "is not in lower case"), ("e\u0301.png", "is not in composed Unicode form (NFC)")]
+)
+def test_error_of_a_product_name_that_cannot_be_stored_has_one_reason(name, flaw):
+    with pytest.raises(UserError, match=re.escape(f"the result cannot be stored: product '{name}' {flaw}")):
+        seal_record(record(facts(), products=(replace(product(b"x"), name=name),)), SEAL)
+
+
 def test_number_of_products_in_a_record_is_limited():
     """A record has at most 10,000 entries."""
     one = product(b"x")
     many = record(facts(), products=tuple(replace(one, name=str(number), sub_id=number) for number in range(MAX_PRODUCTS + 1)))
 
-    with pytest.raises(UserError, match="cannot be shared"):
+    with pytest.raises(UserError, match="cannot be stored"):
         seal_record(many, SEAL)
     assert open_record(seal_record(replace(many, products=many.products[1:]), SEAL), SEAL, BASE)
 
