@@ -123,10 +123,10 @@ class ToolSettings(Struct, frozen=True):
 class Config(Struct, frozen=True):
     """A project's configuration, checked and compiled; all paths are absolute.
 
-    `workers` is the number of worker processes (never 0). `layers` are (file, SHA-256 in hex). `places` is for errors that are
-    found only when the code of builders is loaded: it maps the name of a builder to the `file:line:column` of its `uses` or its
-    entry, and the `place_key` of a parameter to that of its key. `warnings` are lines for users. `meta_delay_ms` is how long
-    a live engine waits for the `.meta` file of a new source. `foreign` are the settings of another program's project, such as
+    `workers` is the number of worker processes (never 0). `layers` are (file, SHA-256 in hex). `places` has the positions that
+    messages after the load name: it maps the name of a builder to the `file:line:column` of its `uses` or its entry, and the
+    `place_key` of a step, a rule or a parameter to its `file:line:column`. `warnings` are lines for users. `meta_delay_ms` is how
+    long a live engine waits for the `.meta` file of a new source. `foreign` are the settings of another program's project, such as
     an O3DE project, "" = none; only the feature for that program reads them. `settings_folders` are further folders in which a
     layer may appear. `sandbox` is auto, require or off.
     """

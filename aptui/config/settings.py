@@ -126,7 +126,8 @@ class ClusterSettings(Struct, frozen=True):
         scheduler: `tls://host:port`. `tcp://host:port` is allowed only on the loopback, and only if `insecure` is set.
         tls_ca, tls_cert, tls_key: absolute paths (PEM) of the trusted authority, and of the certificate and key of this engine.
         share: maximum number of the cluster's slots that this engine uses; 0 = all.
-        store: the store that transfers inputs and products, in the form of `shared_cache.store`; "" = that store.
+        store: the store that transfers inputs and products, in the form of `shared_cache.store`; "" = the store of the shared
+            cache.
         tags: tags of this machine, in lower case. Jobs that need any other tag run only on the cluster.
         needs: (builder, tags that a machine must have to run its jobs).
         at_most: (builder, maximum number of its jobs on the cluster at once).

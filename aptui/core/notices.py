@@ -43,7 +43,7 @@ class LogRecord(Struct, frozen=True):
 
 
 class JobChanged(Struct, frozen=True):
-    """The whole state of one job, in place of earlier notices. `status` is the status that users see; "" if the job is gone.
+    """The whole state of one job; it replaces earlier notices. `status` is the status that users see; "" if the job is gone.
 
     `is_run` is False if no run happened: the job's inputs did not change, or the job is gone. `facts` are the combined facts of its
     products; `flaky` are the failures of runs before a run succeeded (`core.retry`), "" = none. `is_draft`: its products are drafts

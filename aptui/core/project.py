@@ -158,8 +158,8 @@ class Builder(Struct, frozen=True):
     (`core.quality`). `rules` set parameters by file; a later rule wins. Files that match `exclude` are not its sources. They
     are already excluded from configured `patterns`; they are excluded from the patterns of its class when the class is loaded.
     With `steps` it is a chain of builders in one job; its parameters are named `step.parameter` (`worker.step_chain`). `fault`
-    says why its code cannot be imported, or which program of its command is missing, "" = neither: its analyses and jobs fail
-    with that text.
+    says why its code cannot be imported, or which file of its `tools` is missing, "" = neither: its analyses and jobs fail with
+    that text.
     """
 
     uuid: bytes

@@ -89,9 +89,8 @@ def loading(builder: Builder) -> Iterator[None]:
 def code_of(builder: Builder) -> Callable[[], bytes]:
     """Return a function to call after the run.
 
-    The function returns one digest of the code and the tools that the run used: b"" if the builder has no code files, or if its
-    code
-    was not loaded.
+    The function returns one digest of the code and the tools that the run used. It returns b"" if the builder has no code files,
+    or if the run ended before the worker loaded the builder's code.
     """
     if not builder.code_files:
         return bytes

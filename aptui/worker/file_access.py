@@ -46,7 +46,7 @@ class FileChanged(Exception):
 
 
 class _NotHere(Exception):
-    """The source is a Git LFS pointer, and the content that it stands for is not on this machine."""
+    """The source is a Git LFS pointer in place of its content, and the builder does not take pointers."""
 
 
 def stat_key(result: os.stat_result) -> StatKey:

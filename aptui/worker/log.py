@@ -46,7 +46,8 @@ _MISSING_FILE = re.compile(r"no such file or directory:? ?'?(/[^'\n]*)?", re.IGN
 def _is_of_sandbox(text: str) -> bool:
     """Whether the sandbox may have caused a message.
 
-    A missing file counts only if it is in a folder that the sandbox hides; otherwise it is missing outside the sandbox, too.
+    A missing file counts only if its folder is missing, too: the sandbox may hide this folder. If the folder is visible, the file
+    is also missing outside the sandbox.
     """
     if _HIDDEN.search(text):
         return True

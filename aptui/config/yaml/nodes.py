@@ -1,4 +1,4 @@
-"""Reads YAML of limited size as nodes with their places, collects mistakes, converts values, and formats values for messages.
+"""Reads YAML of limited size and depth as nodes with their places, collects mistakes, and converts values, also for messages.
 
 Only this module of `aptui.config` imports ruamel.yaml and pathspec.
 

@@ -587,7 +587,7 @@ class Pipeline:
             self._compare_heads()
 
     def _compare_heads(self) -> None:
-        """Order a check of the first source of each chain of intermediates.
+        """Order a check of the first source of each chain of intermediates in which a job ran.
 
         A later job of the chain may have written to this source, and a batch does not watch files.
         """

@@ -504,7 +504,7 @@ class WorkingSet:
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:
-        """Record that the products of these copied files are placed, or could not be; drop cached copies of the sources."""
+        """Record that the products of these files are placed, or could not be; drop their sources from the cache of `view`."""
         for key in keys:
             self._recent.pop(key, None)
         self.unsaved.end_placing(keys)

@@ -105,7 +105,7 @@ class WatchedRoots:
     # -------------------------------------------------------------------------------------------------------- the watcher
 
     def start(self) -> bool:
-        """Begin to watch the sources before the first scan, so that no change is missed between scan and watch.
+        """Begin to watch sources, intermediates and configuration before the first scan, so that no change is missed in between.
 
         Returns:
             Whether all folders are watched now. If so, the notifications so far can be dropped: the scan finds their changes.

@@ -50,7 +50,7 @@ _LATEST_DELAY_S = 0.05
 Most jobs end within this delay, so that clients get only the notice that the job has ended.
 """
 _MANY, _AMONG_MANY_S = 100, 0.25
-"""Number of changed jobs above which notices about pending and running jobs are delayed longer, and this delay (seconds).
+"""If more than `_MANY` jobs changed, the minimum interval (seconds) between notices about pending and running jobs.
 
 It is longer than `_LATEST_DELAY_S`, because making these notices takes time for each changed job.
 """
@@ -480,10 +480,8 @@ class EngineSupervisor:
         """Handle the result of a reload: adopt a changed configuration, or report why it cannot be used."""
         working = {each.name for each in self._builders if not each.fault}
         if faults := sorted(each.fault for each in loaded.builders if each.fault and each.name in working):
-            loaded.config, loaded.error = (
-                None,
-                faults[0],
-            )  # a working builder is faulty now: keep the configuration and its builders
+            # A builder that works in this engine is faulty now, so the engine keeps its configuration and its builders.
+            loaded.config, loaded.error = None, faults[0]
         error, is_changed, is_reported = loaded.error, False, False
         if loaded.config is not None:
             if loaded.config.cache_dir != self.config.cache_dir:

@@ -350,7 +350,7 @@ class RunDispatcher:
     # --------------------------------------------------------------------------------------------------------------- orders
 
     def offer_slots(self, pause: QueuePause) -> SlotsFree | None:
-        """Return an event that says how many messages (orders sent together) workers accept now, None if no job may start."""
+        """Return an event that says how many messages (orders sent together) may be sent now, None if no job may start."""
         free, critical = self.pool.free, self.pool.free_for_critical
         if self._shared is not None and self._shared.has_found and free >= 0:
             free = max(free, self._shared.free_count)  # looking up a stored result needs no worker

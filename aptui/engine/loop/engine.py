@@ -466,7 +466,7 @@ class Engine:
         return bool(self.inbox) or is_due or self.scans.can_go_on or self._saved.has_unreported
 
     def _may_start(self) -> bool:
-        """Whether jobs may start now: copies that are staged while files are read are used only if they may."""
+        """Whether jobs may start now; otherwise, copies that workers staged while they read files are discarded."""
         return not self.pause.is_on and not self._is_amid_changes
 
     def _is_being_written(self, path: str, is_asked: bool) -> bool:  # `CopyStaging` calls this
@@ -572,8 +572,8 @@ class Engine:
         if self.is_committing:
             return
         self.digests.read_few()
-        # A worker that reads a file can stage a copy of it at the same time. No job may start while changes are only partly
-        # checked, so reading waits.
+        # A worker that reads a file also stages copies of it, for jobs that only copy. No job may start while changes are only
+        # partly checked, so reading waits.
         if self.digests.are_waiting and not self._is_amid_changes:
             self.digests.send(self.runs.pool)
         if self.inbox:

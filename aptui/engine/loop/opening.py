@@ -49,8 +49,8 @@ class PreparedSession:
         trusts_times: whether a file with the remembered size and times counts as unchanged; otherwise its bytes are read.
         own_paths: absolute paths that are not sources, besides aptui's own files of this configuration.
         starts_worker: start a worker as soon as it is known that there is something to do.
-        platforms: check only these enabled platforms; a session with this argument only answers questions, and an engine must not
-            open it. None = check all platforms that a run of `config` would process.
+        platforms: check only these enabled platforms, even if the last run processed other platforms. The session then only
+            answers questions, and an engine must not open it. None = check all platforms that a run of `config` would process.
     """
 
     def __init__(
