@@ -55,6 +55,7 @@ class Reporter:
         self._is_live = printing.is_terminal(stream)
         self._began_s = self._drawn_s = clock()
         self._samples: deque[tuple[float, int]] = deque()
+        self._runs_before = 0
         self._line = ""
         self._ran = bytearray()
         self._progress: Progress | None = None
@@ -68,6 +69,8 @@ class Reporter:
             case JobChanged():
                 self._job_changed(notice)
             case Progress():
+                if self._progress is None:
+                    self._runs_before = notice.jobs_done + notice.jobs_failed
                 self._progress = notice
                 self._tick()
             case EngineMessage():
@@ -142,14 +145,14 @@ class Reporter:
         from aptui.core.notices import Progress
 
         news = self._progress or Progress(0, 0, 0, 0, 0, 0, 0, 0, is_scanning=True)
-        finished = news.jobs_done + news.jobs_failed
+        finished = news.done_now + news.failed_now
         unfinished = news.jobs_waiting + news.jobs_running
         parts = [f"{finished:,} of {finished + unfinished:,} jobs"]
-        if news.jobs_failed:
-            parts.append(f"{news.jobs_failed:,} failed")
+        if news.failed_now:
+            parts.append(f"{news.failed_now:,} failed")
         if news.jobs_running:
             parts.append(f"{news.jobs_running:,} running")
-        rate = self._rate(finished)
+        rate = self._rate(news.jobs_done + news.jobs_failed)
         if rate > 0:
             parts.append(f"{rate:,.0f}/s" if rate >= _WHOLE_RATE else f"{rate:.1f}/s")
         if news.is_scanning:
@@ -158,15 +161,15 @@ class Reporter:
             parts.append(format_time_left(news.eta_ms, news.least_ms))
         return ", ".join(parts)
 
-    def _rate(self, finished: int) -> float:
+    def _rate(self, runs: int) -> float:
         now = self._clock()
-        self._samples.append((now, finished))
+        self._samples.append((now, runs))
         while len(self._samples) > _LEAST_SAMPLES and now - self._samples[0][0] > _WINDOW_S:
             self._samples.popleft()
         then, before = self._samples[0]
         if now - then < _REDRAW_S:
-            then, before = self._began_s, 0
-        return (finished - before) / (now - then) if now > then else 0.0
+            then, before = self._began_s, self._runs_before
+        return (runs - before) / (now - then) if now > then else 0.0
 
     def _write(self, text: str) -> None:
         try:

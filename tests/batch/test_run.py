@@ -413,6 +413,16 @@ def test_progress_on_a_pipe_is_plain_lines_at_intervals() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
+def test_progress_beside_an_engine_counts_the_present_session_only() -> None:
+    stream, clock = io.StringIO(), Clock()
+    reporter = Reporter(stream, clock)
+    for second in range(11):
+        clock.now = float(second)
+        reporter(replace(progress(70_300 + second * 10, waiting=100, failed=8), done_before=70_000, failed_before=7))
+
+    assert stream.getvalue().splitlines() == ["401 of 502 jobs, 1 failed, 1 running, 10/s"]
+
+
 def test_progress_line_fits_the_terminal_and_changes_ten_times_per_second(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.shared.printing.width", lambda _stream: 30)
     monkeypatch.setenv("NO_COLOR", "1")
