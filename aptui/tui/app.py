@@ -525,7 +525,7 @@ class EngineEvents(NoticeListener):
             self._show_toast(f"a connection was refused: {make_safe(each.why)}; you can allow it on the Connections screen")
         if len(fresh) > _AT_ONCE:
             left = len(fresh) - _AT_ONCE
-            self._show_toast(f"connections refused: {left:,} address{'es' * (left > 1)} more; see the Connections screen")
+            self._show_toast(f"connections from {left:,} more address{'es' * (left > 1)} were refused; see the Connections screen")
 
 
 def _collect_garbage_again() -> None:

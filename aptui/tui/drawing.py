@@ -41,7 +41,7 @@ It takes two or three frames to show the result of a changed filter, and five fr
 """
 
 NEWS_FRAME_S, MANY_NEWS_FRAME_S = 0.25, 0.5
-"""Minimum intervals between frames that show updates, after a burst (seconds): normally, and for slow updates."""
+"""Shortest and longest interval between frames that show updates, after a burst (seconds); `_INTERVAL_FACTOR` sets the interval."""
 _NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
 """Number of frames with updates that are drawn without a wait after an idle time, and the length of this idle time (seconds).
 
@@ -53,8 +53,8 @@ _SHARE, _LONGEST_REST_S = 3, 1.0
 
 Keys are handled in the pause.
 """
-_STORM_SHARE = 40
-"""An update counts as slow if 40 times its duration exceeds `NEWS_FRAME_S`."""
+_INTERVAL_FACTOR = 40
+"""Interval between frames that show updates, as a multiple of the duration of the last frame."""
 
 
 class FrameClock:
@@ -125,7 +125,7 @@ class FrameClock:
         now_s = self._clock()
         if now_s - self._drawn_news_s > _NEWS_QUIET_S:
             self._news_burst_left = _NEWS_BURST
-        apart_s = min(max(NEWS_FRAME_S, _STORM_SHARE * self._spent_s), MANY_NEWS_FRAME_S)
+        apart_s = min(max(NEWS_FRAME_S, _INTERVAL_FACTOR * self._spent_s), MANY_NEWS_FRAME_S)
         next_s = self._news_s if self._news_burst_left else max(self._news_s, self._ended_s + apart_s)
         rest_s = max(self._rest_s(), self._key_s(), next_s - now_s)
         if rest_s > 0:

@@ -107,7 +107,7 @@ class Worker:
             case wire.FrameKind.SETUP:
                 self._set_up(record)
             case _:
-                raise wire.WireError(f"the engine sent a frame of kind {kind.name}")
+                raise wire.WireError(f"the engine sent a frame of kind {kind.name}, which a worker never receives")
 
     def _set_up(self, setup: wire.WorkerSetup) -> None:
         self._setup = setup

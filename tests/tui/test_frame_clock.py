@@ -127,7 +127,7 @@ def test_wait_after_a_slow_frame_is_proportional_to_its_duration():
     assert 1.1 <= news <= 1.4
 
 
-def test_updates_wait_until_the_line_is_free_or_a_frame_is_requested():
+def test_updates_wait_until_the_connection_is_free_or_a_frame_is_requested():
     rest_until = [10.5]
     screen = Screen(lambda: rest_until[0] - screen.loop.now_s)
 

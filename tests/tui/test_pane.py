@@ -22,11 +22,11 @@ SPARKLES = Feature("sparkle", "shows sparkles", panes={"sparkles": (8, "Sparkles
 
 
 @needs_feature("gateway", "sharing")
-def test_panes_of_features_and_of_the_kernel_are_listed_by_number() -> None:
+def test_built_in_panes_and_panes_of_features_are_listed_by_number() -> None:
     assert [spec.title for spec in list_panes()] == ["Jobs", "Assets", "Logs", "Connections", "Builders", "Cache", "Tools"]
 
 
-def test_panes_without_features_are_those_of_the_kernel() -> None:
+def test_list_of_panes_without_features_has_only_built_in_panes() -> None:
     assert add_panes(PANES, []) == PANES
 
 

@@ -404,7 +404,7 @@ class JobTable:
         """Change the shown status of rows, not the stored one."""
         self._columns["status"][rows] = status
 
-    def show_rest(self, rows: Rows) -> None:
+    def show_stored(self, rows: Rows) -> None:
         """Set the shown status of rows to their stored status."""
         self._columns["status"][rows] = self._columns["stored_status"][rows]
 
@@ -636,7 +636,7 @@ def build_job_table(parts: Iterable[JobPart], builders: Mapping[bytes, str], ana
             case Ending():
                 _finish(table, part, sources)
                 return table
-    raise InternalError("the jobs were read without their end")
+    raise InternalError("the table of jobs is incomplete: its last part was not read")
 
 
 class _Sources:

@@ -64,7 +64,7 @@ def folder_count(reader: Reader) -> int:
     return int(reader.ask("SELECT COUNT(DISTINCT folder) FROM aptui_folders").fetchone()[0])
 
 
-_BITE = 500
+_PAGE_ROWS = 500
 """Number of product rows that are read by one query. An open query stops SQLite from moving its log into the database."""
 _NAMES_SQL = """SELECT ProductName FROM Products WHERE ProductName > :folder || '/' AND ProductName < :folder || '0'
 AND instr(substr(ProductName, length(:folder) + 2), '/') = 0"""
@@ -102,7 +102,7 @@ def amount(reader: Reader) -> tuple[int, int]:
 def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductRow, Finding | None]]:
     """Read all bytes of each product; yield (product, its `Finding`, None = intact). An engine may run at the same time."""
     root, last = os.fsencode(cache_dir), 0
-    while rows := reader.ask(f"{PRODUCTS_SQL} WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?", (last, _BITE)).fetchall():
+    while rows := reader.ask(f"{PRODUCTS_SQL} WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?", (last, _PAGE_ROWS)).fetchall():
         for row in rows:
             product = ProductRow(*row)
             yield product, _finding(product, reader, root)

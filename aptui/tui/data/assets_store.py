@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 HEALTH_CELLS = 22
 """Width of the column of problems (cells): a wider column would leave too little room for names on a screen of 120 columns."""
-_SAYS = {"failed": "failed", "errors": "with errors", "warnings": "with warnings", "cancelled": "cancelled", "pending": "waiting"}
+_LABELS = {"failed": "failed", "errors": "with errors", "warnings": "with warnings", "cancelled": "cancelled", "pending": "waiting"}
 """{word of `UNWELL`: words that follow the number of jobs}."""
 
 
@@ -113,13 +113,13 @@ def _signs(counts: dict[str, int]) -> list[str]:
     # The signs of "failed" and of "errors" are equal, so only one of them is shown.
     words = [word for word in counts if word != "errors" or "failed" not in counts]
     signs = [f"{glyph(ROLES.get(word, word))} {counts[word]:,}" for word in words]
-    signs[0] += f" {_SAYS[words[0]]}"
+    signs[0] += f" {_LABELS[words[0]]}"
     return signs
 
 
 def health_text(counts: dict[str, int]) -> str:
     """Return all problems in words: `2 failed, 3 with warnings, 12 waiting`."""
-    return ", ".join(f"{count:,} {_SAYS[word]}" for word, count in counts.items())
+    return ", ".join(f"{count:,} {_LABELS[word]}" for word, count in counts.items())
 
 
 Ints: TypeAlias = "npt.NDArray[np.signedinteger[Any]]"

@@ -643,7 +643,7 @@ class JobsStore:
         rows = table.rows_of(np.fromiter(keys, np.int64))
         rows = rows[rows >= 0]
         if status is None:
-            table.show_rest(rows)
+            table.show_stored(rows)
         else:
             table.show(rows, status)
         self._note_changed(rows)
@@ -671,7 +671,7 @@ class JobsStore:
             rows[put] = table.put_notices([notices[at] for at in put.tolist()], key_of[put], statuses, ended)
         for row in leaving[leaving >= 0].tolist():
             table.drop(row)
-        table.show_rest(rows[rows >= 0])
+        table.show_stored(rows[rows >= 0])
         table.show(rows[is_running & (rows >= 0)], PROCESSING)
         self._note_changed(rows[rows >= 0])
 

@@ -192,7 +192,7 @@ class TerminalControl(Actions):
 
         host = self._host
         if not _can_leave(host):
-            host.show_toast("this terminal has no scrollback of its own", "warning")
+            host.show_toast("cannot show plain lines: this terminal has no scrollback of its own", "warning")
             return
         with host.app.suspend():
             plain.visit(host.session, cast(Any, sys.__stdout__))
@@ -202,7 +202,7 @@ class TerminalControl(Actions):
         """Stop the process and leave the terminal to the shell until the user enters `fg`."""
         host = self._host
         if not _can_leave(host) or not has_shell(os.getpid(), os.getppid()):
-            host.show_toast("aptui was not started from a shell; press 'q' to quit", "warning")
+            host.show_toast("cannot suspend aptui, because it was not started from a shell; press 'q' to quit", "warning")
             return
         with host.app.suspend():
             print("aptui is suspended: type 'fg' to continue; the engine keeps running", flush=True)

@@ -76,7 +76,7 @@ _ANSWER_WITHOUT_ESC = re.compile(r"\[\d[\d;]*(R|\Z)")
 """Matches the rest of a reply whose Esc was already handled as a key. The rest must not be handled as keys too."""
 
 
-def apart(text: str) -> str:
+def separate_esc(text: str) -> str:
     """Return input in which an Esc and a key that arrived together are replaced by the sequence of one key with Alt.
 
     Without this, Textual would wait for the rest of a sequence and then turn Esc into "^".
@@ -135,10 +135,10 @@ class InputDecoder:
         if was_escape and _ESCAPED.match(f"\x1b{text[:1]}"):
             # After that Esc, Textual may or may not still wait for the rest of a sequence. The sequence returned here means only
             # the key in both cases.
-            return f"\x1b[{ord(text[0])}u{apart(text[1:])}"
+            return f"\x1b[{ord(text[0])}u{separate_esc(text[1:])}"
         if was_escape and _ESCAPED_CTRL.match(f"\x1b{text[:1]}"):
-            return _with_ctrl(text[0]) + apart(text[1:])
-        return apart(text)
+            return _with_ctrl(text[0]) + separate_esc(text[1:])
+        return separate_esc(text)
 
     def _without_torn(self, text: str) -> str:
         begun = _BEGUN_PASTE_END if self._is_pasting else _BEGUN if self._is_asked() else _TORN

@@ -437,7 +437,7 @@ class Form(_PopUp):
         self, title: str, fields: Sequence[Field], answer: Callable[[Any], object], check: Check, *, action: str = "save"
     ) -> None:
         super().__init__(answer)
-        self.border_title, self.border_subtitle = Content(make_safe(title)), Content(ways_out(action))
+        self.border_title, self.border_subtitle = Content(make_safe(title)), Content(list_exit_keys(action))
         self._fields, self._check = list(fields), check
 
     @classmethod
@@ -546,7 +546,7 @@ class Prompt(Form):
         return {"text": self.query_one(Input).value}
 
 
-def ways_out(taking: str) -> str:
+def list_exit_keys(taking: str) -> str:
     """Return the text for the frame of an input: the keys that end the input. `taking` is the effect of Enter in one word."""
     between = "·" if terminal_facts().is_utf8 else "-"
     return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"

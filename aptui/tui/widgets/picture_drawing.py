@@ -100,7 +100,7 @@ class Picture:
         assert self._drawn_for is not None
         columns, rows, painter, screen = self._drawn_for
         output, ground = _pixel_output(widget, painter), _ground(widget, painter)
-        if output is not None and screen is not None and _carries(widget, _estimate_bytes(columns, rows, screen)):
+        if output is not None and screen is not None and _is_fast_enough(widget, _estimate_bytes(columns, rows, screen)):
             self._lines, self._is_least = [], False
             self._encode(widget, output, ground)
             return
@@ -113,7 +113,7 @@ class Picture:
         for manner in manners:
             self._lines = draw_picture(self._pixels, columns, rows, manner, ground, is_utf8=facts().is_utf8)
             self._is_least = is_least or manner is not best
-            if _carries(widget, bytes_of(self._lines)):
+            if _is_fast_enough(widget, bytes_of(self._lines)):
                 break
         if self._is_least and self._retries < _RETRIES:
             self._retries += 1
@@ -138,7 +138,7 @@ class Picture:
         def accept(picture: PixelPicture) -> None:
             if self._drawn_for is not drawn_for or not widget.is_attached:
                 return
-            if not _carries(widget, len(picture.data)):
+            if not _is_fast_enough(widget, len(picture.data)):
                 self._draw_cells(widget, ground, is_least=False)
             else:
                 output.add_picture(picture)
@@ -179,7 +179,7 @@ def _ground(widget: Widget, painter: Painter) -> Ground:
     return Ground(painter.ground, paper, is_dark)
 
 
-def _carries(widget: Widget, size: int) -> bool:
+def _is_fast_enough(widget: Widget, size: int) -> bool:
     """Return whether the connection is known to be fast enough for `size` bytes (`_MOST_S`)."""
     if not isinstance(widget.app, DiffRenderingApp):
         return True

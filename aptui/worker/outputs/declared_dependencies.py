@@ -307,5 +307,5 @@ def _choose_products(entry: Mapping[str, Any], products: Mapping[str, JobProduct
     if name is None:
         return products.values()
     if not isinstance(name, str) or name not in products:
-        raise ValueError(f"there is no product {name!r}")
+        raise ValueError(f"the command made no product {name!r}")
     return (products[name],)

@@ -71,7 +71,7 @@ def test_product_made_again_during_the_check_is_not_a_finding(store):
 
 
 def test_all_products_beyond_one_page_are_checked(store, monkeypatch):
-    monkeypatch.setattr("aptui.store.queries.checks._BITE", 2)
+    monkeypatch.setattr("aptui.store.queries.checks._PAGE_ROWS", 2)
     put(store, *(f"linux/{number}.png" for number in range(5)))
 
     assert len(list(examine_products(store.reader(), store.path.parent))) == 5

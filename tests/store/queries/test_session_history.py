@@ -303,7 +303,7 @@ def final(store: Store, job_id: int, run_key: int, duration_ms: int) -> None:
     store.put(put_session=[session_row()])
 
 
-def test_final_is_not_compared_with_its_draft(store: Store) -> None:
+def test_run_for_final_products_is_not_compared_with_the_run_for_the_draft(store: Store) -> None:
     draft(store, 1, 10, 100)
     final(store, 1, 20, 5000)
 
@@ -311,7 +311,7 @@ def test_final_is_not_compared_with_its_draft(store: Store) -> None:
     assert paces(store.reader(), [1])[1].runs == 0
 
 
-def test_drafts_are_compared_with_drafts_and_finals_with_finals(store: Store) -> None:
+def test_runs_for_drafts_and_for_final_products_are_compared_separately(store: Store) -> None:
     draft(store, 1, 10, 100)
     final(store, 1, 20, 5000)
     draft(store, 1, 30, 300)
@@ -325,7 +325,7 @@ def test_drafts_are_compared_with_drafts_and_finals_with_finals(store: Store) ->
     assert slower_jobs(store.reader())[1].median_ms == 5050
 
 
-def test_pruned_sessions_keep_drafts_and_finals_apart(store: Store) -> None:
+def test_pruned_sessions_keep_runs_for_drafts_and_for_final_products_apart(store: Store) -> None:
     draft(store, 1, 10, 100)
     final(store, 1, 20, 5000)
     store.put(prune_session=[(1,)])

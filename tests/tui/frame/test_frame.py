@@ -81,7 +81,7 @@ def test_status_lines_show_no_activity_while_no_engine_is_connected(session: Fak
     assert {part.role for part in Rule(session, name="bar").parts(102)[1:5] if part.text} == {"rule"}
 
 
-def test_line_1_shows_engine_root_and_ports_if_there_is_harness(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_1_shows_engine_root_and_ports_if_there_is_room(session: FakeSession, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/ada")
     session.latest_progress = progress(jobs_waiting=0, jobs_running=0, scan_ms=400)
     session.engine = replace(session.engine, ports={"control": 51234, "listening": 45643})

@@ -107,7 +107,7 @@ def test_picture_uses_shades_on_a_terminal_with_few_or_no_colours(monkeypatch, c
 
 
 @pytest.mark.parametrize(("byte_s", "is_coloured"), [(0.0, True), (0.0001, True), (0.1, False)])
-def test_picture_on_slow_line_uses_fewer_bytes(byte_s, is_coloured):
+def test_picture_on_a_slow_connection_uses_fewer_bytes(byte_s, is_coloured):
     async def shown_theme(_app, _pilot, view):
         assert bool(colours_of(view)) is is_coloured
         assert bool(view.render_line(1).text.strip("▌ ")) is not is_coloured
@@ -115,7 +115,7 @@ def test_picture_on_slow_line_uses_fewer_bytes(byte_s, is_coloured):
     play(shown_theme, byte_s=byte_s)
 
 
-def test_picture_gets_colours_once_speed_of_line_is_known(monkeypatch):
+def test_picture_gets_colours_when_the_connection_speed_is_known(monkeypatch):
     monkeypatch.setattr(picture_drawing, "_RETRY_S", 0.01)
     monkeypatch.setattr(picture_drawing, "_RETRIES", 10_000)
 
@@ -202,7 +202,7 @@ def test_pixels_are_removed_with_their_view():
     play(shown_theme, output=output)
 
 
-def test_picture_on_a_slow_line_or_without_colours_is_drawn_with_cells():
+def test_picture_on_a_slow_connection_or_without_colours_is_drawn_with_cells():
     async def shown_theme(_app, _pilot, view):
         assert view.render_line(1).text.strip("▌ ")
         assert not pixels_of(view)
@@ -213,7 +213,7 @@ def test_picture_on_a_slow_line_or_without_colours_is_drawn_with_cells():
         assert output.all == []
 
 
-def test_picture_becomes_pixels_once_the_line_is_known_to_be_fast(monkeypatch):
+def test_picture_becomes_pixels_when_the_connection_is_known_to_be_fast(monkeypatch):
     monkeypatch.setattr(picture_drawing, "_RETRY_S", 0.01)
     monkeypatch.setattr(picture_drawing, "_RETRIES", 10_000)
 

@@ -83,7 +83,7 @@ class AssetActions:
         self._with_panel: dict[str, Callable[[Panel], object]] = {
             "menu": self._open_menu,
             "jobs": self._show_jobs,
-            "other_side": self._go_over,
+            "other_side": self._go_to_source_or_product,
             "why": self._selected.show_why,
             "compare": lambda panel: self._selected.compare(panel, self._shell.show_toast),
             "copy": self._copy,
@@ -145,7 +145,7 @@ class AssetActions:
             source = panel.source.partition("/")[2] if is_platform_first else panel.source
             self._navigation.show_jobs(source, is_folder=panel.is_folder)
 
-    def _go_over(self, panel: Panel) -> None:
+    def _go_to_source_or_product(self, panel: Panel) -> None:
         """Go from a source to its product (ask if it has several), or from a product to its source."""
         refs, follow = _other_side(panel), self._navigation.follow
         if len(refs) == 1:

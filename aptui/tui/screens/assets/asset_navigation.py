@@ -240,7 +240,7 @@ class AssetNavigation:
 
     def _go_if_found(self, text: str, came_from: str, place: Place | None) -> None:
         if place is None:
-            self._shell.show_toast(f"no asset '{text.strip()}'", "warning")
+            self._shell.show_toast(f"'{text.strip()}' is not an asset; give a source, a product, a UUID or an asset id", "warning")
         else:
             self.go_to(*place, came_from)
 

@@ -142,7 +142,7 @@ class RowActions:
         if self._can_reveal(pane_id):
             self._shell.reveal(pane_id, name, **({"came_from": "jobs"} if pane_id == "assets" else {}))
         else:
-            self._shell.show_toast("that screen cannot show this job", "warning")
+            self._shell.show_toast(f"the screen '{pane_id}' cannot show this job", "warning")
 
     def source(self, infos: Infos) -> None:
         """Show the source on the Assets screen."""

@@ -616,7 +616,7 @@ class Choices:
     def _save(self, name: str, saved: dict[str, str]) -> None:
         if not name or name in _VERBS or self.mistake() is not None or not self.text:
             self.shell.show_toast(
-                "type ':filter save NAME' while a filter is set" if self.mistake() is None else "this filter has a mistake",
+                "set a filter, then type ':filter save NAME'" if self.mistake() is None else "not saved: the filter has a mistake",
                 "warning",
             )
             return

@@ -216,9 +216,9 @@ class LastVisit:
         self._pane.shell.set_news("")
         nothing = "no job failed or was fixed since your last visit"
         if not self.left_ms:
-            nothing = "this is your first visit; your next visit will have news"
+            nothing = "this is your first visit; your next visit shows what has changed since"
         elif not self._is_compared:
-            nothing = "the news appear when the scan has ended and failed jobs have run again"
+            nothing = "the changes since your last visit appear when the scan has ended and failed jobs have run again"
         self._pane.shell.sheets.show_news(self._lines or [(), (Part(f" {nothing}", "muted"),)])
 
 
@@ -291,7 +291,7 @@ class CursorGoal:
         if not self._store.is_loaded:
             self._goal = job_id
         elif self._store.info(job_id) is None:
-            self._show_toast(f"no job #{job_id}", "warning")
+            self._show_toast(f"job #{job_id} does not exist", "warning")
         elif not self._table().move_to_key(job_id):
             self._clear_filter()
             self._goal = job_id

@@ -73,7 +73,7 @@ def tab_of(form: dict[str, str]) -> LogTab:
 def mistake_in(tab: LogTab) -> tuple[str, str] | None:
     """Return (field, mistake) of a tab, None if the tab is valid."""
     if not tab.name or len(tab.name) > _LONGEST_NAME:
-        return ("name", f"a name has 1 to {_LONGEST_NAME} letters")
+        return ("name", f"the name must have 1 to {_LONGEST_NAME} characters")
     if not tab.levels or set(tab.levels) - set(LEVELS):
         return ("levels", "write one or more of the letters E, W, I and D: error, warning, info, debug")
     for field, part in (("source", replace(tab, text="")), ("text", replace(tab, source=""))):

@@ -70,7 +70,7 @@ _SLOW_S = 0.02
 _SHARE, _SHARE_AT_WORK = 10, 4
 """Maximum share of the connection's time for updates: 1/10 while the user is idle, 1/4 while the user is active."""
 _LONGEST_REST_S = 1.0
-_FORGETS = 1.002
+_ROUND_TRIP_GROWTH = 1.002
 """Factor by which the stored quickest round trip grows with each reply, because the connection may become slower."""
 _LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
 """Minimum number of measured frames before updates have to wait (`rest_s`), and maximum number of newest frames that are used.
@@ -161,7 +161,7 @@ class Pace:
                 return
             sent_s, size = self._under_way.popleft()
             self.round_trip_s = self._clock() - sent_s
-            self._quickest_s = min(self._quickest_s * _FORGETS, self.round_trip_s)
+            self._quickest_s = min(self._quickest_s * _ROUND_TRIP_GROWTH, self.round_trip_s)
             if size:
                 self._seen.append((self.round_trip_s - self._quickest_s, size))
             if size >= _LONG_BYTES:

@@ -585,4 +585,4 @@ async def test_rejected_address_is_reported_once_on_any_screen(tmp_path):
         await until(pilot, lambda: text(app).count("a connection was refused: 10.0.0.1 is rejected") == 1)
         assert FAR not in text(app), "connections refused before the start of the screen are not reported"
         session.say(away("10.0.0.1", *(f"10.0.0.{number}" for number in range(2, 12))))
-        await until(pilot, lambda: "connections refused: 7 addresses more" in text(app))
+        await until(pilot, lambda: "connections from 7 more addresses were refused" in text(app))

@@ -114,7 +114,7 @@ async def test_asset_trees_can_be_switched_by_key_or_click_or_command(app, pilot
     run(app, "sources lua", app.commands())
     await until(pilot, lambda: pane.trees.kind is Kind.SOURCES and "1 of 5" in text(app))
     run(app, "asset nothing/there", app.commands())
-    await until(pilot, lambda: "no asset 'nothing/there'" in text(app))
+    await until(pilot, lambda: "'nothing/there' is not an asset" in text(app))
     await until(pilot, lambda: pane.status() == "Sources: 5")
 
 

@@ -78,7 +78,7 @@ def test_unknown_job_is_reported_only_after_first_rows(screen):
     screen.store.is_loaded = True
     screen.goal.apply()
 
-    assert screen.done == ["no job #9"]
+    assert screen.done == ["job #9 does not exist"]
 
 
 def test_cursor_is_placed_on_the_first_row_only_once(screen):
@@ -144,7 +144,7 @@ def test_job_that_runs_again_counts_as_fixed_only_after_it_succeeded(tmp_path):
 
     async def script(app, pilot, pane):
         await pilot.press(*":news", "enter")
-        await sees(pilot, app, "the news appear when the scan has ended and failed jobs have run again")
+        await sees(pilot, app, "the changes since your last visit appear when the scan has ended and failed jobs have run again")
         pane.deactivate()
         assert app.memory.get("jobs.failed", []) == [1, 2, 3, 4]
         await pilot.press("q")
@@ -251,7 +251,7 @@ def test_sheet_of_changes_of_a_first_visit_does_not_claim_that_no_job_failed(tmp
     visit.last.compare()
     visit.last.show()
 
-    assert visit.messages == ["", "this is your first visit; your next visit will have news"]
+    assert visit.messages == ["", "this is your first visit; your next visit shows what has changed since"]
 
 
 def test_list_of_causes_keeps_its_times_while_more_jobs_fail(monkeypatch):

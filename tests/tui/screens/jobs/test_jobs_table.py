@@ -393,4 +393,4 @@ async def test_revealing_a_job_removes_the_filter_that_hides_it(app, pilot, pane
     await settled(pilot, pane)
     await until(pilot, lambda: sources(pane) == ["x.lua"])
     pane.reveal("#99")
-    await until(pilot, lambda: "no job #99" in text(app))
+    await until(pilot, lambda: "job #99 does not exist" in text(app))

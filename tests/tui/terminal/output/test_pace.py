@@ -59,7 +59,7 @@ def test_terminal_without_replies_is_queried_a_limited_number_of_times():
     assert not pace.answers
 
 
-def test_timeout_doubles_on_a_hanging_line():
+def test_reply_timeout_doubles_on_a_blocked_connection():
     pace, now, sent = proven(), 0.0, []
 
     while now < 200:
@@ -94,7 +94,7 @@ def test_cost_of_a_byte_is_measured_from_the_quickest_long_frame():
     assert pace.at(now).takes_s(1000) is None
 
 
-def test_first_long_frame_measures_the_speed_of_the_line():
+def test_first_long_frame_measures_the_speed_of_the_connection():
     pace = proven()
     pace.at(1.0).note_frame(5000)
     pace.at(1.0 + 0.15 + 0.3).note_answer()
@@ -106,7 +106,7 @@ def test_first_long_frame_measures_the_speed_of_the_line():
     assert 1.4 < pace.at(20.0).takes_s(25_000) < 1.6
 
 
-def test_terminal_without_replies_is_treated_as_a_quick_line():
+def test_terminal_without_replies_is_treated_as_fast():
     pace = TimedPace()
     assert pace.at(0.0).takes_s(1000) is None
 

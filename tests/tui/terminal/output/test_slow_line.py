@@ -28,14 +28,14 @@ def p95(values: list[float]) -> float:
 
 
 @pytest.mark.parametrize(("rate", "round_trip_s", "most_ms"), [(16_000, 0.15, 250), (16_000, 0.3, 420), (4_000, 0.15, 400)])
-def test_key_is_echoed_soon_on_a_slow_line(rate, round_trip_s, most_ms):
+def test_key_is_echoed_soon_on_a_slow_connection(rate, round_trip_s, most_ms):
     far = pressed(FarScreen(rate, round_trip_s, 2000))
 
     assert p95(far.echo_ms) <= most_ms
     assert far.most_under_way <= 2 * far.largest_bytes
 
 
-def test_updates_that_wait_for_keys_leave_a_slow_line_free():
+def test_updates_leave_a_slow_connection_free_for_keys():
     heeding = pressed(FarScreen(4_000, 0.15, 2000))
     heedless = pressed(FarScreen(4_000, 0.15, 2000, heeds=False))
 
@@ -51,7 +51,7 @@ def test_key_on_a_slow_processor_waits_for_at_most_one_part_of_the_updates():
     assert p95(heeding.echo_ms) < p95(heedless.echo_ms) - 60
 
 
-def test_screen_on_a_quick_line_is_updated_four_times_a_second():
+def test_screen_on_a_fast_connection_is_updated_four_times_a_second():
     far = FarScreen(10_000_000, 0.02, 2000)
     far.loop.run(3.0)
     before = far.frames_drawn
@@ -61,7 +61,7 @@ def test_screen_on_a_quick_line_is_updated_four_times_a_second():
     assert 19 <= far.frames_drawn - before <= 21
 
 
-def test_screen_on_the_slowest_line_is_updated_within_two_seconds():
+def test_screen_on_the_slowest_connection_is_updated_within_two_seconds():
     far = FarScreen(4_000, 0.15, 2000)
 
     far.loop.run(30.0)
