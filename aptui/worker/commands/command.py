@@ -49,7 +49,7 @@ Most asset tools take longer. Quick tools, which may run thousands of times, end
 
 
 class CommandWatch(Protocol):
-    """A function with work that the worker does while a command runs."""
+    """A function that does the worker's other work while a command runs, such as sending the results of earlier runs."""
 
     def __call__(self, *, takes_long: bool = False) -> None:
         """Do the work: called when the command has started, and again with `takes_long` when the command takes long."""

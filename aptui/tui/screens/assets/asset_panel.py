@@ -410,7 +410,7 @@ def kind_of_source(reader: Reader, source_id: int) -> Kind:
 
 
 def sources_of(reader: Reader, kind: Kind, keys: Iterable[int]) -> list[str]:
-    """Return the paths of sources, or of the sources of products, by id, each once."""
+    """Return the paths of the sources with the ids `keys`; for products, the paths of their sources. Each path occurs once."""
     sql = "SELECT SourceName FROM Sources WHERE SourceID = ?"
     if kind is Kind.PRODUCTS:
         sql = (

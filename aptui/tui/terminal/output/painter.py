@@ -551,7 +551,10 @@ class FramePainter:
     # ----------------------------------------------------------------------------------------------------- scrolled lines
 
     def _find_columns(self, changed: Sequence[int], lines: Mapping[int, Collection[Columns]]) -> Columns:
-        """Return the columns that may scroll: those of the widget that drew most cells of the changed lines, or all columns."""
+        """Return the columns that may scroll: those of the widget that drew most of the changed lines, or all columns.
+
+        All columns are returned if the terminal cannot scroll some of them, or if the widget is nearly as wide as the screen.
+        """
         drawn = Counter(columns for y in changed for columns in lines[y])
         if SCROLLS_COLUMNS in self.tested and drawn:
             start, end = max(drawn, key=lambda each: drawn[each] * (each[1] - each[0]))
