@@ -24,6 +24,11 @@ from aptui.engine.loop.opening import PreparedSession
 from aptui.store.queries.reader import open_reader
 
 HOST = dirs.host_platform()
+COPIES = """
+scan_folders: [{name: game, path: assets}]
+builders: [{name: data, copy: ["*.txt"]}]
+"""
+"""Settings of a project whose only builder copies texts."""
 
 
 class Ran(Struct):

@@ -17,6 +17,16 @@ Step = Callable[[float], object]
 """Function that is called between two checks with the remaining seconds."""
 
 
+class Clock:
+    """A clock that only the test advances."""
+
+    def __init__(self, now: float = 0.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
 def wait_for(is_so: Callable[[], T], timeout_s: float = TIMEOUT_S, step: Step | None = None) -> T:
     """Check until a condition is true, for at most `timeout_s` seconds; return the result of the last check."""
     end_s = time.monotonic() + timeout_s

@@ -20,7 +20,7 @@ import pytest
 from homes import own_project
 from msgspec.structs import replace
 from verb_project import Run, runner
-from waiting import TIMEOUT_S, until
+from waiting import TIMEOUT_S, Clock, until
 
 from aptui import __version__
 from aptui.batch import run as batch_run
@@ -376,15 +376,6 @@ def test_exit_code_depends_on_the_summary_and_the_fail_on_option(summary: Summar
 
 
 # ---------------------------------------------------------------------------------------------------------------- reporter
-
-
-class Clock:
-    """A clock that the test sets."""
-
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 def job(name: str, status: str = "completed", *, error: str = "", duration_ms: int = 1, job_id: int = 1) -> JobChanged:

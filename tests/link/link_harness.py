@@ -17,7 +17,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from waiting import TIMEOUT_S, until
+from waiting import TIMEOUT_S, Clock, until
 
 from aptui.core import notices
 from aptui.core.notices import JobChanged
@@ -36,16 +36,6 @@ from aptui.link.server import LinkLimits, LinkServer
 from aptui.shared.errors import UserError
 
 NOTICES = typing.get_args(notices.Notice)
-
-
-class Clock:
-    """A clock that only the test advances."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
 
 
 class Handler:
@@ -84,7 +74,7 @@ class Harness:
 
     def __init__(self, folder, limits=None, **options) -> None:
         self.path = str(Path(folder, "engine", "socket"))
-        self.clock = Clock()
+        self.clock = Clock(1000.0)
         self.handler = Handler()
         self.selector = selectors.DefaultSelector()
         options.setdefault("clock", self.clock)

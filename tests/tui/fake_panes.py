@@ -63,6 +63,23 @@ class _Probe(Pane):
         self.noted.append(what)
 
 
+class FakeJobs(Pane):
+    """A Jobs screen that records the filters with which it was opened."""
+
+    def __init__(self, **named) -> None:
+        super().__init__(**named)
+        self.revealed: list[str] = []
+
+    def compose(self) -> ComposeResult:
+        yield Lines(name="jobs", has_cursor=True)
+
+    def reveal(self, filter_text: str) -> None:
+        self.revealed.append(filter_text)
+
+
+FAKE_JOBS = PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.fake_panes:FakeJobs")
+
+
 class JobsProbe(_Probe):
     pass
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from disk_project import HOST, Project
+from disk_project import COPIES, HOST, Project
 
 from aptui.engine.cache.cache import Cache
 from aptui.features.gateway import wire_codec
@@ -31,10 +31,6 @@ from tests.waiting import TIMEOUT_S
 
 from ..worlds.report import Report, Say
 
-_SETTINGS = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 OTHER_UID = 65534
 
 
@@ -151,7 +147,7 @@ def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
     folder.chmod(0o755)
     with ExitStack() as stack:
         others = stack.enter_context(closing(OtherUser()))
-        project = Project(folder / "project", _SETTINGS)
+        project = Project(folder / "project", COPIES)
         project.write("assets/a.txt", "ours")
         project.engine_run()
         place = stack.enter_context(served(project, folder / "state" / "tokens.json"))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disk_project import COPIES
 from live_project import LiveProject, own_live_project
 
 from aptui.core.messages import JobCommit
@@ -16,10 +17,6 @@ from aptui.core.model import Digest, PathKey, Product
 from aptui.engine.cache.cache import AnnouncedIntents, Cache
 from aptui.store.db.writer import Writer
 
-SETTINGS = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 KEY = PathKey("a.txt")
 
 
@@ -87,7 +84,7 @@ def intents_in(cache: Path) -> list[str]:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "old"})
+    return own_live_project(tmp_path, monkeypatch, COPIES, {"assets/a.txt": "old"})
 
 
 @pytest.mark.real

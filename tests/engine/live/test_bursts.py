@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disk_project import COPIES
 from live_project import LiveProject, own_live_project
 
 from aptui.core.messages import FilesHashed, FolderSeen
@@ -24,16 +25,12 @@ from aptui.store.db.archive import DatabaseArchive
 
 pytestmark = pytest.mark.real
 
-SETTINGS = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 _COUNT = 40
 
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "a"})
+    return own_live_project(tmp_path, monkeypatch, COPIES, {"assets/a.txt": "a"})
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
-from disk_project import HOST, Project
+from disk_project import COPIES, HOST, Project
 from msgspec.structs import replace
 from scripted_source import SCRIPTED
 from waiting import until
@@ -26,16 +26,12 @@ from aptui.store.db.writer import Writer
 
 pytestmark = pytest.mark.real
 
-SETTINGS = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'0' * 64}\nsize 5\n"
 
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:
-    project = Project(tmp_path / "project", SETTINGS)
+    project = Project(tmp_path / "project", COPIES)
     project.write("assets/a.txt", "a")
     return project
 
@@ -237,7 +233,7 @@ def test_dependency_of_several_runs_is_read_only_by_the_first_run(project: Proje
 
 
 def test_undecodable_project_path_is_refused(project: Project, tmp_path: Path) -> None:
-    strange = Project(tmp_path / os.fsdecode(b"caf\xe9"), SETTINGS)
+    strange = Project(tmp_path / os.fsdecode(b"caf\xe9"), COPIES)
 
     with pytest.raises(UserError, match="is not valid UTF-8"):
         strange.engine_run()

@@ -5,6 +5,7 @@ import os
 
 import pytest
 from msgspec.structs import replace
+from waiting import Clock
 from watch_harness import put
 
 from aptui.engine.watch.notifications import ChangeNotification, NotifiedRoot, RootNotifications, WatchTimings
@@ -12,16 +13,9 @@ from aptui.engine.watch.notifications import ChangeNotification, NotifiedRoot, R
 ADDED, MODIFIED, DELETED = 1, 2, 3
 
 
-class Clock:
-    now = 1000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1000.0)
 
 
 @pytest.fixture

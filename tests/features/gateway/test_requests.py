@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from disk_project import COPIES
 from live_project import LiveProject, Request
 
 from aptui.engine.cache.cache import Cache
@@ -16,11 +17,6 @@ from aptui.features.gateway.engine_requests import Barrier
 from aptui.store.queries.reader import open_reader
 
 pytestmark = pytest.mark.real
-
-SETTINGS = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 
 
 def statuses(project: LiveProject, source: str) -> list[str]:
@@ -33,7 +29,7 @@ def is_all_known(live: EngineSupervisor) -> bool:
 
 
 def test_barrier_is_answered_after_the_jobs_of_new_files_are_stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    project = LiveProject(tmp_path / "project", SETTINGS)
+    project = LiveProject(tmp_path / "project", COPIES)
     project.write("assets/a.txt", "a")
     may_commit, commit = threading.Event(), Cache.commit
 

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from disk_project import COPIES
 from live_project import LiveProject
 
 from aptui.features.o3de.programs import asset_processor, processor_run
@@ -20,8 +21,7 @@ pytestmark = pytest.mark.real
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setattr(processor_run, "to_reprocess", lambda _start: iter(()))
-    settings = 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n'
-    return LiveProject(tmp_path / "project", settings)
+    return LiveProject(tmp_path / "project", COPIES)
 
 
 def start_of(project: LiveProject) -> Any:

@@ -1,15 +1,9 @@
 import threading
 
 import pytest
+from waiting import Clock
 
 from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor, TooSlow
-
-
-class Clock:
-    now = 0.0
-
-    def __call__(self):
-        return self.now
 
 
 def opened(clock):

@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from waiting import Clock
 
 from aptui.features.sharing.record import Seal, base_key, seal_record
 from aptui.features.sharing.stores import local as maintenance
@@ -13,16 +14,9 @@ from aptui.features.sharing.stores.placing import Lease, living
 from tests.features.sharing.harness import digest_of, facts, files_of, record
 
 
-class Clock:
-    now = 1_800_000_000.0
-
-    def __call__(self):
-        return self.now
-
-
 @pytest.fixture
 def clock():
-    return Clock()
+    return Clock(1_800_000_000.0)
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from textual import events
-from textual.app import ComposeResult
 from textual.keys import _character_to_key
 
 from aptui.core.model import EdgeKind
@@ -17,12 +16,11 @@ from aptui.core.notices import JobChanged
 from aptui.core.paths import to_text
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.data.feed import Batch, JobNews
-from aptui.tui.frame.sheets import Lines
-from aptui.tui.pane import Pane, PaneSpec
+from aptui.tui.pane import PaneSpec
 from aptui.tui.screens.assets.asset_detail import ReferenceTree
 from tests.store.conftest import analysis_row, edge_row, job_row, source_row, uuid_of
 from tui.database import database
-from tui.fake_panes import FakeSession
+from tui.fake_panes import FAKE_JOBS, FakeSession
 from tui.shell_harness import in_shell, lines, script_test, text, until
 
 MEDIUM = (116, 32)
@@ -32,20 +30,9 @@ BYTES = to_text(b"evil/\xff.png")
 PNG = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sIIBBBBB", 13, b"IHDR", 64, 32, 8, 6, 0, 0, 0)
 
 
-class FakeJobs(Pane):
-    """A Jobs screen that records the filters with which it was opened."""
-
-    def compose(self) -> ComposeResult:
-        self.revealed: list[str] = []
-        yield Lines(name="jobs", has_cursor=True)
-
-    def reveal(self, filter_text: str) -> None:
-        self.revealed.append(filter_text)
-
-
 PANES = [
     PaneSpec("assets", 2, "Assets", "Assets", "aptui.tui.screens.assets.assets_pane:AssetsPane"),
-    PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.screens.assets.assets_harness:FakeJobs"),
+    FAKE_JOBS,
 ]
 
 

@@ -16,10 +16,10 @@ from aptui.tui.data.session import SessionState
 from aptui.tui.screens.assets.asset_detail import FilePreview, ReferenceTree
 from tests.store.conftest import uuid_of
 from tests.tools import MACHINE
-from tui.fake_panes import FakeSession
+from tui.fake_panes import FakeJobs, FakeSession
 from tui.shell_harness import LARGE, SMALL, in_shell, lines, text, until
 
-from .assets_harness import PANES, FakeJobs, at, go, in_assets, on_assets, press, put_on_reference, shows
+from .assets_harness import PANES, at, go, in_assets, on_assets, press, put_on_reference, shows
 
 pytestmark = pytest.mark.real
 

@@ -19,7 +19,7 @@ from aptui.core.project import Builder, BuilderKind, CommandRule, Pattern, Patte
 from aptui.shared.errors import UserError
 from aptui.shared.health import Health
 from aptui.store.queries.metrics import BuilderSpent, Entry, Spent
-from aptui.tui.pane import PANES, Pane, PaneSpec
+from aptui.tui.pane import PANES
 from aptui.tui.screens.builders import builder_facts
 from aptui.tui.screens.builders import builders_pane as reading
 from aptui.tui.screens.builders.builder_facts import KnownBuilder, metrics_columns, row_of
@@ -29,7 +29,7 @@ from aptui.tui.widgets.listing import ListedRow
 from aptui.tui.widgets.table import fit_columns, lay_out
 from tests.store.conftest import BUILDER, analysis_row, job_row, source_row
 from tests.tui.database import database
-from tui.fake_panes import FakeSession
+from tui.fake_panes import FAKE_JOBS, FakeSession
 from tui.shell_harness import LARGE, in_shell, lines, script_test, text, until
 from tui.widget_zoo import PAYLOADS
 
@@ -39,18 +39,7 @@ OTHER, THIRD = b"o" * 16, b"t" * 16
 WIDE = (190, 40)
 
 
-class JobsWithReveal(Pane):
-    """A Jobs screen that records the filters that it was opened with."""
-
-    def __init__(self, **named) -> None:
-        super().__init__(**named)
-        self.revealed = []
-
-    def reveal(self, words: str) -> None:
-        self.revealed.append(words)
-
-
-HERE = [PaneSpec("jobs", 1, "Jobs", "Jobs", f"{__name__}:JobsWithReveal"), next(spec for spec in PANES if spec.id == "builders")]
+HERE = [FAKE_JOBS, next(spec for spec in PANES if spec.id == "builders")]
 
 
 def glob(words: str) -> Pattern:

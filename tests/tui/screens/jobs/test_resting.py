@@ -9,6 +9,7 @@ import threading
 import pytest
 from textual import events
 from textual.keys import _character_to_key
+from waiting import Clock
 
 from aptui.core.notices import Progress
 from aptui.tui.data.feed import Batch, JobNews
@@ -22,15 +23,8 @@ from ...shell_harness import text, until
 from .jobs_pane_harness import many, on_jobs
 
 
-class Clock:
-    now_s = 100.0
-
-    def __call__(self) -> float:
-        return self.now_s
-
-
 def test_rows_are_not_sorted_during_input_or_just_after_a_sort() -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     rest = Resting(clock)
 
     assert rest.due_in(touched_s=100.0, row_count=10) == pytest.approx(selection.HOLD_S)
@@ -42,14 +36,14 @@ def test_rows_are_not_sorted_during_input_or_just_after_a_sort() -> None:
 
 
 def test_changed_row_under_the_cursor_is_marked_for_less_than_a_second() -> None:
-    clock = Clock()
+    clock = Clock(100.0)
     rest = Resting(clock)
 
     rest.note_cursor(touched_s=99.9)
     assert not rest.has_just_flipped
     rest.note_cursor(touched_s=90.0)
     assert rest.has_just_flipped
-    clock.now_s += 1
+    clock.now += 1
     assert not rest.has_just_flipped
 
 
