@@ -225,10 +225,10 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
 
 
 def _describe_difference(name: str, mine: str, engines: str) -> str:
-    """Say how a variable differs, without its values, because they may be secret.
+    """Return how an environment variable differs, without its values, because they may be secret.
 
     Args:
-        name: of the variable.
+        name: the name of the variable.
         mine: digest of its value in this process, "" = not set.
         engines: digest of its value in the engine, "" = not set.
     """

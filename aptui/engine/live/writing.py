@@ -116,7 +116,7 @@ class _OpenFile(Struct):
 
 
 class FilesBeingWritten:
-    """The files (absolute paths) whose checks are postponed; `unfinished` is that of `loop.context.ChangeSource`."""
+    """The files (absolute paths) whose checks are postponed. `loop.context.ChangeSource` describes `unfinished`."""
 
     def __init__(self) -> None:
         self.unfinished: dict[PathKey, FileFact | None] = {}
@@ -211,7 +211,7 @@ class FilesBeingWritten:
 
 
 def _before(engine: Engine, key: PathKey) -> FileFact | None:
-    """Return the facts of a source before it was written, None if the pipeline has no facts of it."""
+    """Return the facts of a source before it was written, None if the row of its folder is not pending or the source is new."""
     pending = engine.pipeline.jobs.memory.folders.get(parent(key))
     return pending.winners.get(key) if pending is not None else None
 
