@@ -282,6 +282,8 @@ def _list_in(name: str) -> AssetList:
         if data is None:
             with open(name, "rb") as file:
                 data = file.read(LIST_BYTES_MOST)
+    except FileNotFoundError:
+        raise UserError(f"there is no '{printing.line(name)}'", hint="'aptui assetlist SEED --output FILE' writes a list") from None
     except OSError as error:
         raise UserError(f"'{printing.line(name)}' cannot be read: {error.strerror}", hint="check its permissions") from error
     return read(data, name)

@@ -248,7 +248,10 @@ def test_compare_refuses_an_invalid_asset_list(run: Run, tmp_path: Path, text: s
 
 
 def test_compare_refuses_a_missing_asset_list(run: Run) -> None:
-    assert run("compare", "none.json", "none.json")[0] == 3
+    code, _, complaint = run("compare", "none.json", "none.json")
+
+    assert code == 3
+    assert complaint == "aptui: there is no 'none.json'; 'aptui assetlist SEED --output FILE' writes a list\n"
 
 
 def test_bundle_is_refused_while_sources_have_unprocessed_changes(
