@@ -105,29 +105,19 @@ def test_example_steps_of_the_builders_page_make_their_products(tmp_path: Path, 
 
 
 @pytest.mark.real
-def test_example_persistent_program_of_the_builders_page_makes_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("kind", "tool", "mark"), [("persistent", "shout", "!"), ("batch", "loud", "")])
+def test_example_program_of_the_builders_page_makes_products(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, tool: str, mark: str
+) -> None:
     own_homes(tmp_path, monkeypatch)
-    project = Project(tmp_path / "p", LISTINGS["persistent/aptui.yaml"])
-    project.write("tools/shout.py", LISTINGS["tools/shout.py"]).chmod(0o755)
-    for name in ("one", "two"):
-        project.write(f"assets/{name}.words", name)
-
-    project.engine_run()
-
-    assert project.texts() == {"one.txt": "ONE!", "two.txt": "TWO!"}, project.errors()
-
-
-@pytest.mark.real
-def test_example_batch_program_of_the_builders_page_makes_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
-    project = Project(tmp_path / "p", LISTINGS["batch/aptui.yaml"])
-    project.write("tools/loud.py", LISTINGS["tools/loud.py"]).chmod(0o755)
+    project = Project(tmp_path / "p", LISTINGS[f"{kind}/aptui.yaml"])
+    project.write(f"tools/{tool}.py", LISTINGS[f"tools/{tool}.py"]).chmod(0o755)
     for name in ("one", "two", "three"):
         project.write(f"assets/{name}.words", name)
 
     project.engine_run()
 
-    assert project.texts() == {"one.txt": "ONE", "two.txt": "TWO", "three.txt": "THREE"}, project.errors()
+    assert project.texts() == {f"{name}.txt": f"{name.upper()}{mark}" for name in ("one", "two", "three")}, project.errors()
 
 
 @pytest.mark.real

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from msgspec import to_builtins
 from msgspec.structs import replace
-from tui.fake_panes import FakeSession
+from tui.fake_panes import FAKE_JOBS, FakeSession
 from tui.shell_harness import LARGE, lines, shell, text, until
 from tui.widget_zoo import PAYLOADS
 
@@ -23,7 +23,7 @@ from aptui.link.port import Disconnect, ReadStatus, RestartWorker
 from aptui.shared.connections.peers import Dial, GatewayReport, Peer, PeerAction, PeerOrder, PeerSettings, PeerState, TurnedAway
 from aptui.shared.health import Connection, Health, WatchedRoot, WatchMode, WorkerInfo
 from aptui.tui.data.session import NoSession, SessionState
-from aptui.tui.pane import Pane, PaneSpec, list_panes
+from aptui.tui.pane import list_panes
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("own_homes")]
 
@@ -46,19 +46,8 @@ def worker(number: int, state: str = "idle", job: str = "") -> WorkerInfo:
 AT_WORK = worker(2, "working", "images: textures/rock.png (linux, image)")
 
 
-class JobsWithReveal(Pane):
-    """A Jobs screen that records its navigation."""
-
-    def __init__(self, **named) -> None:
-        super().__init__(**named)
-        self.revealed = []
-
-    def reveal(self, words: str) -> None:
-        self.revealed.append(words)
-
-
 HERE = [
-    PaneSpec("jobs", 1, "Jobs", "Jobs", f"{__name__}:JobsWithReveal"),
+    FAKE_JOBS,
     next(spec for spec in list_panes() if spec.id == "connections"),
 ]
 
