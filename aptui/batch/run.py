@@ -201,7 +201,10 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
             hint="correct the configuration; or run 'aptui stop', then this command again",
         )
     builders = {builder.uuid: builder.name for builder in config.project.builders}
-    summary = collect(config, reporter, int(str(answer["run"])) if answer else 0, builders)
+    jobs_run = int(str(answer["run"])) if answer else 0
+    # The engine sends no notices of runs that ended before the subscription, but they are not skipped.
+    reporter.jobs_run = max(reporter.jobs_run, jobs_run)
+    summary = collect(config, reporter, jobs_run, builders)
     summary.seconds = time.monotonic() - began_s
     if answer is None:
         summary.is_interrupted = True

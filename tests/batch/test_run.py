@@ -655,6 +655,19 @@ def test_summary_lists_folder_mistakes_that_a_running_engine_reports(tmp_path: P
     assert summary.mistakes == ("a/.aptui.yaml:1:2: wrong",)
 
 
+def test_jobs_that_a_running_engine_finished_before_the_subscription_are_not_counted_as_skipped(
+    run: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("batch")
+    monkeypatch.setattr(batch_run, "_follow", lambda *_all: {"run": 3})
+    with contextlib.closing(socket.socket(socket.AF_UNIX)) as channel:
+        client = EngineClient(channel)
+        client.hello = EngineWelcome(version=__version__)
+        summary = batch_run.settle(client, load.load(project), RunOptions(), Reporter(io.StringIO()), 0.0)
+
+    assert (summary.jobs_run, summary.jobs_skipped) == (3, 1)
+
+
 def test_configuration_that_the_running_engine_refuses_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match=r"aptui\.yaml:3:60: unknown parameter 'fromat'"):
         settle(tmp_path, monkeypatch, {"run": 0, "configuration": "aptui.yaml:3:60: unknown parameter 'fromat'"})
