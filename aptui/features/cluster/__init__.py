@@ -12,7 +12,7 @@ FEATURE = Feature(
             "team",
             (
                 "aptui worker --scheduler tls://head:8786 --tls-ca ca.pem --tls-cert me.pem --tls-key me.key",
-                "aptui worker --scheduler tcp://127.0.0.1:8786 --slots 4",
+                "aptui worker --scheduler tcp://127.0.0.1:8786 --insecure --slots 4",
             ),
         ),
     },

@@ -41,7 +41,7 @@ def worker_arguments(parser: ArgumentParser) -> None:
         "--scheduler",
         required=True,
         metavar="ADDRESS",
-        help="address of Dask's scheduler: tls://HOST:8786; on this machine also tcp://127.0.0.1:8786",
+        help="address of Dask's scheduler: tls://HOST:8786; on this machine also tcp://127.0.0.1:8786, with --insecure",
     )
     parser.add_argument(
         "--insecure",
