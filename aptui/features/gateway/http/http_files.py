@@ -167,7 +167,7 @@ def _is_awaited(request: web.Request) -> bool:
 
 
 async def product(request: web.Request) -> web.StreamResponse:
-    """Return a product, or list a folder."""
+    """Return a product; list a folder if the path ends with `/`, or with `list`."""
     require(request, Scope.READ)
     path = read_asked_path(request, PRODUCTS).lower()
     return await _send_path(request, path, is_folder=not path)
@@ -306,7 +306,7 @@ def _facts(item: ProductFile) -> dict[str, object]:
 
 
 async def tree(request: web.Request) -> web.StreamResponse:
-    """List all products below a folder, page by page.
+    """List all products below a folder in one answer.
 
     `{folder, files: [{path, …}, …]}`, or with `?list=plain` one path per line.
     """
