@@ -395,7 +395,7 @@ def test_example_project_builds_levels_of_detail_for_each_platform(tmp_path, mon
 
     assert project.errors() == {}
     names = {path.relative_to(project.root / "Cache").as_posix() for path in (project.root / "Cache").glob("*/rock*.glb")}
-    assert names >= {f"{platform}/rock{level}.glb" for platform in ("desktop", "android") for level in ("", ".lod1", ".lod2")}
+    assert names >= {f"{platform}/rock{level}.glb" for platform in ("linux", "android") for level in ("", ".lod1", ".lod2")}
 
 
 TRIANGLE = """<?xml version="1.0"?>
