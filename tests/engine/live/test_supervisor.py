@@ -724,7 +724,10 @@ def test_job_that_writes_its_own_source_fails_after_ten_runs(project: LiveProjec
 def test_jobs_that_wait_for_a_postponed_file_are_not_reported_as_stuck(is_quiet: bool) -> None:
     state = {"_is_first_scan": False, "_idle_since": None, "_is_settled": False, "stops_when_idle": False}
     supervisor = SimpleNamespace(
-        **state, watching=SimpleNamespace(is_quiet=is_quiet), roots=SimpleNamespace(add_intermediates=lambda: None)
+        **state,
+        watching=SimpleNamespace(is_quiet=is_quiet),
+        roots=SimpleNamespace(add_intermediates=lambda: None),
+        _code_changes=mock.Mock(),
     )
     engine = mock.Mock()
     engine.pipeline.jobs.stuck.return_value = ["a job"]
