@@ -280,4 +280,4 @@ class Answerer(Protocol):
         """
 
     def forget_client(self, client: int) -> None:
-        """End the delays that a disconnected client requested with `Hold`."""
+        """End the delays that a disconnected client requested with `Hold`, and drop its pending requests."""

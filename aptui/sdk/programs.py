@@ -80,9 +80,9 @@ def has_library(module: str) -> bool:
 
 
 def find_program(requested: str | None, names: Iterable[str]) -> str:
-    """Return the absolute path of `requested` or, if it is "", of the first of `names` that exists; "" if no program is found.
+    """Return the absolute path of `requested`, or of the first of `names` that exists if `requested` is "" or None.
 
-    `requested` and `names` are absolute paths, or names of programs in PATH.
+    The result is "" if no program is found. A program is given as an absolute path (`~` is expanded), or as a name in PATH.
     The current folder is not searched: its files may have come with the assets.
     """
     places = os.pathsep.join(place for place in os.get_exec_path() if os.path.isabs(place))

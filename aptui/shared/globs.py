@@ -45,7 +45,7 @@ class Glob:
     def matches(self, text: str) -> bool:
         """Whether the whole text matches.
 
-        The text between two stars is searched as far left as possible; the text after the last star must end the text.
+        Each piece between two stars is placed as far left as possible. The piece after the last star must end `text`.
         """
         at, end = self._first.length, len(text)
         if not self._first.is_at(text, 0):

@@ -192,7 +192,7 @@ def _tags(text: str) -> dict[str, int]:
 
 
 def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
-    """Yield the line of `aptui doctor` about the cluster: which users or machines can run programs through it."""
+    """Yield the line of `aptui doctor` (extension point `doctor`): which users or machines can run programs on the cluster."""
     cluster = config.cluster
     if not cluster.is_used:
         yield DoctorCheck("cluster", "ok", "none")

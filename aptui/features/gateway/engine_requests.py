@@ -12,7 +12,7 @@ from aptui.shared.connections.peers import GatewayReport, PeerOrder
 
 
 class Barrier(FeatureRequest, frozen=True):
-    """Request to wait until the engine has processed all present changes: files are read, and their jobs are planned and saved.
+    """Request to wait until all changes on the disk so far are processed: files are read, and their jobs are planned and saved.
 
     The answer is {epoch, seq, is_whole}; `is_whole` is false if `limit_s` seconds have passed, or if a folder is watched by
     polling.

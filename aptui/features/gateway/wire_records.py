@@ -18,8 +18,8 @@ from msgspec import Struct
 class Match(StrEnum):
     """How a search term is matched.
 
-    `exact` finds paths that end with the term. `default` ignores extensions, and also finds paths that contain the part of the term
-    before its last `_`.
+    `exact` finds paths that end with the term. `default` also finds paths that end with the term after both lose their extensions,
+    and paths that contain the part of the term before its last `_`.
     """
 
     DEFAULT = "default"

@@ -86,7 +86,7 @@ def dependants_of(reader: Reader, known: Iterable[KnownSource]) -> dict[int, lis
 
 
 def needs_of(reader: Reader, ids: Collection[int]) -> dict[int, list[str]]:
-    """Return {source id: paths that it declares as dependencies}; a path that is not a source is in lower case."""
+    """Return {source id: paths of its declared dependencies by path}; a path that is not a source is in lower case."""
     edges = SourceEdges(reader)
     declared = [edge for edge in edges.read_declared_by(ids) if edge.kind in _BY_PATH]
     targets = edges.by_path({edge.target for edge in declared})

@@ -35,7 +35,7 @@ _POLL_S = 0.1
 
 
 class _Running(Struct):
-    """The running search. It ends when the engine restarts its work, which gets a new `epoch`."""
+    """The running search. It ends when the engine stops or starts again with a new `epoch`."""
 
     request: Request
     name: str

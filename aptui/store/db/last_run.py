@@ -328,6 +328,9 @@ class LastRun:
         return dict(self._values_below(SETTINGS_STATE))
 
     def _values_below(self, prefix: str) -> list[tuple[str, str]]:
-        """Return (key without `prefix`, value) of the values in aptui_state below `prefix`, which ends with a colon."""
+        """Return (key without `prefix`, value) of the values in aptui_state whose keys begin with `prefix`.
+
+        `prefix` ends with a colon. Empty values are left out.
+        """
         sql = "SELECT substr(key, ?), value FROM aptui_state WHERE key >= ? AND key < ? AND value <> ''"
         return self._database.execute(sql, (len(prefix) + 1, prefix, f"{prefix[:-1]};")).fetchall()

@@ -394,7 +394,7 @@ def _version(path: Path) -> int:
     with contextlib.closing(sqlite3.connect(read_only_uri(path), uri=True, timeout=5)) as database:
         try:
             if database.execute("SELECT type FROM sqlite_master WHERE name = 'dbinfo'").fetchone() != ("table",):
-                return 0  # another program has made `dbinfo` a view, and a query of a view may never end
+                return 0  # `dbinfo` is missing, or another program made it a view: a query of a view may never end
             row = database.execute("SELECT MAX(version) FROM dbinfo").fetchone()
         except sqlite3.DatabaseError:
             return 0

@@ -132,7 +132,7 @@ _WRITTEN = attrgetter(
 
 
 class AnalysisKeys:
-    """Assigns a negative number to each failed analysis; the number is the same whenever rows are read again."""
+    """The numbers of failed analyses: negative, and constant while the program runs, even if rows are read again."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[int, str, str], int] = {}
@@ -553,7 +553,7 @@ def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
 
 
 def order_of_sources(table: JobTable, rows: Codes, field: str, *, is_descending: bool) -> Codes:
-    """Return `rows`, which are in the order of `field`, so that the rows of each source are together.
+    """Reorder `rows`, which are in the order of `field`, so that the rows of each source are together.
 
     The line of a source shows the value of one of its jobs: the largest number, the latest time, the worst status, or the first
     text. All rows of the source go to the place of this job.

@@ -5,8 +5,8 @@ match, and not once for each text. Each text in the buffer is followed by a line
 break. So `^` and `$` match at the ends of a text, and no character class matches the byte between two texts. A match is always
 within one line: in a text with line breaks, `^` and `$` match at the ends of each line.
 
-Patterns of plain words, which users type most, are searched by numpy instead. If half of the texts match, RE2 would need a call for
-nearly every match, which takes longer.
+Patterns of plain words, which users type most, are searched by numpy instead. If every second text matches, RE2 needs a call for
+each match, which takes longer.
 
 Tests: `tests/store/jobs/test_regex.py`.
 """
@@ -62,7 +62,7 @@ class PatternError(ValueError):
 
 
 class TextBuffer:
-    """Texts in one buffer, each followed by `_END`, so that one call of RE2 searches all of them."""
+    """Texts in one buffer, each followed by `_END`, so that one call of RE2 can search many of them."""
 
     __slots__ = ("_ends", "_has_breaks", "data")
 

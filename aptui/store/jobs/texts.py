@@ -26,7 +26,7 @@ _SEPARATOR = "\0"
 _LEAST_INDEXED = 4096
 """Number of new texts that a dictionary holds before they are sorted into the index; more if the column is large."""
 _MOST_SORTED_BYTES = 256 << 20
-"""Maximum memory for sorting texts with numpy, which pads each text to the length of the longest (bytes).
+"""Maximum memory (bytes) for sorting texts with numpy, which pads each text to the length of the longest text.
 
 If more is needed, Python sorts the texts, and other threads wait for the interpreter lock.
 """
@@ -185,9 +185,9 @@ class TextPool(dict[str, int]):
 
 
 class TextIndex:
-    """Finds the code of a text in a column, by a sorted array of hashes.
+    """Finds the code of a text in a column, by a sorted array of hashes and an array of their codes.
 
-    The array needs 12 bytes for each text; the newest texts are in a dictionary until they are sorted into the array.
+    The arrays need 12 bytes for each text; the newest texts are in a dictionary until they are sorted into the arrays.
     """
 
     def __init__(self, texts: Texts) -> None:

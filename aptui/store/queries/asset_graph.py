@@ -68,7 +68,7 @@ Fact = SourceFact | ProductFact | AssetFile
 
 
 class Unmet(NamedTuple):
-    """A product's declared dependency on a path that names no product, on a pattern, or an exclusion."""
+    """A product's declared dependency by path that is not resolved to a product, is a pattern, or is an exclusion."""
 
     product_id: int
     path: str
@@ -92,7 +92,7 @@ class Dangling(NamedTuple):
 
 
 class MissingReference(NamedTuple):
-    """A name or id of an asset that a scan found in a product's bytes, although the product does not declare this dependency."""
+    """A name or id of an asset that a scan found in a product's bytes: possibly a dependency that the product does not declare."""
 
     product_id: int
     text: str
@@ -458,7 +458,7 @@ class AssetGraph:
         return [Dangling(product, asset_id_text(*asset[:2])) for product in products for asset in self._dangling[product]]
 
     def missing(self, products: Collection[Node]) -> list[MissingReference]:
-        """Return the undeclared dependencies that a scan found in the bytes of these products."""
+        """Return the possible undeclared dependencies that a scan found in the bytes of these products."""
         rows = self._ask(_MISSING_SQL, keys=json.dumps(list(products)))
         return [MissingReference(product, text, asset_id_text(uuid, sub_id)) for product, text, uuid, sub_id in rows]
 

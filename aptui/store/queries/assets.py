@@ -54,7 +54,7 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
 def _describe_failures(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
     """Return how many runs in a row failed, and when the first of these runs failed, in local time.
 
-    If all stored runs failed, earlier runs may have failed too, so the number is followed by "or more".
+    Only the last `MOST_RUNS` runs are stored. If all of them failed, the number is followed by "or more".
     """
     count = next((at for at, run in enumerate(runs) if run.outcome == 0), len(runs))
     if count < 2:
@@ -92,7 +92,7 @@ def makers(source: SourceRow | None, database: Reader) -> list[tuple[JobRow, str
 
 
 def list_unsettled(edges: Sequence[EdgeRow], database: Reader) -> list[str]:
-    """Return the pending and running jobs of the sources on which the job dependencies in `edges` depend.
+    """Return the pending and running jobs of the sources that the job dependencies in `edges` name.
 
     A job is named `source@platform:job key`.
     """

@@ -100,7 +100,7 @@ def amount(reader: Reader) -> tuple[int, int]:
 
 
 def examine_products(reader: Reader, cache_dir: Path) -> Iterator[tuple[ProductRow, Finding | None]]:
-    """Read all bytes of each product; yield (product, its `Finding`, None = intact). An engine may run at the same time."""
+    """Read all bytes of each product; yield it with its `Finding` (None = no problem). An engine may run at the same time."""
     root, last = os.fsencode(cache_dir), 0
     while rows := reader.ask(f"{PRODUCTS_SQL} WHERE p.ProductID > ? ORDER BY p.ProductID LIMIT ?", (last, _PAGE_ROWS)).fetchall():
         for row in rows:

@@ -18,7 +18,7 @@ from aptui.shared.errors import UserError
 
 MAX_DEPTH = 100
 _BEYOND = 1 << 64
-"""First whole number that does not fit into 64 bits; from this number on, whole numbers are read as floats."""
+"""Whole numbers with at least this absolute value do not fit into 64 bits, and are read as floats."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
 _STRING = re.compile(r'"((?:[^"\\\x00-\x1f]|\\.)*)"')
