@@ -2,9 +2,9 @@
 
 After every step it checks the jobs that ran, their outcome, and the settled state.
 
-Each `NNN-name/story.py` holds `CONFIG` (aptui.yaml), `FILES` {path: text or bytes} and `play(story)`. A run is written `source:job
-key[@platform][!]`; the host's platform is left out, `!` means that it failed. After every step the cache is checked against the
-database, and after the last one against a clean build.
+Each `NNN-name/story.py` holds `FILES` {path: text or bytes}, `play(story)`, and `CONFIG` (aptui.yaml): by default `OWN_BUILDERS`
+if the story has builders, else `COPIES`. A run is written `source:job key[@platform][!]`; the host's platform is left out, `!`
+means that it failed. After every step the cache is checked against the database, and after the last one against a clean build.
 """
 
 from __future__ import annotations
@@ -16,11 +16,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from disk_project import Project, Ran
+from disk_project import COPIES, Project, Ran
 
 pytestmark = pytest.mark.real
 
 FOLDER = Path(__file__).parent
+OWN_BUILDERS = "scan_folders: [{name: game, path: assets}]\nbuilders: []\n"
 NAMES = sorted(path.parent.name for path in FOLDER.glob("[0-9][0-9][0-9]-*/story.py"))
 
 
@@ -61,7 +62,8 @@ def story(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mo
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    project = Story(tmp_path / os.fsdecode(getattr(module, "ROOT", b"project")), module.CONFIG)
+    default = OWN_BUILDERS if any(os.fsencode(rel).startswith(b"builders/") for rel in module.FILES) else COPIES
+    project = Story(tmp_path / os.fsdecode(getattr(module, "ROOT", b"project")), getattr(module, "CONFIG", default))
     for rel, data in module.FILES.items():
         project.write(rel, data)
     return module, project

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from disk_project import COPIES
 from live_project import LiveProject, Request, own_live_project
 
 from aptui.cli.read_access import resource_line
@@ -16,15 +17,10 @@ from aptui.link import port
 
 pytestmark = pytest.mark.real
 
-SETTINGS = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
-
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    return own_live_project(tmp_path, monkeypatch, SETTINGS, {f"assets/{name}.txt": name for name in "abc"})
+    return own_live_project(tmp_path, monkeypatch, COPIES, {f"assets/{name}.txt": name for name in "abc"})
 
 
 def test_status_request_returns_project_and_state_of_the_engine(project: LiveProject) -> None:
@@ -40,7 +36,7 @@ def test_status_request_returns_project_and_state_of_the_engine(project: LivePro
 def test_status_reports_holders_and_waiters_of_a_resource(project: LiveProject) -> None:
     command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
     baker = f"]}}, {{name: bake, patterns: ['*.bake'], command: '{command}', resources: [card]}}]\nresources: {{card: 1}}"
-    project.config(SETTINGS.replace("]}]", baker))
+    project.config(COPIES.replace("]}]", baker))
 
     def uses() -> list[str]:
         status = project.ask(port.ReadStatus()).answered
@@ -57,7 +53,7 @@ def test_status_reports_holders_and_waiters_of_a_resource(project: LiveProject) 
 
 
 def test_progress_reports_failed_jobs_across_restarts(project: LiveProject) -> None:
-    project.config(SETTINGS.replace("]}]", "]}, {name: tables, uses: json, patterns: ['*.json']}]"))
+    project.config(COPIES.replace("]}]", "]}, {name: tables, uses: json, patterns: ['*.json']}]"))
     project.edit({"assets/bad.json": "{", "assets/worse.json": "["})
 
     def failing() -> int:
@@ -200,7 +196,7 @@ class Ears:
 
 def test_subscription_reports_run_times_of_running_jobs(project: LiveProject) -> None:
     command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
-    project.config(SETTINGS.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
+    project.config(COPIES.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
     with project.running() as live:
         live.server = Ears()  # type: ignore[assignment]
         project.write("assets/a.slow", "a")
@@ -239,7 +235,7 @@ def test_engine_publishes_job_states_while_a_client_subscribes_to_all_jobs(proje
 
 def test_queued_jobs_do_not_run_after_they_were_cancelled(project: LiveProject) -> None:
     command = f"while ! test -e {project.root}/go; do sleep 0.01; done; cp {{source}} {{products_dir}}"
-    project.config(SETTINGS.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
+    project.config(COPIES.replace("]}]", f"]}}, {{name: slow, patterns: ['*.slow'], command: '{command}'}}]"))
 
     def jobs() -> list[JobChanged]:
         return [news for news in project.news if isinstance(news, JobChanged) and news.job_id and news.source.endswith(".slow")]
@@ -327,7 +323,7 @@ def test_full_rescan_of_unchanged_files_runs_no_jobs(project: LiveProject) -> No
 def test_reload_reports_changes_and_refuses_errors(project: LiveProject) -> None:
     with project.running():
         assert project.ask(port.ReloadConfig()).answered == {"is_changed": False}
-        project.config(SETTINGS + "nonsense: 1\n")
+        project.config(COPIES + "nonsense: 1\n")
         assert "nonsense" in project.ask(port.ReloadConfig()).refused
 
 
@@ -335,7 +331,7 @@ def test_debug_output_can_be_switched_on_and_off(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.SetOption("debug_output", value=True))
         project.until(lambda: live.config.project.debug_output and project.is_idle)
-        project.config(SETTINGS + "# read again\n")
+        project.config(COPIES + "# read again\n")
         assert project.ask(port.ReloadConfig()).answered == {"is_changed": False}
         assert live.config.project.debug_output
         project.ask(port.SetOption("debug_output", value=False))
@@ -368,7 +364,7 @@ def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProje
         scans.clear()
         project.until(lambda: scans and project.is_idle)
         assert scans == [False]
-        project.config(SETTINGS + 'ignore: ["*.tmp"]\n')
+        project.config(COPIES + 'ignore: ["*.tmp"]\n')
         scans.clear()
         project.ask(port.ReloadConfig())
         project.until(lambda: scans and project.is_idle)

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from unittest import mock
 
 import pytest
+from disk_project import COPIES
 from live_project import LiveProject, Ticker, own_live_project
 from scripted_source import one_product
 
@@ -30,15 +31,10 @@ from aptui.shared.health import WatchMode
 
 pytestmark = pytest.mark.real
 
-SETTINGS = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
-
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    return own_live_project(tmp_path, monkeypatch, SETTINGS, {"assets/a.txt": "a"})
+    return own_live_project(tmp_path, monkeypatch, COPIES, {"assets/a.txt": "a"})
 
 
 @pytest.fixture
@@ -194,7 +190,7 @@ class Ears:
 
 def test_only_a_slow_job_is_reported_as_processing(project: LiveProject) -> None:
     project.config(
-        SETTINGS.replace(
+        COPIES.replace(
             "]}]",
             "]}, {name: slow, patterns: ['*.s'], version: 1, command: 'sleep 0.4; cp {source} {products_dir}/s', products: ['s']}]",
         )
@@ -426,7 +422,7 @@ def test_changed_configuration_is_applied_and_runs_only_affected_jobs(project: L
     project.write("assets/b.dat", "b")
     with project.running():
         project.forget()
-        project.config(SETTINGS.replace("]}]", "]}, {name: more, copy: ['*.dat']}]"))
+        project.config(COPIES.replace("]}]", "]}, {name: more, copy: ['*.dat']}]"))
         project.until_product("linux/b.dat", "b")
 
         assert project.runs == Counter({"b.dat:more": 1})
@@ -440,7 +436,7 @@ def test_change_of_the_configuration_before_its_watch_starts_is_applied(
     start = Watcher.start
 
     def start_late(watcher: Watcher) -> None:
-        project.config(SETTINGS.replace("]}]", "]}, {name: more, copy: ['*.dat']}]"))
+        project.config(COPIES.replace("]}]", "]}, {name: more, copy: ['*.dat']}]"))
         start(watcher)
 
     monkeypatch.setattr(Watcher, "start", start_late)
@@ -449,7 +445,7 @@ def test_change_of_the_configuration_before_its_watch_starts_is_applied(
 
 
 def test_configuration_change_does_not_retry_failed_jobs(project: LiveProject) -> None:
-    settings = SETTINGS.replace("]}]", "]}, {name: bad, patterns: ['*.bad'], command: 'false'}%s]")
+    settings = COPIES.replace("]}]", "]}, {name: bad, patterns: ['*.bad'], command: 'false'}%s]")
     project.edit({"assets/b.bad": "b", "assets/b.dat": "b"})
     project.config(settings % "")
     with project.running():
@@ -485,11 +481,11 @@ def test_corrected_configuration_runs_jobs_again_that_failed_because_of_it(proje
 
 def test_broken_configuration_is_reported_and_is_not_applied(project: LiveProject) -> None:
     with project.running() as live:
-        project.config(SETTINGS + "builder: []\n")
+        project.config(COPIES + "builder: []\n")
         project.until(lambda: live.health.configuration)
         assert "aptui.yaml:4" in live.health.configuration
         project.save("a.txt", "still")
-        project.config(SETTINGS)
+        project.config(COPIES)
         project.until(lambda: not live.health.configuration)
 
 
@@ -507,7 +503,7 @@ def test_change_of_a_project_builder_runs_only_the_jobs_of_the_builder(project: 
 
 def test_change_of_the_cache_folder_needs_a_restart_of_the_engine(project: LiveProject) -> None:
     with project.running() as live:
-        project.config(SETTINGS + "cache: Elsewhere\n")
+        project.config(COPIES + "cache: Elsewhere\n")
         project.until(lambda: "restart the engine" in live.health.configuration)
 
 
@@ -611,7 +607,7 @@ def test_recreated_project_folder_is_used_with_its_configuration(project: LivePr
         project.until(lambda: "does not exist" in live.health.disk and "aptui.yaml" in live.health.configuration)
         live._retry_at, live._tried_at = time.monotonic() + 60.0, 0.0
         project.root.mkdir()
-        project.config(SETTINGS.replace("*.txt", "*.new"))
+        project.config(COPIES.replace("*.txt", "*.new"))
         project.write("assets/b.new", "of the new one")
 
         project.settle()  # the client need not wait for the next retry

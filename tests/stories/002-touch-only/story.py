@@ -1,9 +1,5 @@
 """A file with a new time and the same bytes is read once, and no job runs."""
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/a.txt": "alpha", "assets/b.txt": "beta"}
 
 

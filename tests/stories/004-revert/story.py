@@ -1,9 +1,5 @@
 """A reverted edit runs the jobs again; an edit that is reverted before the next scan runs no job."""
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/a.txt": "alpha"}
 
 

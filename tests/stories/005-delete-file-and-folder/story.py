@@ -1,9 +1,5 @@
 """Deleting files and folders deletes their products, and cache folders that become empty."""
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {
     "assets/a.txt": "a",
     "assets/one/b.txt": "b",

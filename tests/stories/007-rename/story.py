@@ -3,10 +3,6 @@
 A rename that changes only the case replaces the source.
 """
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/a.txt": "alpha", "assets/f/b.txt": "beta"}
 
 

@@ -1,9 +1,5 @@
 """If two files swap names, the jobs of both run, unless their bytes are equal."""
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/a.txt": "aaaaa", "assets/b.txt": "bbbbb", "assets/c.txt": "same", "assets/d.txt": "same"}
 
 

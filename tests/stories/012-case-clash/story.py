@@ -3,10 +3,6 @@
 After one file is renamed, both succeed.
 """
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/a.txt": "small", "assets/b.txt": "b"}
 
 

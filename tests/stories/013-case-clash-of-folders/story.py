@@ -1,9 +1,5 @@
 """Folders that differ only in case are one folder; only files in them may clash."""
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/Dir/a.txt": "1", "assets/dir/b.txt": "2"}
 
 

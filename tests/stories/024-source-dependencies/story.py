@@ -5,10 +5,6 @@ The dependency is an absolute path, a wildcard, or a file that did not exist whe
 
 from scripted_source import SCRIPTED
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: []
-"""
 FILES = {
     "builders/scripted.py": SCRIPTED,
     "assets/one.scr": "use part.txt",

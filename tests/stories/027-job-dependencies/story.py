@@ -5,10 +5,6 @@ Depending on the kind of dependency, they run again after a changed fingerprint,
 
 from scripted_source import SCRIPTED
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: []
-"""
 FILES = {
     "builders/scripted.py": SCRIPTED,
     "assets/a.scr": "text a\nfingerprint b.scr",

@@ -2,10 +2,6 @@
 
 from scripted_source import SCRIPTED
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: []
-"""
 FILES = {
     "builders/scripted.py": SCRIPTED,
     "assets/a.scr": "text a\nfingerprint b.scr",

@@ -2,10 +2,6 @@
 
 from scripted_source import SCRIPTED
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: []
-"""
 FILES = {"builders/scripted.py": SCRIPTED, "assets/a.scr": "text good", "assets/b.scr": "need part.txt", "assets/part.txt": "part"}
 
 

@@ -1,9 +1,5 @@
 """A product that was replaced by a folder or a link is made again."""
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/f/a.txt": "a", "assets/f/b.txt": "b"}
 
 

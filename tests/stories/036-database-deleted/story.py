@@ -1,9 +1,5 @@
 """Without its database the cache is rebuilt; a damaged database is set aside and reported."""
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/a.txt": "a", "assets/f/b.txt": "b"}
 
 

@@ -1,9 +1,5 @@
 """A path of more than 3,500 bytes and 120 folders is a source like any other."""
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 DEEP = "/".join(f"folder-number-{number:03}-{'x' * 10}" for number in range(120)) + "/a.txt"
 FILES = {f"assets/{DEEP}": "deep"}
 

@@ -3,10 +3,6 @@
 import os
 import shutil
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/a.txt": "alpha", "assets/b.txt": "beta_"}
 
 

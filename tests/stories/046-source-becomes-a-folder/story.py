@@ -1,9 +1,5 @@
 """A source becomes a folder of the same name, and a file again; the cache follows."""
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/x.txt": "file", "assets/y.txt/in.txt": "inside"}
 
 

@@ -2,10 +2,6 @@
 
 import os
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/a.txt": "a", "assets/b.txt": "b"}
 
 

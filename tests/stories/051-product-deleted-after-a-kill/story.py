@@ -1,9 +1,5 @@
 """A product is made again if it is deleted after an engine was killed before it became idle."""
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: [{name: data, copy: ["*.txt"]}]
-"""
 FILES = {"assets/f/a.txt": "a", "assets/f/b.txt": "b"}
 
 

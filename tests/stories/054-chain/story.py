@@ -5,10 +5,6 @@ The products of later stages are deleted with their source, and an unchanged int
 
 from pathlib import Path
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: []
-"""
 FILES = {
     "builders/chained.py": (Path(__file__).parent.parent / "chained.py").read_text(),
     "assets/sub/A.top": "one",

@@ -5,10 +5,6 @@ The job that makes the intermediate fails, in any order of events, and runs agai
 
 from pathlib import Path
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: []
-"""
 FILES = {
     "builders/chained.py": (Path(__file__).parent.parent / "chained.py").read_text(),
     "assets/a.top": "made",

@@ -2,10 +2,6 @@
 
 from pathlib import Path
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: []
-"""
 FILES = {
     "builders/chained.py": (Path(__file__).parent.parent / "chained.py").read_text(),
     "assets/self.top": "as self.top",

@@ -4,10 +4,6 @@ from pathlib import Path
 
 from scripted_source import SCRIPTED
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: []
-"""
 FILES = {
     "builders/scripted.py": SCRIPTED,
     "builders/chained.py": (Path(__file__).parent.parent / "chained.py").read_text(),

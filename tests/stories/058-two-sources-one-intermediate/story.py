@@ -5,10 +5,6 @@ When one source no longer makes the intermediate, the job of the other source su
 
 from pathlib import Path
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: []
-"""
 FILES = {
     "builders/chained.py": (Path(__file__).parent.parent / "chained.py").read_text(),
     "assets/a.top": "as same.low\na",

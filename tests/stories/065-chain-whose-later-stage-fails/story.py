@@ -2,10 +2,6 @@
 
 from pathlib import Path
 
-CONFIG = """
-scan_folders: [{name: game, path: assets}]
-builders: []
-"""
 CHAINED = (Path(__file__).parent.parent / "chained.py").read_text()
 FILES = {
     "builders/chained.py": CHAINED.replace('if "fail" in lines', 'if "fail " + extension_of(request) in lines')
