@@ -102,12 +102,16 @@ SWITCHES = (
         SwitchArity.TEXT,
         "search products whose paths match this pattern for missing dependencies (% matches any text)",
     ),
-    Switch("fileDependencyScanPattern", SwitchArity.TEXT, "restrict this search to files that match this wildcard (* by default)"),
+    Switch(
+        "fileDependencyScanPattern",
+        SwitchArity.TEXT,
+        "search only files that match this wildcard for missing dependencies (* by default)",
+    ),
     Switch("additionalScanFolders", SwitchArity.LIST, "also search these folders for missing dependencies"),
     Switch(
         "dependencyScanMaxIteration",
         SwitchArity.TEXT,
-        "maximum number of names that are searched in one line (800 by default; 0 = no limit)",
+        "maximum number of paths, and of ids, that are found in one line (800 by default; 0 = no limit)",
     ),
     Switch("move", SwitchArity.LIST, "move sources: <source>,<destination>"),
     Switch("delete", SwitchArity.TEXT, "delete sources"),
