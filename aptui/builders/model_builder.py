@@ -63,8 +63,8 @@ _GPU_TEXTURES = {"ktx2": ("KHR_texture_basisu", "image/ktx2"), "dds": ("MSFT_tex
 
 _REMEDIES = {
     "Unrecognized option -se": "'lod_error' needs gltfpack 0.21 or later, but the installed version is older",
-    "Cannot allocate Wasm memory": "the gltfpack of npm needs 12 GiB of address space; set memory_limit: 16GiB, or "
-    "install the native program",
+    "Cannot allocate Wasm memory": "the gltfpack of npm needs 12 GiB of address space; set memory_limit: 16GiB for this "
+    "builder, or install the native program",
 }
 """{text that gltfpack prints when it fails: what the user can do}."""
 

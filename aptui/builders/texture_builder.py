@@ -286,7 +286,7 @@ def _pack(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
             if other.shape != pixels.shape:
                 raise JobError(
                     f"channel {target}: {_place(file, request.source)} has {other.shape[1]}x{other.shape[0]} pixels, but must have "
-                    f"as many as {path}: {pixels.shape[1]}x{pixels.shape[0]}"
+                    f"the size of {path}: {pixels.shape[1]}x{pixels.shape[0]}"
                 )
             values = other[..., _CHANNELS.index(channel)]
         made[..., _CHANNELS.index(target)] = 255 - values if is_inverted else values

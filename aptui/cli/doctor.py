@@ -120,7 +120,7 @@ def _checks(arguments: Namespace) -> Iterator[DoctorCheck]:
             "configuration",
             "fail",
             str(error).replace("\n", " | "),
-            "correct the configuration; the checks of the project cannot run before",
+            "correct the configuration; until then the checks of the project cannot run",
         )
         return
     yield DoctorCheck(
@@ -238,7 +238,7 @@ def _builders(config: Config) -> Result:
 def _list_missing(builder: Builder) -> list[str]:
     """Return the packages and programs that a builder uses and that are not installed.
 
-    A table has the needs of shipped builders. The version of any other builder names the packages that it requires.
+    A table has the needs of shipped builders. The version of any other builder names its required packages, and which are missing.
     """
     from importlib.util import find_spec
 

@@ -392,7 +392,7 @@ def _folder_place(folder: ScanFolder, given: ExplainedProject) -> str:
 
 
 def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedProject) -> Iterator[dict[str, Any]]:
-    """Yield each builder that the settings of a folder change, with these changes for each platform."""
+    """Yield each builder that its rules or the settings files above the path `key` change, with the changes for each platform."""
     for builder in given.builders:
         adjustment = given.settings.adjustment(key, builder)
         platforms = [

@@ -280,7 +280,10 @@ def test_levels_of_detail_without_gltfpack_fail_and_name_the_remedy(bench, sampl
         ("Unrecognized option -se", "'lod_error' needs gltfpack 0.21 or later, but the installed version is older"),
         (
             "WebAssembly.instantiate(): Out of memory: Cannot allocate Wasm memory for new instance",
-            "the gltfpack of npm needs 12 GiB of address space; set memory_limit: 16GiB, or install the native program",
+            (
+                "the gltfpack of npm needs 12 GiB of address space; set memory_limit: 16GiB for this builder, "
+                "or install the native program"
+            ),
         ),
         ("Error: cannot read", "gltfpack ended with status 1: Error: cannot read"),
     ],

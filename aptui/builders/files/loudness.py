@@ -54,7 +54,7 @@ class SoundMeter:
         self._tail = np.zeros((max(0, len(self._response) - 1), channel_count))
         self._weights = np.array(_SURROUND_WEIGHTS.get(channel_count, (1,) * channel_count), float)
         self._powers: list[float] = [0.0]
-        """For each tenth of a second, the sum of its squared samples, weighted by channel; the last sum is not complete."""
+        """For each tenth of a second, the sum of its squared filtered samples, weighted by channel; the last is not complete."""
         self.frames, self.peak = 0, 0.0
         self.first = self.last = -1
 
