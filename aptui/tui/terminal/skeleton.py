@@ -44,7 +44,8 @@ def hide() -> None:
     if os.environ.get("TERM", "dumb") in {"", "dumb"}:
         return
     try:
-        os.write(2, _LEAVE.encode())
+        if os.isatty(2):
+            os.write(2, _LEAVE.encode())
     except OSError:
         pass  # the terminal no longer exists
 

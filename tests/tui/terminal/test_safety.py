@@ -179,3 +179,12 @@ def test_no_control_sequence_of_content_reaches_a_terminal(columns, lines, envir
 
 def test_skeleton_frame_of_the_screen_has_less_than_700_bytes() -> None:
     assert len(skeleton.frame("game", 160, 45).encode()) < 700
+
+
+def test_hidden_skeleton_writes_nothing_if_stderr_is_a_file(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    skeleton.hide()
+
+    assert capfd.readouterr().err == ""
