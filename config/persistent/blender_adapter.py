@@ -1,4 +1,4 @@
-"""Runs a script inside of Blender as a persistent command: a copy of this file in the project, and
+"""Runs a script inside of Blender as a persistent command. Copy this file into `tools/`, and write in a builder entry:
 
     command: blender -b --factory-startup --python-exit-code 1 -P tools/blender_adapter.py -- tools/convert.py 3>&1 1>&2
     tools: [{name: blender, files: [tools/blender_adapter.py, tools/convert.py]}]

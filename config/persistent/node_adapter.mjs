@@ -1,4 +1,4 @@
-// Runs a JavaScript module as a persistent command: a copy of this file in the project, and
+// Runs a JavaScript module as a persistent command. Copy this file into `tools/`, and write in a builder entry:
 //
 //     command: node tools/node_adapter.mjs tools/convert.mjs
 //     tools: [{name: node, files: [tools/node_adapter.mjs, tools/convert.mjs]}]

@@ -1,4 +1,4 @@
-"""Runs a Python script as a persistent command: a copy of this file in the project, and
+"""Runs a Python script as a persistent command. Copy this file into `tools/`, and write in a builder entry:
 
     command: python3 tools/python_adapter.py tools/convert.py
     tools: [{name: python3, files: [tools/python_adapter.py, tools/convert.py]}]
