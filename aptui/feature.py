@@ -12,13 +12,13 @@ its line in `aptui/features/__init__.py`.
 | extension point | called with | gives |
 |---|---|---|
 | `recovery` | configuration | completes interrupted work (`config.dirs.recovery_folder`); a sentence about it, "" = none |
-| `explain` | key, function that loads the configuration | other settings of the key (`config.load.ConfigMessage`), the last wins |
+| `explain` | key, function that loads a configuration | all values of the key (`config.load.ConfigMessage`), the last one applies |
 | `demo_page` | configuration of the demo | shows it in a browser (`aptui demo --web`); exit code |
 | `doctor` | configuration | lines of `aptui doctor` (`shared.health.DoctorCheck`) |
 | `observer` | function that returns the configuration, function that prints a line | receives the notices of an engine (below) |
 | `daemon` | supervisor of the engine, options of `serve` | runs beside an engine that stays up |
 | `pool` | parts of an engine (`engine.loop.context`), the plain pool's constructor | a constructor of pools |
-| `results` | parts of an engine, `is_patient` | stored results (`engine.loop.dispatch.StoredResults`) |
+| `results` | parts of an engine, `is_patient` (wait for slow lookups) | stored results (`engine.loop.dispatch.StoredResults`) |
 | `store` | address, namespace, `limit_s` (timeout in seconds) | a store of results (`shared.result_store.Store`) |
 | `restore` | configuration, job id, run key | answers an order with the products of that run (`engine.loop.dispatch.Restore`) |
 | `stored file` | configuration, the first 32 letters of a digest or more | path of a stored product with these bytes, or "" |
@@ -26,7 +26,7 @@ its line in `aptui/features/__init__.py`.
 | `project facts` | configuration of another program's project | record with `engine` and `skips_start_scan`, None if unknown |
 | `convert` | folder of another program's project | (the `aptui.yaml` that was written, doubts) for `aptui init --from-o3de` |
 | `adopt cache` | configuration | sets another program's cache aside, returns a sentence or "" |
-| `catalogs` | cache folder, platforms (`is_current` too) | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
+| `catalogs` | cache folder, platforms (also its `is_current`) | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
 | `figures` | database, function that names builders, status of the engine or None | OpenMetrics text of `aptui status` |
 | `assets` | parts of the Assets screen | actions, entries of the menu, commands and a line there (`AssetExtension`) |
 | `commands` | the screen's shell | commands of the `:` line |
@@ -34,9 +34,9 @@ its line in `aptui/features/__init__.py`.
 
 An observer is callable and has `close(has_rested=…)`; `batch` loads observers only if `on:` of the configuration has alerts.
 
-A `format` module has `claims(folder)`, `refuse_unreadable(folder)`, and `load`, `layer_trees`, `check_with` and `explain` with the
-arguments of the functions of these names in `aptui.config` (`load` without `workers`), and `code_folders(config)`: folders of code
-that its builders run.
+A `format` module has `claims(folder)`, `refuse_unreadable(folder)`, and `load`, `layer_trees`, `check_with` and `explain`. These
+four take the same arguments as the functions with these names in `aptui.config`, but `load` takes no `workers`. Its
+`code_folders(config)` returns the folders of code that its builders run.
 
 Tests: `tests/test_feature.py`.
 """

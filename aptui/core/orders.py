@@ -162,9 +162,9 @@ class AnalyseResult(Struct, frozen=True):
 
     `error` is "" on success, else one line; `kind` is the kind of failure, as in `RunResult`.
 
-    `is_unfinished`: the analysis asked which files match a pattern that it had not declared before. `edges` declare the
-    pattern, and the analysis is repeated with the files. `is_for_all_sources`: its plans hold for every source with the same
-    platforms and settings.
+    `is_unfinished`: the analysis asked which files match a pattern that it had not declared before. `edges` now declare the
+    pattern, so that the analysis can run again with the list of these files. `is_for_all_sources`: the plans of this analysis
+    are the same for every source with the same platforms and settings.
     """
 
     run_key: int

@@ -223,7 +223,7 @@ class Reads:
         if not path:
             return ""
         rel = next((file[len(root) :] for root in _roots if file.startswith(root)), file)
-        return f"the job read {_text(path)!r}, which is outside the project's scan folders; '{as_text(rel)}' contains this path"
+        return f"the job read {_text(path)!r}, which is outside the project's scan folders; '{as_text(rel)}' names this file"
 
     def find_read(self, digest_of: Callable[[str], str], *, adds: bool) -> tuple[Read, ...]:
         """Return the files that were read and not written.

@@ -111,7 +111,7 @@ def test_each_line_of_a_record_becomes_a_log_line_of_the_same_level(path: Path) 
     ]
 
 
-def test_context_applies_to_every_line_of_its_record_only(path: Path) -> None:
+def test_context_of_a_record_applies_to_each_line_of_the_record(path: Path) -> None:
     lines = written(path, record("one\ntwo", LogLevel.WARNING, file="a.png", line="3"), record("three"))
 
     context = {"file": "a.png", "line": "3"}

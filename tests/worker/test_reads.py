@@ -335,7 +335,7 @@ def test_builder_fails_if_it_opens_an_outside_file_that_content_names(run_bench,
 
     result = run_bench.analyse(careless) if is_analysis else run_bench.process(careless, order)
 
-    message = f"the job read '{tmp_path}/secret.bin', which is outside the project's scan folders; 'a.txt' contains this path"
+    message = f"the job read '{tmp_path}/secret.bin', which is outside the project's scan folders; 'a.txt' names this file"
     assert (result.outcome, result.error) == (Outcome.FAILED, message)
 
 
@@ -358,7 +358,7 @@ def test_traced_command_cannot_open_an_outside_file_that_content_names(run_bench
 
     result = run_bench.run(tracing(command), run_bench.order())
 
-    assert "which is outside the project's scan folders; 'a.txt' contains this path" in result.error
+    assert "which is outside the project's scan folders; 'a.txt' names this file" in result.error
 
 
 @needs_strace

@@ -355,7 +355,10 @@ class SessionRecorder:
         return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}
 
     def end(self, archive: SessionHistory, account: Account | None, *, is_stopping: bool) -> Rows:
-        """End the session; return its rows, and rows that merge runs of an old session into session 0."""
+        """End the session; return the rows that store it.
+
+        If an earlier session is too old, a row also orders that the database counts the runs of that session to session 0.
+        """
         if self.is_held:
             return {}
         started_ms, self._started_ms = self._started_ms, 0

@@ -236,8 +236,8 @@ def _note_own(plan: Plan, reader: Reader) -> None:
 
     The moved files may name these dependencies by a path relative to the old folder.
     """
-    # A file directly in a scan folder is omitted: paths relative to its folder are also relative to the scan folder, so they stay
-    # valid after the move.
+    # A file that lies directly in a scan folder is omitted. The paths that it names are relative to the scan folder, and a builder
+    # can still resolve them after the move.
     movers = {
         item.source_id: item
         for item in plan.items

@@ -127,9 +127,10 @@ class Present:
         self._known: dict[str, tuple[file_access.StatKey, str]] = {}
 
     def beside(self, own: str) -> Callable[[Discovered], bool]:
-        """Return a function that returns whether found files have the given digests here ("" = missing).
+        """Return a function for runs whose source is in the scan folder `own`.
 
-        The function is for runs with a source in the scan folder `own`.
+        The function takes pairs (name of a file, its digest in a stored result, "" = missing), and returns whether the files of
+        this project have these digests.
         """
         places = FilePlaces(own, self._named)
         return lambda discovered: all(self._is_same(places, name, digest) for name, digest in discovered)
@@ -328,7 +329,7 @@ def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
             hint="run 'aptui log JOB --history' to see the outcome of each run",
         )
     if is_of_any_draft(then.inputs):
-        hint = "run 'aptui log JOB --history' to list all runs; the run after a draft made the final product"
+        hint = "run 'aptui log JOB --history' to list all runs, and restore the run that followed the draft"
         raise UserError(f"run {at + 1} of this job made a draft, which cannot be restored", hint=hint)
     if not config.sharing.local_store:
         raise UserError(

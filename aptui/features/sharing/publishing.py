@@ -183,7 +183,7 @@ class ResultUploader:
 
     @property
     def waiting(self) -> int:
-        """Number of results that are not stored or uploaded yet."""
+        """Number of results that still have to be stored or uploaded."""
         return self._waiting
 
     def put(self, made: MadeResult) -> None:

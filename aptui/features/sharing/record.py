@@ -33,8 +33,8 @@ from aptui.shared.files.replacing import read_private
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Mismatch
 
-# A seal of a record has a checksum and, if configured, a code made with the team's key and a writer's signature. A reader opens
-# only records with the seal that its configuration requires.
+# A seal of a record has a checksum. If configured, it also has a message authentication code (made with the team's key) and the
+# signature of the machine that wrote the record. A reader opens only records with the seal that its configuration requires.
 #
 # A sealed record consists of one line of text and the record's bytes:
 #

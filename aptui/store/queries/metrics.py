@@ -62,10 +62,9 @@ class BuilderSpent(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """The cost of a builder for one source, at its last runs: its analysis, or its jobs together.
+    """The last measured time of one builder for one source: of the analysis, or of all its jobs for the source together.
 
-    `job_key` and `platform` list the values of all its jobs, with commas between; `job_id` is 0 for an analysis and for several
-    jobs.
+    `job_key` and `platform` list the values of these jobs, separated by commas. `job_id` is 0 if the entry is not exactly one job.
     """
 
     source: str

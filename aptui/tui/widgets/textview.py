@@ -278,7 +278,7 @@ def _without_start(line: list[Segment], cells: int) -> list[Segment]:
             cells -= wide
             continue
         if cells:
-            _, piece = piece.split_cells(cells)  # noqa: PLW2901  # the part of the piece that stays
+            _, piece = piece.split_cells(cells)  # noqa: PLW2901  # the part of the piece that is not cut off
             cells = 0
         rest.append(piece)
     return rest

@@ -213,7 +213,7 @@ def test_job_makes_no_new_draft_when_its_input_becomes_a_final() -> None:
     assert asked(world) == ["a.s draft", "b.s draft", "a.s final", "b.s final"]
 
 
-def test_edited_job_does_not_wait_for_the_final_of_its_input() -> None:
+def test_edited_job_does_not_wait_for_final_product_of_its_input() -> None:
     world = world_with()
     settled(world, a_s="", b_s="")
     world.write("a.s", "x")

@@ -714,7 +714,7 @@ def test_backlog_counts_pending_work(world: World) -> None:
     assert world.pipeline.jobs.backlog == 2
 
 
-def test_copy_order_of_a_requested_run_names_no_existing_product(world: World) -> None:
+def test_reprocessed_copy_is_made_even_if_its_product_exists(world: World) -> None:
     settled(world, a_txt="x")
     world.post_request("reprocess", keys=("a.txt",))
 

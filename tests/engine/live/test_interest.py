@@ -37,7 +37,7 @@ def show(interest: InterestRequests, *keys: str) -> dict[str, Any]:
     return answers
 
 
-def test_interest_in_shown_sources_is_collected_each_second_and_expires(live: Live) -> None:
+def test_priority_of_shown_sources_is_requested_once_a_second_and_expires(live: Live) -> None:
     interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
     assert interest.next_deadline(live.now) is None
     assert show(interest, "A.txt", "a.txt", "b.txt") == {"count": 2}

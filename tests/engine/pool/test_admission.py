@@ -23,7 +23,7 @@ def test_jobs_that_fit_into_memory_together_run_at_the_same_time():
     assert not admitted.may_run(message(1), [(7, message(2)), (8, message(3))])
 
 
-def test_other_jobs_do_not_run_beside_a_killed_job_until_it_succeeds():
+def test_job_killed_for_memory_is_retried_alone_until_it_succeeds():
     admitted, memory = admission(100_000, b=10)
 
     assert admitted.isolate(order(1))

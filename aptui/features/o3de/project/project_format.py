@@ -241,9 +241,9 @@ def _compile_project(
 
 
 def _list_unshared_copies(config: Config) -> list[str]:
-    """Return a message if patterns of the shared cache match copied files, which are not shared.
+    """Return a message if the configuration asks to share results of builders that only copy files.
 
-    Fetching such a file costs as much as copying it.
+    They are never shared, because fetching a file costs as much as copying it.
     """
     if not config.sharing.is_remote:
         return []

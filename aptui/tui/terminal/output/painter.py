@@ -593,7 +593,7 @@ def _region(shift: Shift, columns: Columns | None) -> str:
     """Return the bytes that scroll lines: line feeds, which every terminal with scroll regions supports.
 
     Args:
-        shift: the scroll.
+        shift: the lines that scroll, and by how many lines.
         columns: the columns that scroll, None = all.
     """
     top, bottom = shift.top + 1, shift.bottom + 1

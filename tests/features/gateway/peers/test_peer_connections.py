@@ -561,7 +561,7 @@ def test_connections_file_is_readable_json(tmp_path):
 # ----------------------------------------------------------------------------------------------- a gateway and its engine
 
 
-def test_engine_forwards_orders_to_the_gateway_and_its_reports_to_clients(tmp_path):
+def test_orders_reach_the_gateway_and_gateway_reports_reach_clients(tmp_path):
     with garden(tmp_path) as there, EngineClient.connect(places.socket_path(there.cache), kind="test") as person:
 
         def report() -> dict:
