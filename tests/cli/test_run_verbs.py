@@ -122,7 +122,7 @@ def test_rerun_works_for_copies_and_python_builders(run: Run, name: str) -> None
     assert any(path.is_file() for path in folder_of(out).rglob("*"))
 
 
-def test_next_batch_keeps_the_folder_of_a_rerun(run: Run) -> None:
+def test_next_batch_does_not_delete_the_work_folder_of_a_rerun(run: Run) -> None:
     run("batch")
     folder = folder_of(run("rerun", "sub/b.up")[1])
 

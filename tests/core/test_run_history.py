@@ -36,7 +36,7 @@ def test_run_step_applied_to_a_run_state_gives_the_next_run_state(known: RunStep
 
 
 @given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))
-def test_state_of_every_run_is_restored_from_the_latest_run_backwards(runs: list[tuple[bool, RunStep]]) -> None:
+def test_state_after_each_earlier_run_is_computed_from_the_latest_state(runs: list[tuple[bool, RunStep]]) -> None:
     committed, states = RunStep(), []
     for succeeds, state in runs:
         if succeeds and not state.inputs:

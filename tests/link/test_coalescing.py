@@ -57,7 +57,7 @@ def test_notices_are_sent_before_a_later_answer(harness: Harness) -> None:
     assert [message.get("seqs") for message in received] == [[1], [2], None]
 
 
-def test_subscriber_of_all_notices_gets_every_step_beside_a_coalescing_subscriber(harness: Harness) -> None:
+def test_only_the_coalescing_one_of_two_subscribers_gets_merged_notices(harness: Harness) -> None:
     plain, drawing = harness.subscriber(), harness.subscriber(is_coalesced=True)
     for seq, status in enumerate(("pending", "processing", "completed"), 1):
         harness.server.publish(job(5, status), 7, seq)

@@ -227,7 +227,7 @@ class Jobs:
         self.waiters = Waiters()
         self.stale_results = StaleResultCheck(project, self.graph, self.memory)
         self.is_outdated = False
-        """Whether no run may start until the builders are described again, which needs a new pipeline."""
+        """Whether the code of builders has changed, so that no run may start before they are described again."""
         self.code_problem = ""
         """Why builders could not be described again, "" = no problem; if set, runs with other code fail."""
         self.failing_count = 0

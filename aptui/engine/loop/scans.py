@@ -172,7 +172,10 @@ class SingleFiles:
         self._watched = [folder for folder in context.project.scan_folders if not folder.is_intermediate]
 
     def check(self, folder: str, named: Mapping[PathKey, bytes]) -> tuple[FileFact, ...] | None:
-        """Return the current facts of these files of a relative folder (lower case); None = check the folder as a whole."""
+        """Return the present size and times of the named files, or None if the caller must check the whole folder.
+
+        `folder` is a relative path in lower case.
+        """
         context = self._context
         if len(named) > _AT_MOST or folder in context.pipeline.jobs.memory.folders or folder in context.inbox.folders():
             return None

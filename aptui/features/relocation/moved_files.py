@@ -347,7 +347,7 @@ class DiskTree:
         return [f"{above}/{other}" for other in (*files, *folders) if other.lower() == name.lower()]
 
     def spell(self, rel: str) -> str:
-        """Return a path relative to the scan folders in the upper and lower case of the disk, "" if nothing has this path."""
+        """Return `rel` (relative to the scan folders) in the upper and lower case of the disk; "" if it does not exist."""
         for folder in self.folders:
             path = folder.path
             for part in rel.split("/"):

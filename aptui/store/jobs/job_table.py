@@ -170,7 +170,9 @@ class JobTable:
         self._sorted = 0
         self._columns = {name: np.empty(0, kind) for name, kind in _NUMBERS.items()}
         self._pools = {name: TextPool(Texts([""])) for name in _POOLS}
-        self._texts = {name: Texts([] if name == "source" else [""]) for name in _TEXTS}  # "" is the code 0 of rows without a text
+        self._texts = {
+            name: Texts([] if name == "source" else [""]) for name in _TEXTS
+        }  # a row without a text has code 0, the code of ""
         self._formats = TextPool(Texts([""]))
         self.checks = CheckColumn()
         self.log_lines: LogLines | None = None

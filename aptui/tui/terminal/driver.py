@@ -133,8 +133,8 @@ class InputDecoder:
         if is_raw:
             return text
         if was_escape and _ESCAPED.match(f"\x1b{text[:1]}"):
-            # After that Esc, Textual may or may not still wait for the rest of a sequence. The sequence returned here means only
-            # the key in both cases.
+            # After the earlier Esc, Textual may still wait for the rest of a sequence, or it may have reported the key Esc. The
+            # sequence returned here is read as one key in both cases.
             return f"\x1b[{ord(text[0])}u{separate_esc(text[1:])}"
         if was_escape and _ESCAPED_CTRL.match(f"\x1b{text[:1]}"):
             return _with_ctrl(text[0]) + separate_esc(text[1:])

@@ -241,7 +241,7 @@ COMPANIONS = Setup(builders=(copier(),), companions=(Companion(glob("*.txt"), "i
     [SAME_PRODUCT, FOLDERS, COMPANIONS],
     ids=["two sources with one product", "a file at the path of a folder", "companions"],
 )
-def test_one_file_with_a_special_case_makes_all_copies_ordinary_jobs(
+def test_copies_as_ordinary_jobs_have_the_same_cache_and_status(
     setup: Setup, taken: list[bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def settled() -> World:

@@ -241,7 +241,7 @@ def _counted(name: str, call: object, calls: Counter[str]) -> object:
     return counted
 
 
-def test_a_file_being_written_keeps_its_facts_while_it_is_missing(tmp_path: Path) -> None:
+def test_missing_file_that_is_being_written_is_not_reported_as_deleted(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "one"))
     write(tmp_path / "one", "d/a.txt", "d/b.txt")
     tree.scan()

@@ -83,7 +83,10 @@ def share_row(at: int, share: CacheShare) -> ListedRow:
 
 
 def platform_columns(platforms: Sequence[CacheShare]) -> tuple[Column, ...]:
-    """Return the columns of platforms, without "made" if all or no products are new, because the summary shows this."""
+    """Return the columns of the table of platforms.
+
+    The column "made" is left out if all products, or no products, are new: the summary says so in one line.
+    """
     is_shown = any(0 < each.made < each.count for each in platforms) or len({bool(each.made) for each in platforms}) > 1
     return PLATFORMS if is_shown else PLATFORMS[:-1]
 
