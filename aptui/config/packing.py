@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from pathlib import Path
@@ -161,7 +161,7 @@ def _which(name: str, project_dir: Path, access: int) -> str | None:
     return None
 
 
-def with_tools(builder: Builder, tools: Iterable[ToolSettings]) -> Builder:
+def with_tools(builder: Builder, tools: Sequence[ToolSettings]) -> Builder:
     """Return a command builder with the digests of its tools. If a tool is missing, the jobs of this builder fail."""
     found = [tool for tool in tools if tool.path]
     missing = next((tool for tool in tools if not tool.path), None)

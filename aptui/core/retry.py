@@ -35,8 +35,8 @@ class FailureKind(StrEnum):
     MEMORY = "memory"
     ERROR = "error"
     OBSTACLE = "obstacle"
-    """The job could not run for a reason outside of it: a shared result is missing, a file was not fetched from Git LFS, or the
-    pool or cluster has no worker for it.
+    """The job could not run or publish for a reason outside of it: a shared result is missing, a file was not fetched from Git LFS,
+    the pool or cluster has no worker for it, or another job makes a product of the same name.
 
     No retry rule covers this kind.
     """

@@ -93,7 +93,7 @@ def _deaf_to_revocation() -> None:
 def _chatty() -> None:
     """Break the contract: every refusal is logged in full."""
     replace_members(floods.FloodGate, admit=lambda *_: True)
-    replace_members(guard, _DETAIL_BYTES=1 << 30)
+    replace_members(guard, _DETAIL_CHARACTERS=1 << 30)
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

@@ -36,7 +36,7 @@ ESCALATIONS_PER_S = 100
 """Maximum number of requests per second with which one client may raise priorities."""
 AUDIT_LIMIT_BYTES = 4 << 20
 """Size above which the audit log is renamed, and a new log begins."""
-_DETAIL_BYTES = 1 << 10
+_DETAIL_CHARACTERS = 1 << 10
 """Maximum length (characters) of one detail in the audit log; a longer detail is cut."""
 SUBPROTOCOL = "aptui.v1"
 """WebSocket subprotocol that the gateway selects if a client offers it."""
@@ -102,7 +102,7 @@ class Audit:
         if outcome.startswith("refused") and not self._refused.admit(identity.name, self._clock()):
             return
         self._append({
-            "identity": identity.name, "address": identity.address, "request": what, "outcome": outcome[:_DETAIL_BYTES],
+            "identity": identity.name, "address": identity.address, "request": what, "outcome": outcome[:_DETAIL_CHARACTERS],
             **{name: _shorten(value) for name, value in details.items()},
         })  # fmt: skip
 
@@ -132,7 +132,7 @@ class Audit:
 def _shorten(value: object) -> object:
     """Return a detail, or the beginning of its text if it is too long."""
     text = json.dumps(value, default=str)
-    return value if len(text) <= _DETAIL_BYTES else f"{text[:_DETAIL_BYTES]}… ({len(text):,} characters)"
+    return value if len(text) <= _DETAIL_CHARACTERS else f"{text[:_DETAIL_CHARACTERS]}… ({len(text):,} characters)"
 
 
 class Rate:
