@@ -47,7 +47,7 @@ def run(
         session_factory: makes the session; the session is opened later.
         mouse: False = leave the mouse to the terminal.
         theme: name of a theme, "" = the remembered one.
-        all_builders: returns the builders, with the facts from their classes. The call may take a while.
+        all_builders: returns the builders with the values that their classes declare. The call may take a while.
         engine_root: the engine of an O3DE project, for the info sheet.
         trust: the question to the user before an engine starts, None if the project is trusted.
 
@@ -109,7 +109,7 @@ The app gets `object` in their place. When the palette first opens, `aptui.tui.f
 
 def _import_libraries() -> None:
     """Import the large libraries without the modules that the screen does not need for the first rows."""
-    with without("ssl"):  # asyncio needs it only for connections with TLS
+    with without("ssl"):  # asyncio needs `ssl` only for connections with TLS
         import_module("asyncio")
     with defer("mimetypes", "platformdirs"):
         try:

@@ -128,7 +128,7 @@ def failure(log: RunLog, text: str, trace: Iterable[str] = (), *, kind: str = ""
     if not (log.first_error and text == log.first_error):
         log.write(LogLevel.ERROR, text)
     if kind != FailureKind.MEMORY:
-        # check before the traceback is logged: its paths would look like errors of the sandbox
+        # called before the traceback is logged, because paths in the traceback would look like errors of the sandbox
         log.note_sandbox(is_silent=is_silent)
     for line in trace:
         log.write(LogLevel.INFO, line)
@@ -283,7 +283,7 @@ def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read])
 
 
 def _find_asked(order: AnalyseOrder, builder: Builder) -> tuple[str, ...]:
-    """Return the platforms of a builder's request: only `common` if the configuration declares its products as intermediate."""
+    """Return the platforms to ask a builder for: only `common` if the configuration declares its products as intermediate."""
     return (COMMON_PLATFORM,) if builder.makes_intermediates and order.platforms else order.platforms
 
 

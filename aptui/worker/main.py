@@ -169,7 +169,7 @@ class Worker:
         first, builder, sharing = orders[0], self._builders.get(orders[0].builder), self._share()
         if builder is None or builder.fault or sharing.starts.knows(first.run_key):
             return
-        self._flush()  # without this, the engine would treat a finished run as the current one
+        self._flush()  # without this call, the engine would treat a finished run as the current one
         self._log_answerer.begin(first.run_key, RunLog(builder.name))
         with _make_safe(memory_limit_of(builder, first.memory_limit_bytes)):
             builder_run.start_together(orders, builder, sharing)

@@ -1,8 +1,8 @@
 """Converts the output of runs to log lines: limits its size, divides a worker's stream into runs by markers, finds severities.
 
-The engine reads the output of workers. A thread of the worker could not, because native code may hold the GIL while it writes. A
-flood of output takes time but no memory: only the first and the last 128 KiB of each run are kept, and the log reports the size of
-the rest.
+The engine reads the output of workers. A thread of the worker could not read it, because native code may hold the GIL while it
+writes. A flood of output takes time but no memory: only the first and the last 128 KiB of each run are kept, and the log reports
+the size of the part that is dropped.
 
 Tests: `tests/worker/commands/test_command.py`.
 """

@@ -229,7 +229,7 @@ class Reads:
         """Return the files that were read and not written.
 
         Args:
-            digest_of: digests a file, "" for one that is missing.
+            digest_of: returns the digest of a file, "" for a missing file.
             adds: whether every file that was read may become a dependency. If False, missing files are left out, and existing
                 files have no digests. Files that a file in another scan folder hides, existing or missing, are returned with
                 digests in any case, because no other record of them exists.

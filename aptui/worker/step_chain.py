@@ -269,7 +269,7 @@ def _check_result(answer: CreateJobsResponse | ProcessJobResponse, run: _Run) ->
 
 
 def _choose_sources(run: _Run, step: BuilderStep, before: BuilderStep, folder: str) -> dict[str, tuple[str, ...]]:
-    """Return {relative path: `made_of` of its future products} of the products that a step processes.
+    """Return {relative path of a product that a step processes: `made_of` of the products that the step makes from it}.
 
     The other products are added to `others` of `run`.
     """

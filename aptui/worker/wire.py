@@ -81,7 +81,7 @@ class WorkerNote(Struct, frozen=True):
 
 
 class LogQuestion(Struct, frozen=True):
-    """Requests the present log of the run `run_key`. `seen` is the stamp of the last answer, -1 = none."""
+    """Requests the present log of the run `run_key`. `seen` is the stamp of the last answer, -1 = no answer yet."""
 
     run_key: int
     seen: int = -1

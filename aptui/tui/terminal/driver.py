@@ -150,7 +150,7 @@ class InputDecoder:
 
 
 def input_decoder(encoding: str, is_asked: Callable[[], bool] = lambda: False, **more: Any) -> Callable[[], InputDecoder]:
-    """Return a factory of decoders, for use in place of one of the module `codecs`; `more` are arguments of `InputDecoder`."""
+    """Return a factory of decoders, as `codecs.getincrementaldecoder` does; `more` are arguments of `InputDecoder`."""
     return lambda: InputDecoder(codecs.getincrementaldecoder(encoding)(errors="replace"), is_asked, **more)
 
 

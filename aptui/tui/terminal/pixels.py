@@ -125,8 +125,8 @@ class PixelQuestion:
         """Return the abilities of the terminal, None = it does not show pixels. Asks tmux; call this method in a thread.
 
         Args:
-            window: size of a cell computed from the size of the window, for terminals that do not report the size of a cell; 0 =
-                unknown.
+            window: (width, height) of a cell, computed from the size of the window, for terminals that do not report the size of a
+                cell; (0, 0) = unknown.
         """
         found = self._found
         wide, high = int(found.get("wide", window[0])), int(found.get("high", window[1]))
@@ -274,7 +274,7 @@ def _encode_sixel(image: Image, colours: int) -> str:
 
 
 def _shorten(bits: NDArray[np.uint8]) -> str:
-    """Return the characters for columns of six pixels, without the empty columns at the end; runs are counted."""
+    """Return the characters for columns of six pixels, without the empty columns at the end; runs of four or more are shortened."""
     import numpy as np
 
     starts = np.flatnonzero(np.diff(bits, prepend=bits[:1] ^ 1))

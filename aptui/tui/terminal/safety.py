@@ -1,9 +1,9 @@
-"""Makes text from outside aptui safe for the terminal: the wall (the last check before output), facts about the terminal, glyphs.
+"""Makes text from outside aptui safe for the terminal, finds out what the terminal can show, and chooses the glyphs.
 
-Text is made safe twice. First, every widget calls `make_safe` for the text that it receives. Second, the wall makes remaining
-control characters visible and keeps the width of the strip. The wall is a hook in `Strip.render`, the function that turns segments
-into output. `install` verifies that the hook sees all text that Textual writes. If the hook misses text, as may happen with a new
-version of Textual, foreign text is hidden.
+Text is made safe twice. First, every widget calls `make_safe` for the text that it receives. Second, the wall (the last check
+before output) makes remaining control characters visible and keeps the width of the strip. The wall is a hook in `Strip.render`,
+the function that turns segments into output. `install` verifies that the hook sees all text that Textual writes. If the hook
+misses text, as may happen with a new version of Textual, foreign text is hidden.
 
 Tests: `tests/tui/terminal/test_safety.py`.
 """

@@ -218,8 +218,8 @@ class Painter:
             style = self.ground + own + bar
             if bar.bgcolor and not bar.reverse:
                 style += Style(color=legible(own.color or style.color or bar.bgcolor, bar.bgcolor, facts().colours))
-            # Dim letters are illegible on a reversed bar, and white letters on a yellow bar. So the bar uses only the colours of
-            # the ground.
+            # Dim letters are illegible on a reversed bar, and white letters on a yellow bar. So the bar uses only the
+            # widget's own colours.
             if bar.reverse:
                 style += Style(dim=False, color=self.ground.color or _DEFAULT, bgcolor=self.ground.bgcolor or _DEFAULT)
         return style + self._role("match") if is_match else style

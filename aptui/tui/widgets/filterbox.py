@@ -48,7 +48,7 @@ _BETWEEN_PARTS = re.compile(r"(?<=[,;:]) ")
 _BEFORE_TEXT = 3
 """Cells before the text, for the sign and its blanks."""
 _AROUND_COUNT, _MOST_FOR_COUNT = 2, 60
-"""Number of cells beside the count, and maximum share of the line for the count and its hint (per cent)."""
+"""Number of blank cells around the count (both sides), and maximum share of the line for the count and its hint (per cent)."""
 
 
 class History(Suggester):

@@ -22,7 +22,7 @@ _LINE_BYTES = 64 * 1024
 """Maximum length of a line that is read."""
 _NEWLINE = 10
 _STEP_LINES = 200_000
-"""Maximum number of lines that one step to the next line of a level searches."""
+"""Maximum number of lines that are searched for the next line of a level."""
 
 LEVELS = "EWID"
 """Letters of the levels: error, warning, info, debug."""

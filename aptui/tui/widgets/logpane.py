@@ -10,7 +10,7 @@ Sources of lines are in `log_sources`.
     pane.current()                      # the line under the cursor; on_rows_highlighted reports a new one
 
 The `window` of a line names its origin. It is shown in a column of `window_cells` cells. If `window_cells` is 0, the origin is a
-word before the text, except in lines that the engine itself wrote. `wraps` selects whether long lines are wrapped at first or cut.
+word before the text, except in lines that the engine itself wrote. `wraps` selects whether long lines are initially wrapped or cut.
 
 The pane adds these keys to the keys of `Rows`: f follows, ctrl+s pauses, ctrl+w wraps, left and right scroll long lines. The keys e
 E go to the next and previous error, w W to the next and previous warning, n N to the next and previous hit. The keys I and H show
@@ -51,7 +51,7 @@ class WrappedLines(RowLines):
         """(row, line of the row) for each screen line; empty = the lines must be laid out again."""
 
     def draw(self, y: int) -> Strip | None:
-        """Return the picture of a screen line, None if no row is at that line."""
+        """Return the strip of a screen line, None if no row is at that line."""
         if y == 0 or not self._laid:
             self._laid = self.lay_out()
         if y >= len(self._laid):
@@ -448,7 +448,7 @@ class LogPane(Rows):
             self.levels = "".join(levels)
 
     def action_step(self, levels: str, step: int) -> None:
-        """Go to the next or previous line of a visible level."""
+        """Go to the next or previous line with one of these levels, unless that line is hidden."""
         place = self.source.next_of(self._place(self.cursor), levels, step) if self.shown_count else None
         if place is not None:
             self.move_to_key(self.source.key(place))

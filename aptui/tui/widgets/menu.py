@@ -56,7 +56,7 @@ class MenuItem(Struct, frozen=True):
 
 
 MenuChoice = tuple[MenuItem | None, Callable[[], object]]
-"""An item and the function that choosing it calls; None is a rule between groups."""
+"""An item, and the function that is called when the user chooses the item; None in place of an item is a rule between groups."""
 
 
 def _first_key(item: MenuItem) -> str:
@@ -232,7 +232,7 @@ class Menu(_PopUp, can_focus=True):
         return Strip(pad(segments, width, painter.ground), width)
 
     def on_key(self, event: events.Key) -> None:
-        """Choose the item with this key; the item's key takes precedence over the keys that move."""
+        """Choose the item with this key; the item's key takes precedence over the keys that move the cursor."""
         for at, item in enumerate(self._items):
             if item is not None and item.key and (event.key in item.key.split(",") or event.character == item.key):
                 event.stop()

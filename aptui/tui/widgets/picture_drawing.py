@@ -166,7 +166,7 @@ def _estimate_bytes(columns: int, rows: int, screen: PixelScreen) -> int:
 
 
 def _place(picture: PixelPicture, ground: Style) -> list[list[Segment]]:
-    """Return one line of cells for each row of a picture that is shown as pixels; a cell names the picture and its part of it."""
+    """Return one line of cells for each row of a picture that is shown as pixels; a cell names the picture, a row and a column."""
     text = "".join(chr(FIRST_COLUMN + column) for column in range(picture.columns))
     return [[Segment(text, ground + Style.from_meta({PICTURE: (picture.number, row)}))] for row in range(picture.rows)]
 

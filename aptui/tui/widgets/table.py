@@ -134,7 +134,7 @@ def _gaps(columns: Sequence[Column]) -> int:
 
 
 def fit_to_texts(columns: Sequence[Column], needs: Mapping[str, int], width: int) -> list[Column]:
-    """Return columns that are as wide as their texts. If they do not fit into `width`, their texts only limit their widths.
+    """Return columns that are as wide as their texts if all fit into `width`, else columns that are at most as wide as their texts.
 
     Args:
         needs: {column id: width of its longest text}.
@@ -175,9 +175,9 @@ class TableModel(Protocol):
         """Return the number of rows."""
 
     def cell(self, index: int, column_id: str) -> Cell:
-        """Return a cell. The table calls this for visible rows, and again only after `version` rose.
+        """Return a cell. The table calls this method for visible rows, and again only after `version` rose.
 
-        To measure the columns of a short table, it calls this for all rows.
+        To measure the columns of a short table, the table calls this method for all rows.
         """
 
     def key(self, index: int) -> int:
@@ -403,12 +403,12 @@ class Table(Rows):
 
 
 class SideTable(Table):
-    """A table without another widget that shows details of the cursor's row."""
+    """A table whose rows have no details in another widget; its cursor is visible only while the table has the focus."""
 
     leads: ClassVar[bool] = False
 
 
-# The rest of this module is a table of keys and values. It shows the context of a log line, or facts in a panel.
+# The rest of this module is a table of keys and values. It shows the context of a log line, or the details of a job or builder.
 
 _WIDEST_KEY, _LEAST_VALUE = 28, 12
 _AROUND_VALUE = 3

@@ -44,7 +44,7 @@ class _ManifestLine(FileAnswer, frozen=True, kw_only=True):
 
 
 class FileResult(Struct):
-    """Result of one file of a program start for several files.
+    """Result of one file when a program was started once for several files.
 
     `names` has the file's products below `folder`, `output` its output lines, `share_ms` its share of the duration.
     """
@@ -65,7 +65,7 @@ class FileResult(Struct):
 
 
 class SharedStarts:
-    """The program starts for several files in one worker, and those of their results that runs have not used yet."""
+    """Starts the programs of one worker once for several files, and stores the results until runs use them."""
 
     def __init__(self) -> None:
         self._results: dict[int, FileResult] = {}

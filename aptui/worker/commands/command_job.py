@@ -48,7 +48,7 @@ class CommandJob(Struct):
     error: str = ""
     kind: str = ""
     share_ms: int = 0
-    """This file's share (ms) of the duration of a program start for several files; 0 if the program ran for this file alone."""
+    """This file's share (ms) of the duration of a program that ran for several files; 0 if the program ran for this file alone."""
     products: list[JobProduct] = field(default_factory=list)
     dependencies: list[str] = field(default_factory=list)
 

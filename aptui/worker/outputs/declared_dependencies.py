@@ -163,7 +163,7 @@ _KNOWN = ("path", "uuid", "sub_id", "kind", "load", "product", "facts")
 def add_references(
     builder: Builder, staged: Sequence[StagedProduct], products: Sequence[JobProduct], order: ProcessOrder, source: str, log: RunLog
 ) -> None:
-    """Add to each of `products` the references that the rules of `builder` find in its text, or in the text of their `source`."""
+    """Add to each of `products` the references that the rules of `builder` find in the product or in the source."""
     if not builder.references:
         return
     warnings: list[str] = []
@@ -290,7 +290,7 @@ def _add_facts(entry: Mapping[str, Any], products: Mapping[str, JobProduct]) -> 
     if entry.keys() - {"facts", "product"}:
         raise ValueError("a line with 'facts' can only have 'product' as another key")
     if not isinstance(entry["facts"], dict):
-        raise ValueError(f"'facts' must be a mapping of names to values, not {entry['facts']!r}")  # noqa: TRY004  # what a line says, not what we do
+        raise ValueError(f"'facts' must be a mapping of names to values, not {entry['facts']!r}")  # noqa: TRY004  # the file has a wrong value, not a caller
     for product in _choose_products(entry, products):
         product.facts.update(entry["facts"])
 

@@ -211,7 +211,7 @@ class RowActions:
     def _with_errors(self, infos: Infos) -> Infos:
         """Return the jobs with errors, or all jobs if no job has errors.
 
-        If lines of the table show sources, return only the first of several jobs of a source that have the same error.
+        If the table has one line per source, return only the first of several jobs of a source that have the same error.
         """
         found = [info for info in infos if info.status == "failed" or info.errors] or infos
         if not self._pane.store.by_source:
@@ -393,7 +393,7 @@ class RowAction(Struct, frozen=True):
 
     Args:
         needs_engine: whether the action sends a request to the engine.
-        pane: the screen to which the action goes.
+        pane: id of the screen that the action shows, "" if the Jobs screen stays visible.
     """
 
     id: str
@@ -425,7 +425,7 @@ _ACTIONS_BY_ID = {each.id: each for each in ROW_ACTIONS}
 
 
 def _split(infos: Infos) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return (paths in lower case of the sources whose analysis failed, ids of the jobs)."""
+    """Return (lower-case paths of the sources in rows of failed analyses, ids of the jobs in the other rows)."""
     return tuple(info.source.lower() for info in infos if info.key < 0), tuple(info.key for info in infos if info.key > 0)
 
 

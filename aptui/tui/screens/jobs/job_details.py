@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 QUIET_S = 0.06
 """Delay before a job is read while requests arrive in quick succession (seconds)."""
 CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
-"""Delays between reads while the database is behind the notices (seconds)."""
+"""Delays between reads while the stored job is older than the last notice about the job (seconds)."""
 LARGEST_BYTES = 8 << 20
 """Maximum size of a shown log (bytes). Of a larger log only the end is shown; the pager shows the whole log."""
 
@@ -73,7 +73,7 @@ class JobDetails(Struct, frozen=True):
         at: index of the shown run.
         log: path of the run's log in text form, "" if it has no log.
         records: the lines of the log with their context; `lines` has the same lines as they are drawn.
-        nothing: the text in place of the log if it has no lines: the reason.
+        nothing: the reason why there are no lines; it is shown in place of the log.
         running_key: the key of the run in progress if the lines are from this run; 0 = the lines are from `run`.
         failing: the first run of the current series of failed runs, None if the last run did not fail.
     """
@@ -106,7 +106,7 @@ class DetailsReader:
     Args:
         database: the asset database.
         log_dir: the folder of the logs.
-        deliver: called in the thread with the details of the requested job, and again when the author of the commit is found.
+        deliver: called in the thread with the details of the requested job, and again with the author of the commit in `failing`.
         project: the project folder, in whose Git history authors are found; None = the database has no project.
     """
 
@@ -143,7 +143,7 @@ class DetailsReader:
                 self._deliver(replace(details, failing=replace(failing, author=self._authors[failing.commit])))
 
     def read(self, request: DetailsRequest) -> JobDetails:
-        """Read a job once, now."""
+        """Read a job once, in the calling thread."""
         try:
             with closing(open_reader(self._database)) as reader:
                 row = find_job(reader, request.info)
@@ -348,14 +348,14 @@ def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecor
 def with_running(
     job_details: JobDetails, info: JobRowInfo, running: RunningLines, *, is_wanted: bool
 ) -> tuple[JobDetails, RunningLines | None]:
-    """Return (the details to show, the running lines to keep, or None).
+    """Return (the details to show, `running`), or (`job_details`, None) if the run of `running` has ended or is of another job.
 
-    While the run is in progress, the details have its lines, unless the user stepped to another run.
+    While the run is in progress, the details have the lines of `running`, unless the user stepped to another run.
 
     Args:
         job_details: the details as they were read from the database.
         info: the current row of the job.
-        running: the known lines of the running run.
+        running: the known lines of a run in progress.
         is_wanted: False if the user stepped to another run.
     """
     is_over = info.status != "processing" or any(run.run_key == running.run_key for run in job_details.runs)
@@ -368,7 +368,7 @@ def with_running(
 
 
 def continues_run(before: JobDetails | None, now: JobDetails) -> bool:
-    """Return whether `before` shows the lines of a running run, and `now` shows the same run, which may have ended."""
+    """Return whether `before` shows the lines of a run in progress, and `now` shows the same run, which may have ended."""
     if before is None or not before.running_key or before.info.key != now.info.key:
         return False
     return before.running_key == (now.running_key or (now.run.run_key if now.run else 0))

@@ -40,7 +40,7 @@ _REST_FACTOR, _REST_S = 4, 1.0
 class CheckMarks:
     """The newest findings of the configured checks.
 
-    The thread calls `wake` for new findings.
+    The thread calls `wake` when it has new findings.
     """
 
     def __init__(self, database: Path, checks: Sequence[Check], wake: Callable[[], None]) -> None:
@@ -180,7 +180,7 @@ def _place_of_error(job_details: JobDetails) -> int | None:
 def first_error(job_details: JobDetails) -> str:
     """Return the job and its first error with details, in the form of a copied log.
 
-    Without a log, return the error of the job, "" = none.
+    If the log has no error, use the error of the job; return "" if the job has no error.
     """
     at, info = _place_of_error(job_details), job_details.info
     text = info.error if at is None else line_text(job_details.records[at], has_details=True)

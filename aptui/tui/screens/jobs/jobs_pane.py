@@ -370,7 +370,7 @@ class JobsPane(Pane):
             self.shell.show_toast(fixed)
         if (read := batch.table or batch.first) is not None and not self._knows_platforms:
             self._knows_platforms = True
-            # Called before `apply`, because `apply` computes the rows.
+            # This call comes before `apply`, because `apply` computes the rows.
             self.choices.group_by_source(platform_count=read.platform_count)
         self.store.apply(batch)
         self._trouble = batch.error or (self._trouble if batch.table is None else "")
@@ -448,7 +448,7 @@ class JobsPane(Pane):
         return f"{count(sources, 'source')}, {words}" if sources and self.app.size.width >= _ROOMY else words
 
     def _head_ends(self, width: int) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return the left and right text of the line: the filter; and the marks, the number of jobs, the order."""
+        """Return the text at the left (the filter) and at the right (marks, number of jobs, order) of the line above the table."""
         text, mistake = self.choices.text, self.choices.mistake()
         press = "keys.press('slash')"
         if self.shows_causes:  # filters have no effect on the list of causes
@@ -471,7 +471,7 @@ class JobsPane(Pane):
     # ------------------------------------------------------------------------------------------------ the key for going back
 
     def action_back(self) -> None:
-        """Undo the first that applies: the list of causes, the zoom, the marks, the filter."""
+        """Undo the first of these that is active: the list of causes, the zoom, the marks, the filter."""
         if self.shows_causes:
             self._close_causes()
             self.table.focus()
@@ -554,7 +554,7 @@ class JobsPane(Pane):
             self.table.move_cursor(index)
 
     def action_hit(self, step: int) -> None:
-        """Go to the next or previous job that matches the filter; all other jobs are hidden."""
+        """Go to the next or previous job. With a filter, the table has only matching jobs; without a filter, show a message."""
         if self.choices.text:
             self.table.action_move(step)
         else:

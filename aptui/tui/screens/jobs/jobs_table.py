@@ -81,10 +81,10 @@ _CAUSES = (
 def choose_columns(
     ids: Sequence[str], *, has_failed: bool = True, alike: Collection[str] = (), needs: Mapping[str, int] | None = None
 ) -> tuple[Column, ...]:
-    """Return the columns with these ids in their order; the default columns if no id is known.
+    """Return the source column and the columns with these ids, in the order of `COLUMNS`; the default columns if no id is known.
 
     Args:
-        has_failed: whether the column of reasons has errors to show. If False, it takes only the width that it needs.
+        has_failed: whether the column of reasons has errors to show. If False, this column gets only the width that it needs.
         alike: columns with one value for all jobs. They are dropped early, except the column of reasons while it shows errors, and
             columns that the user added.
         needs: {column id: width of its texts in cells}.
@@ -115,7 +115,7 @@ def _fit_column(column: Column, needs: int) -> Column:
 
 
 class JobsTableView(Table):
-    """The Jobs table. The store measures the widths that its columns need, because the store knows all rows."""
+    """The Jobs table. The store measures the widths that the table's columns need, because the store knows all rows."""
 
     fits_texts: ClassVar[bool] = False
     keeps_titles: ClassVar[bool] = True
@@ -157,7 +157,7 @@ class JobsTableView(Table):
             super().action_shift(steps)
 
     def on_click(self, event: events.Click) -> None:
-        """Show or hide the jobs of the source whose sign was clicked."""
+        """Show or hide the jobs of a source when the user clicks the sign before the name of the source."""
         place = event.get_content_offset(self)
         if place is None or event.button != 1 or place.x not in self._sign_cells():
             return
@@ -166,7 +166,7 @@ class JobsTableView(Table):
             self._expand(index, on=False)
 
     def _sign_cells(self) -> range:
-        """Return the screen columns that show the signs of the sources."""
+        """Return the screen columns of the signs before the names of sources."""
         start = 1
         for column, width in self._lay_columns():
             if column.id == "source":
@@ -232,7 +232,7 @@ class Causes(Listing[CauseGroup]):
     def find_first(self, group: CauseGroup) -> tuple[int, OutcomeChange | None]:
         """Return the job that failed first among the jobs of a cause, and since when it fails.
 
-        Until this is read from the database, return the first job of the cause.
+        Until the database was read, return the first job of the cause, and None in place of the time.
         """
         return self._first.get((group.cause, group.is_source), (group.keys[0], None))
 

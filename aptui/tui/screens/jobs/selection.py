@@ -105,7 +105,7 @@ class FixedJobs:
         """Jobs that run again after they failed."""
 
     def note(self, batch: Batch) -> str:
-        """Return a message about the jobs that a batch fixes, "" if no job is fixed; call it before the batch is applied."""
+        """Return a message about the jobs that a batch of notices fixes, or "". Call this before the batch is applied."""
         fixed: dict[str, list[str]] = {}
         failed = self._store.find_failed_among([news.notice.job_id for news in batch.jobs]) if batch.jobs else set()
         for notice in (news.notice for news in batch.jobs):
@@ -121,7 +121,7 @@ class FixedJobs:
 
 
 class LastVisit:
-    """Compares the jobs that are failed now with the jobs that were failed when the user left the screen, with commits and authors.
+    """Compares the jobs that are failed now with those that were failed when the user left the screen; finds commits and authors.
 
     Line 1 of the screen shows the numbers of changes until the user opens the sheet of changes (`:news`).
     """

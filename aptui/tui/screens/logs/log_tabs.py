@@ -1,8 +1,8 @@
 """The tabs of the engine's log (standard tabs and the user's own), and the filter language for the lines of the log.
 
-A term without a field is a regular expression for the text of a line. A term after `source:` matches its origin, a term after
-`status:` its level. The bare words `error` and `warning` are levels. `!` inverts a term; a term in `"…"` may contain blanks.
-Matching takes linear time (`store.jobs.filter`). Any other field is a mistake.
+A term without a field is a regular expression for the text of a line. A term after `source:` matches the origin of a line, a
+term after `status:` the level. The bare words `error` and `warning` are levels. `!` inverts a term; a term in `"…"` may contain
+blanks. Matching takes linear time (`store.jobs.filter`). Any other field is a mistake.
 
 Tests: `tests/tui/screens/logs/test_logs_pane.py`.
 """

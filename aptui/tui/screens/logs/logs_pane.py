@@ -127,7 +127,7 @@ class LogsSearch:
 _MOST_ROWS = 6
 """Maximum height of the details (lines)."""
 _AROUND_TEXT = 12
-"""Approximate number of cells beside a value in the details."""
+"""Approximate number of cells in a line of the details that are not available for the value."""
 
 
 _BASES = ("aptui", "AP_GUI", "AP_Batch")

@@ -49,7 +49,10 @@ COLUMNS = (
 
 
 class ToolRow(Struct, frozen=True):
-    """A row of the table of tools; `note` explains the consequences of the tool below the table."""
+    """A row of the table of tools.
+
+    `note` explains the consequences of the tool; the screen shows it at the bottom while the cursor is on the row.
+    """
 
     id: str
     group: str
@@ -63,7 +66,7 @@ class ToolRow(Struct, frozen=True):
 
 
 class Adjustable(Struct, frozen=True):
-    """A setting that can be changed here; `kind` is "value", or "list" if a change adds one entry to a list."""
+    """A setting that can be changed on the Tools screen; `kind` is "value", or "list" if a change adds one entry to a list."""
 
     key: str
     name: str

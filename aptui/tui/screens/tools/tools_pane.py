@@ -493,8 +493,8 @@ class ToolsPane(Pane):
     def _run_set_command(self, rest: str) -> None:
         key, _, text = rest.partition(" ")
         if any(each.key == key for each in listed.ADJUSTABLE):
-            # The prompt opens after the focus has returned to the pane: when it closes, it returns the focus to the widget that had
-            # the focus when it opened.
+            # When the prompt closes, the focus returns to the widget that had it when the prompt opened. So the prompt opens only
+            # after the focus has returned to the pane.
             self.call_after_refresh(self._editor.adjust, key, text.strip())
         else:
             known = ", ".join(each.key for each in listed.ADJUSTABLE)

@@ -83,7 +83,7 @@ class ChangedLines(Compositor):
             self._spans = None
 
     def _is_visible(self, y: int, line: Mapping[int, Strip | None], left: int, right: int) -> bool:
-        """Return whether widgets in front leave any changed cell of a line visible between the columns `left` and `right`."""
+        """Return whether a changed cell of a line between the columns `left` and `right` is not covered by widgets in front."""
         cuts, spans = self.cuts[y], ((left, right),) if self._spans is None else self._spans[y]
         for first, end in ((max(left, first), min(right, end)) for first, end in spans):
             at = bisect_right(cuts, first) - 1
@@ -148,7 +148,7 @@ class DiffRenderingApp(App[None]):
         return getattr(self._driver, "output", None)
 
     def line_rest_s(self) -> float:
-        """Return how long updates must not use the connection to the terminal (seconds), which stays free for keys."""
+        """Return for how long updates must leave the connection to the terminal free for keys (seconds)."""
         output = self.output_layer
         return 0.0 if output is None else output.pace.rest_s()
 

@@ -10,13 +10,13 @@ The text of cells is already safe (`safety.safe_segments`), and `FramePainter` s
 would queue up on a slow connection, and the user would see old frames.
 
 Each frame is followed by a query for the cursor; its reply proves that the frame arrived. After a key, a second frame may be sent
-before this reply, so that the echo of the key does not wait for an earlier frame. For a terminal that never replies, it is enough
-that it has accepted the output.
+before this reply, so that the echo of the key does not wait for an earlier frame. If the terminal never replies, the next frame is
+sent when the terminal has accepted the output.
 
-On a slow connection this is not enough: most keys would wait for a background update. So updates are drawn so rarely (`rest_s`)
-that the connection is mostly free. For this, the time per byte is measured: the delay of a reply compared with the quickest reply,
-divided by the number of bytes of its frame. Between a key and the frame that echoes it, no update is applied or drawn (`key_s`),
-because on a slow processor the key would wait for the update.
+On a slow connection, these rules are not enough: most keys would wait for a background update. So updates are drawn so rarely
+(`rest_s`) that the connection is mostly free. For this, the time per byte is measured: the delay of a reply compared with the
+quickest reply, divided by the number of bytes of its frame. Between a key and the frame that echoes it, no update is applied or
+drawn (`key_s`), because on a slow processor the key would wait for the update.
 
 Tests: `tests/tui/terminal/output/test_layer.py`, `tests/tui/terminal/output/test_slow_line.py`.
 """
@@ -388,8 +388,8 @@ class OutputLayer:
         Args:
             update: an update of Textual's compositor.
             console: the console with the terminal's colours.
-            size: (columns, lines) of the picture.
-            cursor: (column, line), inside the picture.
+            size: (columns, lines) of the screen.
+            cursor: (column, line), inside the screen.
         """
         if not self._is_open or not isinstance(update, (LayoutUpdate, ChopsUpdate)):
             return False

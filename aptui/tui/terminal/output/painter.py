@@ -384,7 +384,7 @@ class FramePainter:
         self._y = self._x = self._pen = None
 
     def paint(self, rows: Sequence[Row], lines: Mapping[int, Collection[Columns]], cursor: tuple[int, int]) -> str:
-        """Return the bytes that make the terminal show `rows`, "" if it does already.
+        """Return the bytes that make the terminal show `rows` and the cursor, "" if the terminal shows them already.
 
         Args:
             rows: rows of the size passed to `forget`.
