@@ -2,10 +2,10 @@
 
 `RelocationRequests` performs the requests of an engine's clients.
 
-A source moves after its metadata, so that a scan that finds the moved source also finds its `.meta` file. If the move of a source
-or of one of its metadata files fails, those that were moved already are moved back. The first failure ends the relocation:
-completed steps stay, later steps are not started, and the report lists all steps. References are updated last, and only those to
-files that were moved.
+A source moves after its metadata, so that a scan that finds the moved source also finds its `.meta` file. If one of these files
+cannot be moved, the earlier moves of this source and its metadata are undone. The first failure ends the relocation: completed
+steps for other sources stay, later steps are not started, and the report lists all steps. References are updated last, and only if
+they refer to files that were moved.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ def _roots_of(plan: Plan) -> dict[str, str]:
 
 
 def _remove_empty(order: Relocate, items: Iterable[RelocationItem], roots: dict[str, str]) -> tuple[str, ...]:
-    """Remove the folders that became empty, unless the request keeps them; return their paths."""
+    """Remove the folders that became empty, unless the request asks to keep empty folders; return the removed folders."""
     left = {(os.path.dirname(item.old_file), roots[item.folder]) for item in items if item.action is RelocationAction.DONE}
     pairs = [] if order.leaves_empty_folders else sorted(left, reverse=True)
     return tuple(gone for folder, root in pairs for gone in moved_files.remove_empty(folder, root, list(roots.values())))
@@ -418,7 +418,7 @@ class RelocationRequests:
 
         Raises:
             BusyError: too many requests are queued.
-            KnownError: the engine is not processing.
+            KnownError: the engine cannot be opened.
         """
         self._live.working_engine()
         if len(self._waiting) >= _WAITING_LIMIT:
@@ -454,7 +454,7 @@ class RelocationRequests:
             if now >= self._give_up_at:
                 self._report = BusyError("a scan of the project did not end in time", hint="try again when the engine is idle")
                 self._finish()
-                self._live.wake()  # so that the loop sends this answer and starts the next request now
+                self._live.wake()  # the loop must send this answer and start the next request now
             return
         self._thread = threading.Thread(target=self._run, args=(order,), name="relocation")
         self._thread.start()

@@ -88,7 +88,8 @@ class Dependant(Struct, frozen=True):
 class RelocationItem(Struct, frozen=True):
     """A file that is moved or deleted.
 
-    For metadata, `owner` is the path of the metadata's source ("" = the metadata file was requested itself), and ids are empty.
+    For a metadata file, `owner` is the path of its source ("" = the request names the metadata file, not its source), and the ids
+    are empty.
 
     `old`, `new` are relative to the scan folders `folder`, `new_folder` (names); `old_file`, `new_file` are absolute. The new paths
     are "" for a deletion. UUIDs are in O3DE's form.
@@ -153,7 +154,8 @@ class RelocationCounts(Struct, frozen=True):
 class RelocationReport(Struct, frozen=True):
     """The result of a relocation (`is_performed`), or its preview.
 
-    `refusals` has the reasons why no file was changed, or why none would be changed; `items` has all planned files even then.
+    `refusals` has the reasons why no file was changed, or why none would be changed. `items` has all planned files, even if the
+    relocation was refused.
     `removed` has the folders that were removed because they became empty.
     """
 

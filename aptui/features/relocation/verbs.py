@@ -102,7 +102,7 @@ def _relocate(arguments: Namespace, destination: str | None) -> int:
 
 
 def _perform(config: Config, order: Relocate) -> RelocationReport:
-    """Move or delete, in the running engine if there is one; a preview needs no engine."""
+    """Perform the request and return its report. A running engine performs it, unless the request is only for a preview."""
     from aptui.features.relocation.relocate import hold_engines_off, relocate
     from aptui.link.client import EngineClient, NoEngine
 

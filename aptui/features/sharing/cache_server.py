@@ -3,7 +3,7 @@
 Paths are `/[ns/<namespace>/]ac/<key>` and `/cas/<digest>`. A file's name is always 64 hex digits, so that no path from a client is
 used on the disk. Blobs are checked while they arrive and published completely or not at all. The server does not parse records; the
 clients check the seals of the records that they fetch. Only clients with a token may write; each token writes to one namespace.
-`shared.connections.http_sockets` limits slow clients and many clients.
+`shared.connections.http_sockets` limits the number of connections, and the time that a slow client may take.
 
 Tests: `tests/features/sharing/test_cache_server.py`, `tests/features/sharing/test_slow_clients.py`.
 """
@@ -59,8 +59,8 @@ class CacheServer:
         root: folder of the store.
         host: an address of this machine. Addresses other than the loopback need tokens, and TLS unless `is_plain` (then a proxy
             provides TLS).
-        read_tokens: tokens that may read. Without read tokens, clients on this machine may read without a token, and other clients
-            with a write token.
+        read_tokens: tokens that may read, in addition to the write tokens. Without read tokens, every client of a server on the
+            loopback may read.
         write_tokens: {token: the namespace that it may write}; empty = no client may write, unless `is_writable`.
         is_writable: all clients may write to the trusted namespace; allowed on the loopback only.
         max_blob_bytes: maximum size of an upload.

@@ -1,6 +1,6 @@
-"""Converts runs to records that other machines can use, and records back to results; restores the products of earlier runs.
+"""Converts runs to records that other machines can use, and converts records to results; restores the products of earlier runs.
 
-Records have relative names for paths, and digests for staged files.
+Instead of paths of this machine, a record has relative names of files, and digests of products.
 
 Tests: `tests/features/sharing/test_shared_cache.py`.
 """
@@ -94,18 +94,18 @@ class FilePlaces(Struct, frozen=True):
         raise NotShareable(f"the job depends on '{path}', which is outside all scan folders")
 
     def name_probed(self, path: str) -> str:
-        """Return the name of a missing file or a listed folder in a record; see `RunResult.probed`."""
+        """Return the name that a record uses for a missing file or a listed folder; see `RunResult.probed`."""
         name = self.name_of(path)
         return f"@{_PROBED}{name[1:]}"
 
     def path_of(self, name: str) -> str:
-        """Return the absolute path of a file that a record names, as system calls need it; "" = no scan folder has its name."""
+        """Return the absolute path of a file that a record names, as system calls need it; "" = its scan folder is unknown."""
         folder, _, rel = name.removeprefix("@").removeprefix(_HIDDEN).removeprefix(_PROBED).partition("/")
         root = self.named.get(unquote(folder)) if folder else self.own
         return f"{root}/{os_path(rel)}" if root else ""
 
     def is_hidden_as_in_run(self, name: str) -> bool:
-        """Whether the named file is hidden by another scan folder's file exactly if it was hidden in the run.
+        """Return whether the named file is in the same state here as in the run: hidden by a file of another scan folder, or not.
 
         A missing file counts as not hidden.
         """
@@ -285,7 +285,7 @@ class RestoreRequests:
         """Queue the job, with the products of the earlier run as its result.
 
         Raises:
-            KnownError: the engine does not work, or the products are not stored.
+            KnownError: the engine cannot be opened, or the products are not stored.
         """
         self._live.working_engine().restore(verb.job_id, verb.run_key)
         request.answer()

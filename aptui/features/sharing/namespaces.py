@@ -1,4 +1,4 @@
-"""Opens the store at an address, and the stores of the namespaces that this machine uses; reads the keys that it trusts.
+"""Opens the store at an address, and the stores of the namespaces that this machine uses; reads the configured keys.
 
 `probe` checks whether the store works.
 

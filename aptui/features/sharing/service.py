@@ -1,7 +1,8 @@
-"""Finds, fetches and verifies results, in this machine's store first and then in the team's, and stores and uploads new ones.
+"""Finds, fetches and verifies stored results, and stores and uploads new results.
 
-If a store is unreachable, slow or wrong, the lookup counts as a miss; the store is reported once and not used for a while. Any
-thread may call, and no call waits longer for a store than the configuration allows.
+This machine's store is searched first, then the team's store. If a store is unreachable, slow or wrong, the lookup counts as a
+miss; the store is reported once and not used for a while. Any thread may call, and no call waits longer for a store than the
+configuration allows.
 
 Tests: `tests/features/sharing/test_service.py`.
 """
@@ -37,7 +38,7 @@ from aptui.shared.result_store import Account, Mismatch, Store, StoreError
 
 
 class Stopwatch:
-    """A clock that runs at 1/n of its speed during n lookups, so that the durations of all lookups add up to the elapsed time.
+    """A clock at 1/n of normal speed while n lookups run, so that the durations of all lookups add up to the elapsed time.
 
     Args:
         clock: returns seconds.

@@ -81,9 +81,9 @@ _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
 
 class _Group(Struct):
-    """Orders that belong to one message to a worker. `open_count` of their lookups still run; `misses` have no stored result.
+    """Orders that a worker receives in one message. `misses` are the orders that must run.
 
-    When all lookups have ended, the worker receives all `misses` together.
+    `open_count` is the number of lookups for which the group waits. At 0, the worker receives all `misses` together.
     """
 
     open_count: int = 0
@@ -128,7 +128,7 @@ class SharedCache:
     Args:
         service: finds results and stores them.
         builders: builders of the project.
-        folders: the scan folders, the winning one first.
+        folders: the scan folders in order of priority.
         wake, notify: functions that wake the loop and that report a message to users; any thread may call them.
         is_patient: wait for lookups of any duration instead of running the jobs.
     """
@@ -219,7 +219,7 @@ class SharedCache:
         is_draft = lookup.order.quality == Quality.DRAFT
         finals = (replace(lookup.facts, manifest=as_final(lookup.facts.manifest)),) if is_draft else ()
         places = results.FilePlaces(lookup.order.root, self._named)
-        for facts in (*finals, lookup.facts):  # look up finals first: if a final result exists, the draft is not needed
+        for facts in (*finals, lookup.facts):  # first the result of final quality: if it exists, no draft is needed
             hit = self._service.find(facts, self._present.beside(places.own), lookup.folder, is_shared=lookup.is_shared)
             if hit is not None:
                 lookup.hit = hit

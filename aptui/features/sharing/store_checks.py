@@ -1,4 +1,4 @@
-"""Checks of stored results: whether they exist for a commit (`cache ready`), and whether a rebuild gives the same (`cache verify`).
+"""Checks of stored results: whether a commit has all (`cache ready`), and whether a rebuild makes equal results (`cache verify`).
 
 A lookup plans all jobs as a real run does, but a job without a stored result fails. Jobs that depend on the products of a failed
 job are not planned. Tools and scan folders outside the repository are used in their current state, not in the state of the commit.
@@ -65,7 +65,8 @@ _TROUBLE = "shared cache"
 class CommitReadiness(Struct, frozen=True):
     """Which results of a commit are stored.
 
-    `found` is their number, `missing` are jobs without a stored result. `doubts` are messages about jobs that could not be checked.
+    `found` is the number of stored results, `missing` are jobs without a stored result.
+    `doubts` are messages about jobs that could not be checked.
     """
 
     found: int

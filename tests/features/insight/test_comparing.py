@@ -28,7 +28,7 @@ def names(found: Comparison) -> dict[str, list[str]]:
     return {kind: [change.new.source for change in changes] for kind, changes in found.changes.items()}
 
 
-def test_comparison_of_sessions_lists_new_lasting_and_fixed_failures(store: Store) -> None:
+def test_comparison_of_sessions_lists_new_and_lasting_and_fixed_failures(store: Store) -> None:
     failed, good = {"outcome": 1}, {"outcome": 0}
     session(store, 100, {1: good, 2: failed, 3: failed, 4: failed})
     session(store, 200, {1: failed, 2: good, 3: failed, 5: failed})

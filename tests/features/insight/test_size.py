@@ -129,7 +129,7 @@ def test_unwritable_trace_is_refused(run: Run, tmp_path: Path) -> None:
     assert run("trace", "88")[0] == 3
 
 
-def test_job_that_became_slower_is_marked_by_jobs_and_status(run: Run) -> None:
+def test_jobs_and_status_commands_report_a_job_that_became_slower(run: Run) -> None:
     _, out, _ = run("jobs", "--slower", "--json")
     (found,) = json.loads(out)
     assert (found["source"], found["slower"]["median_s"], found["slower"]["earlier_runs"]) == ("sub/b.up", 0.001, 1)

@@ -317,7 +317,7 @@ def test_source_moved_without_its_meta_file_gets_the_uuid_of_its_new_path(harnes
 # -------------------------------------------------------------------------------------------------------------- dependants
 
 
-def test_report_lists_sources_that_name_the_moved_file_its_uuid_or_its_product(harness: RelocationHarness) -> None:
+def test_report_lists_sources_that_name_the_moved_file_or_its_uuid_or_its_product(harness: RelocationHarness) -> None:
     harness.source("assets/a.png", product="linux/a.dds")
     for name in ("path", "uuid", "job", "asset", "unmet"):
         harness.source(f"assets/{name}.scene", product=f"linux/{name}.scene")
@@ -664,7 +664,7 @@ def test_database_query_finds_the_named_sources_with_their_products(store: Store
     assert sources_in(reader, "another", "/somewhere", ["a.scene"]) == {}
 
 
-def test_database_query_finds_dependants_by_path_uuid_and_product(store: Store) -> None:
+def test_database_query_finds_dependants_by_path_or_uuid_or_product(store: Store) -> None:
     reader = filled(store).reader()
 
     found = dependants_of(reader, sources_in(reader, "project", "", ["Ä/Rock.png"]).values())

@@ -431,7 +431,7 @@ def _finish(bundle: _Bundle, version: int, others: Sequence[str]) -> None:
 
 
 def _level_of(path: str) -> str:
-    """Return the folder of a level if a product is the level's main file, or "".
+    """Return the folder of the level if a product is a level's main file, otherwise "".
 
     The main file is below `levels`: `level.pak`, or a `.spawnable` file with the name of its folder.
     """
@@ -458,7 +458,7 @@ def existing_bundles(target: Path) -> list[Path]:
 
 
 def delete_rollovers(target: Path, written: Sequence[Path]) -> None:
-    """Delete the bundles of an earlier set with this name that are not in the new set."""
+    """Delete the bundles of an earlier set that began with `target`, except `target` and the new bundles (`written`)."""
     for path in existing_bundles(target):
         if path not in written and path != target:
             path.unlink(missing_ok=True)

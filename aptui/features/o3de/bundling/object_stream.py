@@ -1,8 +1,8 @@
 """Reads and writes ObjectStream, O3DE's XML form of objects, without loss: unchanged parts are written unchanged.
 
-A stream is a tree of `Class` elements: a class name, the name of a field, a type id, and a value or children. The blanks between
-tags and the start tags themselves are stored, because the indentation and the class names of containers differ between versions of
-the engine. A new element is written in the form of the current engine, with the indentation of its file.
+A stream is a tree of `Class` elements: a class name, the name of a field, a type id, and a value or children. Start tags, and the
+blanks before each tag, are stored as they were read, because the indentation and the class names of containers differ between
+versions of the engine. A new element is written in the form of the current engine, with the indentation of its file.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Seed lists (`.seed`): assets whose dependencies a bundle also contains; each seed has its platforms as bits."""
+"""Seed lists (`.seed`): assets that a bundle contains together with their dependencies. Each seed has its platforms as bits."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def platforms_in(flags: int) -> tuple[str, ...]:
 
 
 def is_for(flags: int, platform: str) -> bool:
-    """Return whether `flags` includes a platform: by its own bit, by the bit of all platforms, or by the bit of all clients."""
+    """Return whether `flags` includes a platform: by the platform's bit, or by the bit of all platforms or all clients."""
     everyone = flags & _ALL or (flags & _ALL_CLIENTS and platform != "server")
     return bool(everyone or flags & PLATFORMS.get(platform, 0))
 
 
 class Seed(Struct, frozen=True):
-    """A seed: an asset with `guid` in braces and upper case; `hint` is its last known path, relative to the platform's folder."""
+    """A seed. `guid` is in braces and upper case; `hint` is the asset's last known path, relative to the platform's folder."""
 
     guid: str
     sub_id: int
@@ -66,9 +66,9 @@ class SeedList:
     An existing file keeps its format, JSON or XML (ObjectStream). A new file is JSON in the form that the engine writes.
 
     Args:
-        text: the file, "" for a new one.
-        seeds: its seeds.
-        stream: its XML, None for JSON.
+        text: the text of the file, "" = the file is new.
+        seeds: the seeds in the file.
+        stream: the parsed XML of the file, None = the file is JSON.
     """
 
     def __init__(self, text: str = "", seeds: Iterable[Seed] = (), stream: ObjectStream | None = None) -> None:
@@ -212,7 +212,7 @@ def _number(node: Node | None) -> int:
 
 
 def _json_text(seeds: Iterable[Seed], before: str) -> str:
-    """Return a file in the engine's JSON serialization, with the line ends of the file that it replaces."""
+    """Return a file in the engine's JSON serialization, with the line ends of the replaced text `before`."""
     listed = []
     for seed in seeds:
         owner = {"guid": seed.guid, **({"subId": seed.sub_id} if seed.sub_id else {})}

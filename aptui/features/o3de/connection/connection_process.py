@@ -51,7 +51,7 @@ class AssetNotifications:
     """Sends notifications to the sessions of a server.
 
     Args:
-        database: supplies facts about products that the engine's notices do not contain.
+        database: supplies the asset ids, sizes, types and dependencies of products, which the engine's notices do not contain.
     """
 
     server: O3deServer
@@ -61,7 +61,7 @@ class AssetNotifications:
         self._pending: list[NoticeLine] = []
         self._wake = asyncio.Event()
         self._ids: dict[str, tuple[bytes, int]] | None = None
-        """{product: asset id}, because the database no longer has the asset ids of removed products. None = not read yet."""
+        """{product: asset id}. Stored here, because the database has no asset ids of removed products. None = not read yet."""
         self._started: set[int] = set()
         self._changed: dict[str, str] = {}
         """{source: reason of its last reported change}. A change that starts several jobs of a source is reported only once."""
@@ -266,7 +266,7 @@ Without a connection to the engine, clients would miss its notices.
 
 
 class ConnectionService:
-    """The server for O3DE's clients in one event loop; call `open`, and `close` at the end."""
+    """The server for O3DE's clients in one event loop; call `open` first, and `close` at the end."""
 
     def __init__(self, settings: ConnectionSettings, report: Callable[[str], object]) -> None:
         self._database = Database(Path(settings.database))

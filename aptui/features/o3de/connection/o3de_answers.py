@@ -97,7 +97,7 @@ class ClientAnswers:
         return await asyncio.to_thread(self._files.answer, request)
 
     async def _answer(self, handle: Callable[[O3deMessage], Awaitable[Values]], request: O3deMessage) -> Values:
-        if request.needs_barrier and request.shape.name != "RequestEscalateAsset":  # as in O3DE, an escalation does not wait
+        if request.needs_barrier and request.shape.name != "RequestEscalateAsset":  # as in O3DE, no barrier
             await self._pass_barrier()
         return await handle(request)
 
@@ -108,7 +108,7 @@ class ClientAnswers:
             try:
                 await self._engine.ask(barrier(_BARRIER_S), 2 * _BARRIER_S)
             except KnownError:
-                return  # the engine cannot wait, so the request is answered from the database now
+                return  # the engine reports an error, so the request is answered without a barrier
 
     # -------------------------------------------------------------------------------------------------------------- status
 
@@ -127,7 +127,7 @@ class ClientAnswers:
     async def _raise_priority(self, found: FoundAsset, lookup: AssetLookup, urgency: int) -> None:
         """Raise the priority of the pending jobs of the asset `found`.
 
-        If the request's search term matches no source yet, the priority applies to a source that matches it later.
+        If the request's search term matches no source yet, the priority applies to sources that match the term later.
         """
         if not self._engine.is_here:
             return
@@ -409,7 +409,7 @@ def _count(counts: Mapping[str, int], platform: str) -> int:
 
 
 def _job(row: JobRow, running: Iterable[int], roots: Mapping[str, str]) -> tuple[Any, ...]:
-    """Return the values of a job for O3DE; times and files of logs are not filled in."""
+    """Return the values of a job for O3DE; the fields for the times and files of failed logs are 0 and ""."""
     status = "processing" if row.status == "pending" and row.job_id in running else row.status
     return (
         row.source, row.platform, row.builder, row.job_key, row.run_key & (1 << 64) - 1, _JOB_STATUSES.get(status, 0),

@@ -201,7 +201,7 @@ class Shape(Struct, frozen=True):
 
 
 class O3deMessage(Struct):
-    """A message: the values of its fields. `needs_barrier`: the answer waits until earlier changes on the disk are processed."""
+    """A message: the values of its fields. If `needs_barrier`, the answer waits until earlier changes on the disk are processed."""
 
     shape: Shape
     values: dict[str, Any] = field(default_factory=dict)
@@ -258,7 +258,7 @@ def decode(shape: Shape, payload: bytes) -> O3deMessage:
 
 
 class O3deExchange(Struct, frozen=True):
-    """A request of clients: its name (the CRC is its type number), its answer (None = no answer), and how far aptui supports it."""
+    """A request of clients: its name, its messages (`response` None = no answer), and how far aptui supports it."""
 
     wire_name: str
     request: Shape
@@ -267,7 +267,7 @@ class O3deExchange(Struct, frozen=True):
 
     @property
     def type_number(self) -> int:
-        """The type number in the frames of request and answer."""
+        """The type number in the frames of request and answer: the CRC of the name."""
         return crc_of(self.wire_name)
 
 
@@ -277,7 +277,8 @@ def _exchange(
     """Return a request; `request` and `response` describe its messages in the form that `_shape` reads.
 
     Args:
-        name: the class of the request; by default the last word of `wire_name`, with the suffix "Request" unless it contains it.
+        name: the class of the request; by default the last word of `wire_name`. If the word does not contain "Request", this
+            suffix is added.
     """
     word = wire_name.rpartition(":")[2]
     name = name or (word if "Request" in word else f"{word}Request")

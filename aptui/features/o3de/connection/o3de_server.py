@@ -105,7 +105,7 @@ class O3deSession:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        """Start a task that ends with the connection."""
+        """Start a task that is cancelled when the connection ends."""
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -193,7 +193,7 @@ class O3deSession:
         self._writer.transport.abort()
 
     def close_after_sending(self) -> None:
-        """Close the connection after its written data has arrived."""
+        """Close the connection after the data that was written to it has been sent."""
         self._writer.close()
 
 
@@ -201,7 +201,7 @@ class O3deServer:
     """Serves clients at a listening socket.
 
     Args:
-        answers: makes the answers of one session.
+        answers: returns the `Answers` object of a session.
         on_connect: called with a session after its client has negotiated; sends the bulk messages.
         report: called with a sentence about a refused client; each sentence is reported only once.
     """
@@ -383,7 +383,7 @@ class O3deServer:
         try:
             values = await work
         except KnownError:
-            values = {}  # each field then has its default value, for example "not found" or "failed"
+            values = {}  # so each field has its default value, for example "not found" or "failed"
         except Exception as error:  # noqa: BLE001 - a bug of aptui ends one connection, and is reported
             session.end(f"a request of {session.name} failed ({exchange.request.name}): {type(error).__name__}: {error}")
             return

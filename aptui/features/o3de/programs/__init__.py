@@ -1,4 +1,4 @@
-"""Replaces O3DE's programs with the same names, switches, printed lines, logs and control channel, but with aptui's engine.
+"""Programs that replace O3DE's: the names, switches, printed lines, logs and control channel are O3DE's, the engine is aptui's.
 
 This package does not import `daemon`, and `daemon` does not import it.
 """

@@ -69,7 +69,7 @@ _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DO
 class BuilderSwitches(Struct, frozen=True):
     """The parsed command line. `source` is absolute. `project` is "" if the project must be searched for.
 
-    `processes` is False for an analysis only.
+    `processes` is False if the source is only analysed.
     """
 
     source: str = ""

@@ -123,7 +123,8 @@ class _Processor:
         """Call `then` when the engine next becomes idle, or immediately if it is idle and has not reported that to a client.
 
         As in O3DE, a client that changes a file and then sends `signalidle` gets the answer after the change is processed, even if
-        this was done before the command arrived. aptui checks very recent files a second time; this check does not count as work.
+        the change was processed before the command arrived. aptui checks very recent files a second time; this check does not
+        count as work.
         """
         known = self._done if self._reported is None else self._reported
         is_at_rest = self.is_idle() or self._live.watching.is_looking_again

@@ -62,7 +62,7 @@ class _Batch:
     def run(self) -> bool:
         """Process everything; return whether the run was completed."""
         first = self._start.first_port
-        first = first and first + 1  # because AssetProcessor uses the configured port
+        first = first and first + 1  # leave the configured port to AssetProcessor
         with (
             selectors.DefaultSelector() as selector,
             processor_run.open_ports(self._start, selector, self, RefusingPort(selector, first, self._start.report_rejected)),
@@ -127,7 +127,7 @@ class _Batch:
     # ---------------------------------------------------------------------------------------------- beside another engine
 
     def _run_beside(self, busy: BusyError, selector: selectors.BaseSelector) -> None:
-        """Have the engine that holds the cache process all changes up to this call."""
+        """Send the engine that holds the cache a request to process all changes, and wait for the answer."""
         self._start.console.say("Another engine uses this cache, so that engine is asked to process everything.")
         try:
             client = EngineClient.of(self._start.config.cache_dir, kind="batch")
@@ -174,7 +174,7 @@ class _Batch:
 
     @staticmethod
     def _handle_commands(selector: selectors.BaseSelector) -> None:
-        """Handle commands on the control channel; a running engine does so itself."""
+        """Handle commands on the control channel, because this process runs no engine that handles them."""
         for key, mask in selector.select(0):
             key.data(mask)
 

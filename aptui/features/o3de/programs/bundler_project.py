@@ -219,7 +219,7 @@ class BundlerProject:
         return self.asked or self.enabled
 
     def platforms_of(self, *names: str) -> tuple[str, ...]:
-        """Return the platforms of a command. If its input files have a platform in their names, this is the only platform.
+        """Return the platforms of a command. If the names of its input files contain a platform, return only this platform.
 
         Raises:
             UserError: the files are for different platforms, or for platforms that the command line does not name.

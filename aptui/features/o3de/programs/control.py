@@ -88,7 +88,7 @@ class _Listener:
     def __init__(self, selector: selectors.BaseSelector, channel: socket.socket, take: Callable[[socket.socket], None]) -> None:
         self._selector, self._channel, self._add_client = selector, channel, take
         self._spare = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
-        """A spare descriptor. If no other descriptor is free, it is closed, so that one connection can be accepted and closed.
+        """A spare descriptor. If no descriptor is free, the spare one is closed, so that one connection can be accepted and closed.
 
         Otherwise the full queue of the socket would wake the loop forever.
         """

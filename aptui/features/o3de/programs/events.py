@@ -83,7 +83,7 @@ def machine_line(name: str, stat: Stat) -> str:
 
 
 def duration(total_ms: int) -> str:
-    """Return a duration with a fixed width: `00h00m12s345ms`, without leading zero parts."""
+    """Return a duration in the form `00h00m12s345ms`, with blanks in place of leading parts that are zero."""
     seconds, rest_ms = divmod(total_ms, 1000)
     text = f"{seconds // 3600:02}h{seconds // 60 % 60:02}m{seconds % 60:02}s{rest_ms:03}ms"
     cut = 0 if total_ms >= _HOUR_MS else 3 if total_ms >= _MINUTE_MS else 6 if total_ms >= 1000 else 9
@@ -134,8 +134,8 @@ class EventPrinter:
 
     Args:
         log_dir: the folder of job logs.
-        root_of: returns the path of the scan folder with an id, "" if unknown.
-        builder_of: returns the UUID in braces of the builder with a name.
+        root_of: returns the path of the scan folder with the given id, "" = the id is unknown.
+        builder_of: returns the UUID, in braces, of the builder with the given name.
     """
 
     def __init__(
@@ -294,7 +294,7 @@ class EventPrinter:
     def _print_message(self, message: EngineMessage) -> None:
         if message.text.startswith(CYCLE_PROBLEM):
             products = message.text.removeprefix(CYCLE_PROBLEM).split(JOIN)[:-1]
-            for at in range(len(products)):  # as in O3DE, print the cycle once for each of its products, from this product on
+            for at in range(len(products)):  # as in O3DE, print the cycle once for each of its products, this product first
                 self._complain(phrases.format_preload_cycle([*products[at:], *products[: at + 1]]))
         elif message.level >= LogLevel.ERROR:
             self._complain(message.text)

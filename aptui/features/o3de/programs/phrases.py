@@ -173,7 +173,7 @@ class ProgramConsole:
         """Records from before the log was opened, None after that."""
 
     def open_log(self, folder: Path, base: str) -> None:
-        """Write everything to a log too, including the earlier records; if the disk fails, the run goes on without a log.
+        """Also write all records, including earlier ones, to a log. If the log cannot be opened, the run continues without a log.
 
         Args:
             base: `BATCH` or `LIVE`.

@@ -130,7 +130,7 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
         console.open_log(config.log_dir, base)
     console.is_verbose = facts.user.is_verbose
     with contextlib.suppress(OSError):  # the program that later needs the folder reports the error
-        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # because tools expect the folder even without job logs
+        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools expect the folder even without job logs
     _print_doubts(given, config, console)
     console.say(phrases.PROJECT_ROOT.format(str(config.project_dir)))
     console.say(phrases.job_slots(facts.max_jobs, config.workers))

@@ -150,7 +150,7 @@ class ScanFolderSettings:
         return known.get(name.upper())
 
     def _of_gems(self, settings: Mapping[str, Node], project_order: int) -> Iterator[ScanFolderEntry]:
-        """Yield `Assets` and `Registry` of each gem; gems in the project can place their folders before or after the project's."""
+        """Yield each gem's `Assets` and `Registry`. Settings can put gems in the project before or after the project's folder."""
         start = _position(settings.get("GemScanFolderStartingPriorityOrder"), _GEM_START)
         placed = settings.get("ProjectRelativeGemsScanFolderPriority")
         side = {"lower": 1, "higher": -1}.get(plain_text(placed).strip().lower() if placed is not None else "", 0)
@@ -419,7 +419,7 @@ class _Translation:
         return builders, jobs
 
     def _workers(self) -> Node:
-        """Return the number of workers: the configured number, or the number by O3DE's rule; at most one worker per core."""
+        """Return the number of workers: `maxJobs` if it is above 1, otherwise by O3DE's rule, at most one per core."""
         node = self._members("Jobs").get("maxJobs")
         asked = self._count(node, 0)
         if node is not None and asked > 1:

@@ -189,7 +189,7 @@ def _engine_among(folders: Iterable[str], recorder: InputRecorder) -> str:
 
 
 def _program_roots(program: str) -> Iterator[str]:
-    """Yield the folders above a program, by its called path and by its real path."""
+    """Yield the folders above the path by which a program was called, then the folders above its real path."""
     yield from _upwards(os.path.dirname(program))
     yield from _upwards(os.path.dirname(os.path.realpath(program)))
 
@@ -267,7 +267,7 @@ def _bare(name: str) -> str:
 
 
 def _active(wanted: dict[str, str], sources: dict[str, _GemFolder]) -> tuple[tuple[Gem, ...], tuple[str, ...]]:
-    """Return the active gems in the order of the request, each after the gems that it needs, and the missing gems.
+    """Return (active gems, names of missing gems). The active gems are the wanted gems in order, then the gems that they need.
 
     Args:
         wanted: {name: its folder, or ""}.
@@ -348,7 +348,7 @@ def read_registry(places: ProjectRoots, options: Options, recorder: InputRecorde
 
 
 def _tags(places: ProjectRoots, options: Options) -> tuple[str, ...]:
-    """Return the active specialisations (tags of settings files): those of the program, with the project's name before `tools`."""
+    """Return the active specialisations (tags of settings files): the program's tags, and the project's name before `tools`."""
     at = options.tags.index("tools") if "tools" in options.tags else len(options.tags)
     return (*options.tags[:at], places.name, *options.tags[at:])
 

@@ -45,7 +45,7 @@ _CLASSES = {
 }
 """{POSIX name of a character class: equivalent in Python}. C++ supports these names in regular expressions, Python does not."""
 _ONE_END = re.compile(r"\*[^*?/\\]+")
-"""Recognizes globs such as `*.png`. They test only the end of a path, so they match a relative path like the absolute path."""
+"""Recognizes globs such as `*.png`. They test only the end of a path, so they match relative and absolute paths equally."""
 
 
 def python_regex(text: str) -> str:
@@ -208,10 +208,10 @@ class AssetRules:
     def companions(self, types: Mapping[str, Node], importer: Iterable[Node]) -> Node:
         """Return {glob of sources: companions}.
 
-        A metadata type is an extension or a path. If the value of an extension is empty, the extension is appended to the source's
-        name; otherwise it replaces the source extension that the value names. A path is one file on which all sources with the
-        extension in its value depend. Sources with an extension in `importer` also have a companion `.assetinfo`. A `.meta` file
-        always belongs to its source, so it needs no companion.
+        `types` is {metadata type: extension of sources}. A metadata type is an extension or a path. A metadata extension replaces
+        the extension of the sources; without an extension of sources, it is appended to the name of every source. A path is one
+        file on which all sources with the extension depend. Sources with an extension in `importer` also have a companion
+        `.assetinfo`. A `.meta` file always belongs to its source, so it needs no companion.
         """
         found: dict[str, dict[tuple[str, str, str], Node]] = {}
 

@@ -510,7 +510,7 @@ class Registry:
         return find(self.root, steps_of(pointer))
 
     def text(self, pointer: str, default: str = "") -> str:
-        """Return a value as text; `default` for "" and for lists, objects and null."""
+        """Return a value as text; `default` if the value is "", a list, an object or null, or does not exist."""
         node = self.node(pointer)
         return default if node is None else plain_text(node) or default
 
@@ -520,7 +520,7 @@ class Registry:
         return dict(node.value) if node is not None and isinstance(node.value, dict) else {}
 
     def dump(self, pointer: str = "") -> str:
-        """Return the JSON below a pointer, as `--regdump` prints it; the JSON of all settings for ""."""
+        """Return the JSON below a pointer, as `--regdump` prints it; the pointer "" means all settings."""
         node = self.node(pointer)
         return "" if node is None else json.dumps(node.plain(), indent=4, ensure_ascii=False)
 

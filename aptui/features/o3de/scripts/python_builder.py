@@ -248,7 +248,7 @@ class _Lines(io.TextIOBase):
 
 @contextlib.contextmanager
 def capture_output(log: sdk.JobLog) -> Iterator[None]:
-    """Capture a script's output in the job's log, in order: `stderr` as errors, as in O3DE."""
+    """Capture a script's output in the job's log, in order. As in O3DE, lines of `stderr` are logged as errors."""
     out, errors = _Lines(log.info), _Lines(log.error)
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(errors):
@@ -283,7 +283,7 @@ def scripts_builder(
     """Return the record that represents all builders of scripts in a configuration, () if the project has no scripts.
 
     Args:
-        roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: engine Assets, gems, project, the user's.
+        roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: the engine's `Assets`, gems, the project.
         platforms: the enabled platforms.
         builder_overrides, job_overrides: the overrides of `BuilderConfig.ini`.
         unlisted: settings for builders without an entry in the configuration (`Project.unlisted_builder`).

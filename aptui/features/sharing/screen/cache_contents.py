@@ -224,7 +224,7 @@ _GAUGE_CELLS = 16
 
 
 class InventoryReader:
-    """Reads the contents in a thread: when the screen is shown, and when assets have changed and the engine is idle.
+    """Reads the contents in a thread when the screen is shown, and again when assets have changed and the engine is idle.
 
     Args:
         taken: called in the app's thread with the contents.
@@ -485,7 +485,7 @@ class RepairCommands:
     # -------------------------------------------------------------------------------------------------- running jobs again
 
     def ask_to_repair(self, chosen: Sequence[CacheProblem] = ()) -> None:
-        """Ask whether to run the jobs of the sources of `chosen` or of all findings again."""
+        """Ask whether to run jobs again: for the sources of the findings in `chosen`, or for the sources of all findings."""
         few, all_sources = _sources_of(chosen), _sources_of(self._problems())
         if not all_sources:
             return
@@ -520,7 +520,7 @@ class RepairCommands:
         self._shell.question(f"delete {count(len(gone), 'file')}{rest}?", choices)
 
     def _delete(self, gone: list[CacheProblem]) -> None:
-        """Mark the folders of the files as changed, and request a rescan, which deletes the files without a product there."""
+        """Mark the folders of the files as changed, and request a rescan, which deletes files without a product in them."""
         from aptui.link.port import RescanSources  # imported on demand, so that the screen starts fast
 
         cache_dir = self._shell.session.cache_dir

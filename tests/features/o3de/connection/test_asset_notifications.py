@@ -108,7 +108,7 @@ def list_sent(*batches: Any, database: _Database | None = None) -> list[tuple[in
     return server.list_sent()
 
 
-def test_notifications_keep_the_order_of_notices_and_omit_earlier_changes() -> None:
+def test_notifications_keep_the_order_of_notices_and_report_only_last_changes() -> None:
     database = _Database()
     database.add("linux/a.txt")
     database.add("server/a.txt")

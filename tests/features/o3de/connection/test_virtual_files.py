@@ -124,7 +124,7 @@ def test_client_cannot_change_products(files: Files) -> None:
     assert not (files.cache / "linux/new").exists()
 
 
-def test_client_writes_copies_moves_and_removes_files_of_the_user(files: Files) -> None:
+def test_client_can_write_copy_move_and_remove_files_of_the_user(files: Files) -> None:
     handle = files.open("@user@/Saves/One.sav", WRITE | CREATE_PATH)
     assert files.ask("FileWrite", FileHandle=handle, Data=b"saved") == {"ResultCode": OK, "BytesWritten": 5}
     assert files.ask("FileFlush", FileHandle=handle) == {"ResultCode": OK}

@@ -166,7 +166,7 @@ def test_asset_list_includes_dependencies_and_is_not_overwritten(bundler: Bundle
     assert bundler.run("assetLists", "--assetListFile=l.assetlist", "--platform=pc", "--print")[1] == "- lone.txt"
 
 
-def test_asset_list_combines_seeds_with_wildcards_and_omits_skipped_assets(bundler: Bundler) -> None:
+def test_asset_list_accepts_wildcard_seeds_and_omits_skipped_assets(bundler: Bundler) -> None:
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=level.scene", "--platform=pc")
 
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--seedListFile=s.seed", "--skip=sub/*", "--platform=pc")
@@ -294,7 +294,7 @@ def test_comparison_step_can_use_the_named_result_of_an_earlier_step(bundler: Bu
     assert "Total number of assets (1)." in lines
 
 
-def test_bundle_bytes_are_equal_for_asset_list_settings_file_or_seeds(bundler: Bundler) -> None:
+def test_asset_list_and_bundle_settings_and_seeds_make_equal_bundles(bundler: Bundler) -> None:
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=level.scene", "--platform=pc")
     bundler.run("bundles", "--assetListFile=l.assetlist", "--outputBundlePath=one.pak", "--platform=pc")
     settings = ["--bundleSettingsFile=s.bundlesettings", "--platform=pc"]

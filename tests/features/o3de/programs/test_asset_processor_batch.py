@@ -171,7 +171,7 @@ def test_batch_log_has_the_totals_of_every_run(batch: Batch) -> None:
     assert first.numbers["Listening Port"]
 
 
-def test_command_line_overrides_scan_folders_settings_and_platforms(batch: Batch) -> None:
+def test_command_line_overrides_settings_and_platforms_and_adds_scan_folders(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.write("elsewhere/b.txt", "more")
     batch.write("more.setreg", json.dumps({"RC txt": {"glob": "*.txt", "params": "skip", "pc": "copy"}}))
@@ -225,7 +225,7 @@ def test_batch_finds_the_project_around_the_current_folder(batch: Batch, monkeyp
 # ------------------------------------------------------------------------------------------------------------------- failures
 
 
-def test_batch_prints_lists_and_counts_a_failed_asset(batch: Batch) -> None:
+def test_failed_asset_is_printed_and_listed_and_counted_in_every_run(batch: Batch) -> None:
     failing(batch, 1)
     path = batch.project / "bad00.txt"
 

@@ -250,7 +250,7 @@ def test_times_report_has_rows_in_the_format_of_o3de() -> None:
     assert machine_line("a:b", Stat(90, 4)) == "MachineReadableStat:90:4:22:a:b"
 
 
-def test_times_report_has_sums_by_builder_job_key_and_platform() -> None:
+def test_times_report_has_sums_by_builder_and_job_key_and_platform() -> None:
     lines = report(STATS, StatsForm(is_human=False, is_machine=True))
 
     assert "MachineReadableStat:40:2:20:CreateJobsTotal" in lines

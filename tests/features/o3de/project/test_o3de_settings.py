@@ -107,7 +107,7 @@ def test_enabled_platform_must_be_declared(engine: SmallEngine) -> None:
         ({**PLATFORMS, **SCAN_FOLDERS}, "the settings have no rule that copies files"),
     ],
 )
-def test_project_needs_settings_for_platforms_scan_folders_and_rules(
+def test_project_without_platforms_or_scan_folders_or_rules_is_refused(
     engine: SmallEngine, settings: dict[str, Any], message: str
 ) -> None:
     engine.settings(settings)
@@ -329,7 +329,7 @@ def test_rule_selects_platforms(engine: SmallEngine, rule: dict[str, Any], platf
     assert [platform for each in found for platform in each.platforms] == platforms
 
 
-def test_rule_sets_priority_version_and_asset_type(engine: SmallEngine) -> None:
+def test_builder_has_the_priority_and_version_and_asset_type_of_its_rule(engine: SmallEngine) -> None:
     given = {
         "priority": "7",
         "version": 2,

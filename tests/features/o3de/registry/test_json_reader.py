@@ -41,7 +41,7 @@ def test_json_reader_returns_the_values_that_python_wrote_as_json(value: Any, is
         ('{"a": {"x": 1, "y": 1}, "b": 2, "a": {"y": 2}}', {"a": {"x": 1, "y": 2}, "b": 2}),
     ],
 )
-def test_json_reader_accepts_comments_trailing_commas_and_duplicate_keys(text: str, value: Any) -> None:
+def test_json_reader_accepts_comments_and_trailing_commas_and_duplicate_keys(text: str, value: Any) -> None:
     assert plain(text) == value
 
 

@@ -131,7 +131,7 @@ def test_builder_config_overrides_a_job(script, reported):
     assert planned.params == {f"0x{math.crc_of(name):08x}": value for name, value in (("depth", "3"), ("width", "4"))}
 
 
-def test_script_declares_source_dependencies_by_path_wildcard_or_uuid(script, reported):
+def test_script_declares_source_dependencies_by_path_or_wildcard_or_uuid(script, reported):
     declared = [
         builder.SourceFileDependency("a.txt", math.Uuid()),
         builder.SourceFileDependency("*.txt", math.Uuid(), builder.SourceFileDependency_Wildcards),

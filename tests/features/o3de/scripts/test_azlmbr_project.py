@@ -55,7 +55,7 @@ def batch(game):
     return main.main(["batch", "--project", str(game.project)])
 
 
-def test_scripts_of_engine_gem_and_project_make_products(game, capfd):
+def test_scripts_of_engine_and_gem_and_project_make_products(game, capfd):
     assert batch(game) == 0
 
     assert "bootstrap" not in capfd.readouterr().err

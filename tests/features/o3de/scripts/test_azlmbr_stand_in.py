@@ -93,7 +93,7 @@ def test_platform_of_a_job_descriptor_can_be_set_and_read():
     assert job.get_platform_identifier() == "pc"
 
 
-def test_job_parameters_accept_name_checksum_and_number():
+def test_job_parameter_is_found_by_its_name_or_the_checksum_of_its_name():
     parameters = builder.JobParameters({"DebugFlag": "true"})
 
     assert parameters["debugflag"] == parameters[math.Crc32("DEBUGFLAG")] == parameters[math.Crc32("DebugFlag").value] == "true"

@@ -86,7 +86,7 @@ async def say(app, pilot, line: str, *keys: str) -> None:
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_platforms_folders_builders_and_changes_are_shown(tmp_path, store, size):
+async def test_cache_screen_shows_platforms_and_folders_and_builders_and_new_products(tmp_path, store, size):
     async with in_cache(tmp_path, size=size) as (app, _pilot, _session):
         shown = text(app)
         for part in (
@@ -241,7 +241,7 @@ async def test_findings_are_listed_but_not_repaired_without_an_engine(tmp_path, 
         assert {"repair", "delete"}.isdisjoint(each.name for each in app.commands())
 
 
-async def test_the_menu_of_a_finding_repairs_and_copies(tmp_path, store):
+async def test_menu_of_a_finding_runs_its_jobs_again_and_copies_its_paths(tmp_path, store):
     damage(tmp_path)
     async with in_cache(tmp_path) as (app, pilot, session):
         copied = []
@@ -274,7 +274,7 @@ async def test_enter_key_on_a_finding_shows_the_job_of_the_finding(tmp_path, sto
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_largest_products_are_listed_and_enter_goes_to_assets(tmp_path, store, size):
+async def test_largest_products_are_listed_and_the_enter_key_shows_them_in_assets(tmp_path, store, size):
     gone_to = []
     async with in_cache(tmp_path, size=size) as (app, pilot, _session):
         app.reveal = lambda *where: gone_to.append(where)

@@ -73,7 +73,7 @@ async def fill(app, pilot, entry):
     await pilot.pause()
 
 
-async def test_settings_are_written_to_the_project_file_with_its_comments(tmp_path, project):
+async def test_saved_settings_keep_the_comments_of_the_project_file(tmp_path, project):
     (tmp_path / "share").mkdir()
     async with in_cache(tmp_path, project) as (app, pilot):
         await choose(app, pilot, "O", "l")
@@ -127,7 +127,7 @@ async def test_invalid_setting_is_reported_and_not_written(tmp_path, project):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_savings_are_shown_then_unsaved_changes_with_the_answer_of_a_store(tmp_path, project, size):
+async def test_summary_shows_savings_or_the_answer_of_an_edited_location(tmp_path, project, size):
     share = tmp_path / "a folder with quite a long name for such a small screen"
     share.mkdir()
     account = Account()
