@@ -39,7 +39,8 @@ class NamedPath(Struct, frozen=True):
 def meanings(word: str, config: Config) -> list[NamedPath]:
     """Return the possible meanings of a path, the likeliest first.
 
-    An existing file below the working folder comes first, then the scan folders.
+    If the path exists relative to the working folder, that meaning comes first; otherwise the paths relative to the scan folders
+    come first.
     """
     text = as_text(word)
     here = as_text(os.path.abspath(word))
@@ -112,10 +113,10 @@ def refuse_unknown_run(number: int, count: int) -> None:
 
 
 def refuse_failed_analysis(row: JobRow, purpose: str, hint: str) -> None:
-    """Raise an error if the row is a failed analysis, because an action on a job needs a job.
+    """Raise an error if the row is a failed analysis, which is listed like a job but is not a job.
 
     Args:
-        purpose: the action that needs a job, as a verb.
+        purpose: the refused action, as a verb.
 
     Raises:
         UserError: the row is a failed analysis.
@@ -149,7 +150,7 @@ def find_job(word: str, config: Config, database: Reader) -> JobRow:
 def jobs_named(word: str, config: Config, database: Reader) -> list[JobRow] | None:
     """Return the jobs that `PATH[@PLATFORM][:JOB KEY]` names, None if no source has this name.
 
-    A path may contain `@` and `:`. If several beginnings of `word` are paths of sources, the longest is used.
+    A path may contain `@` and `:`. If several beginnings of `word` are paths of sources, the longest path is used.
     """
     for path, platform, key in _readings(word):
         source = find_source(path, config, database)

@@ -1,4 +1,4 @@
-"""`demo`, `config`, `schema`: write the demo project, print settings of a project.
+"""`demo` writes and processes the demo project, `config` prints the settings of a project, `schema` prints their JSON Schema.
 
 Tests: `tests/features/shipping/test_verbs.py`.
 """

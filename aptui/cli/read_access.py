@@ -62,7 +62,7 @@ def open_for_reading(arguments: Namespace, config: Config | None = None) -> Iter
 
 @contextmanager
 def open_snapshot(path: Path, config: Config | None) -> Iterator[Reader]:
-    """Open a database in one read transaction; `config` has the project's scan folders, None = unknown."""
+    """Open a database in one read transaction; `config` has the project's scan folders, and is None if these are unknown."""
     with closing(open_reader(path)) as database:
         if config is not None:
             database.roots = {folder.name: folder.path for folder in config.project.scan_folders}
@@ -113,7 +113,7 @@ def _read_remembered_names(config: Config) -> dict[bytes, str]:
 
 
 def all_builders(config: Config) -> tuple[Builder, ...]:
-    """Return the builders as the engine uses them: with the patterns and other facts that their classes declare.
+    """Return the builders as the engine uses them: with the patterns and other properties that their classes declare.
 
     If the project is not trusted, return only the configured builders.
     """
@@ -164,8 +164,8 @@ _MOST_HOLDERS = 3
 def running_jobs(config: Config) -> dict[int, int]:
     """Return {id of a running job: its progress in per cent, -1 = unknown}, empty if no engine answers.
 
-    Call this function before the database is opened. A job that ends in between then counts as running; in the other order it
-    would count as pending.
+    Call this function before the database is opened: a job that ends between the two calls then counts as running. If the
+    database were opened first, this job would count as pending.
     """
     try:
         with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:

@@ -1,4 +1,4 @@
-"""`jobs`, `status`, `builders`: print facts from the database without an engine. A running engine adds its current work."""
+"""`jobs`, `status`, `builders`: print the contents of the database without an engine. A running engine adds its current work."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
 _WITH = {"warnings": "warnings", "errors": "errors"}
-"""{field of a job with a number of log messages: status that is displayed instead of `completed` if the number is not 0}."""
+"""{field of a job that counts log messages of one level: status that is displayed for `completed` if the count is not 0}."""
 
 # -------------------------------------------------------------------------------------------------------------------- jobs
 
@@ -381,7 +381,7 @@ def _engine_line(answer: dict[str, Any]) -> str:
 
 
 def engine_process(config: Config) -> int | None:
-    """Return the process that holds the cache's lock, 0 = none, None = unknown.
+    """Return the id of the process that holds the cache's lock, 0 if no process holds the lock, None if this is unknown.
 
     The answer comes from the Linux kernel's list of locks. The lock itself is not tried, because an engine that starts at this
     moment could then fail to take it.

@@ -45,7 +45,7 @@ from aptui.worker.file_access import FileChanged, hash_file
 
 
 class SampleSize(Struct, frozen=True):
-    """The size of a sample of jobs: `percent` of all jobs, or `count` jobs if that is not 0."""
+    """The size of a sample of jobs: `percent` of all jobs, or `count` jobs if `count` is not 0."""
 
     percent: float = 0.0
     count: int = 0
@@ -178,7 +178,7 @@ class Rebuilt(Struct, frozen=True):
 
 
 def sample(rows: Sequence[JobRow], wanted: SampleSize, seed: int) -> list[JobRow]:
-    """Return a sample of jobs, the same for equal seeds: at least one job of every builder, the others at random."""
+    """Return a sample of jobs, the same for equal seeds: at least one job of every builder, and further jobs at random."""
     dice = random.Random(seed)  # `Random` is enough: the sample must be repeatable, not secret
     shuffled = sorted(rows, key=lambda row: (row.builder, row.source, row.platform, row.job_key))
     dice.shuffle(shuffled)
@@ -223,7 +223,7 @@ def list_completed(project: OpenedProject, builders: Mapping[bytes, Builder]) ->
     rows = [
         row
         for row in project.database.jobs(statuses=["completed"])
-        # a restored job is left out, because a user restored its products from an earlier run
+        # a restored job is left out: its products come from an earlier run and may differ from those of a new run
         if row.job_id and row.builder in builders and not row.is_restored and row.platform not in left_out
     ]
     if not rows:

@@ -56,10 +56,10 @@ def _digest(path: str) -> bytes:
 def product_answer(
     word: str, project: OpenedProject, explain: Callable[[str, OpenedProject], dict[str, Any]]
 ) -> dict[str, Any] | None:
-    """Return the facts about a path in the cache, None for any other path.
+    """Return the answer of `why` about a path in the cache, None for any other path.
 
     Args:
-        explain: returns the facts about a source.
+        explain: returns the answer about a source.
     """
     cache = str(project.config.cache_dir)
     path = os.path.abspath(word)
@@ -98,7 +98,7 @@ def why(arguments: Namespace) -> int:
 
 
 def explain(word: str, project: OpenedProject) -> dict[str, Any]:
-    """Return all facts about the file or job that `word` names.
+    """Return the answer about the file or job that `word` names, as the object that `--json` prints.
 
     Raises:
         UserError: neither a file nor a job has that name.

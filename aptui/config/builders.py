@@ -274,7 +274,7 @@ class BuilderCompiler:
         return with_tools(builder, tools) if platforms else None
 
     def compile_unlisted(self) -> Builder:
-        """Return the settings of a Python builder that the configuration does not list: those of an entry that has only a name."""
+        """Return the settings of a Python builder without an entry in the configuration, as if its entry had only a name."""
         entry = Node({"name": Node("", ""), "uses": Node("", "")}, "")
         builder = self.compile(entry) or Builder(b"", "", BuilderKind.PYTHON)
         del self.places[""]

@@ -89,7 +89,7 @@ class SharedCacheSettings(Struct, frozen=True):
 
     @property
     def is_remote(self) -> bool:
-        """Whether a shared store is used, besides this machine's own store."""
+        """Whether a shared store is used, and not only this machine's own store."""
         return self.mode != "inactive" and bool(self.store)
 
     @property
@@ -123,12 +123,12 @@ class ToolSettings(Struct, frozen=True):
 class Config(Struct, frozen=True):
     """A project's configuration, checked and compiled; all paths are absolute.
 
-    `workers` is the number of worker processes (never 0). `layers` are (file, SHA-256 in hex). `places` has the positions that
-    messages after the load name: it maps the name of a builder to the `file:line:column` of its `uses` or its entry, and the
-    `place_key` of a step, a rule or a parameter to its `file:line:column`. `warnings` are lines for users. `meta_delay_ms` is how
-    long a live engine waits for the `.meta` file of a new source. `foreign` are the settings of another program's project, such as
-    an O3DE project, "" = none; only the feature for that program reads them. `settings_folders` are further folders in which a
-    layer may appear. `sandbox` is auto, require or off.
+    `workers` is the number of worker processes (never 0). `layers` are (file, SHA-256 in hex). `places` has positions
+    (`file:line:column`) for messages that are made after the load: it maps the name of a builder to the position of its `uses`
+    or its entry, and the `place_key` of a step, a rule or a parameter to the position of that value. `warnings` are lines for
+    users. `meta_delay_ms` is how long a live engine waits for the `.meta` file of a new source. `foreign` are the settings of
+    another program's project, such as an O3DE project, "" = none; only the feature for that program reads them.
+    `settings_folders` are further folders in which a layer may appear. `sandbox` is auto, require or off.
     """
 
     project_dir: Path

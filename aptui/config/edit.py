@@ -267,7 +267,7 @@ def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
     now = _entries(text, name, key)
     identities = {_identity(entry) for entry in wanted}
     differ = [at for at, (one, other) in enumerate(zip(now, wanted, strict=False)) if one != other]
-    if len(now) == len(wanted) and len(differ) == 1:  # only one entry differs, so it was renamed and keeps its place
+    if len(now) == len(wanted) and len(differ) == 1:  # the only different entry counts as renamed, so it keeps its place
         identities.add(_identity(now[differ[0]]))
     for at in reversed(range(len(now))):
         if _identity(now[at]) not in identities:

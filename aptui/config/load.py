@@ -61,7 +61,7 @@ def load_apart(project_dir: Path, *, platforms: Sequence[str] | None = None) -> 
 
 
 def _with_disabled_platforms(config: Config) -> Config:
-    """Return `config` with the disabled platforms that have products as resting platforms, which keep their products.
+    """Return `config` in which disabled platforms that have products count as resting, so that these products are not deleted.
 
     Making the products of a platform again can take hours.
     """
@@ -175,7 +175,7 @@ _NAMED = (("builders",), ("scan_folders",))
 
 
 def merge_layers(trees: Sequence[Node]) -> Node:
-    """Return the merged layers. The first layer after the shipped layers must be that of the project."""
+    """Return the merged layers. The first layer after the shipped layers must be the layer of the project."""
     shipped, own = reduce(_merge, trees[:SHIPPED_LAYERS]), reduce(_merge, trees[SHIPPED_LAYERS:])
     rules = own.get("shipped_ignore")
     if rules is not None and rules.value is False:

@@ -38,7 +38,7 @@ _being_written: set[str] = set()
 
 
 def own_paths(config: Config) -> tuple[str, ...]:
-    """Return the absolute paths of aptui's files: each as a walk of the scan folders spells it, and with links resolved."""
+    """Return the absolute paths of aptui's files: in scan folders as a walk spells them, elsewhere with links resolved."""
     sharing, cluster = config.sharing, config.cluster
     places = (
         *map(str, (config.cache_dir, config.log_dir, config.temp_dir)),
@@ -145,9 +145,9 @@ def note_printing(*, is_over: bool = False) -> None:
 
 @contextmanager
 def writing(path: str | None) -> Iterator[None]:
-    """Do not treat the file at `path`, which the block writes for the user, as a source; None = no file.
+    """Do not treat the file at `path`, which the block writes for the user, as a source. If `path` is None, do nothing.
 
-    This holds during the block, and after the block until the file is changed.
+    The file is not a source during the block, and after the block until the file is changed.
     """
     if path is None:
         yield

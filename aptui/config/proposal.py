@@ -353,7 +353,7 @@ def _read(file: Path, size: int = -1) -> bytes:
 
 
 class GameEngine(Struct, frozen=True):
-    """Facts about projects of a game engine.
+    """A game engine, and the properties of its projects.
 
     Args:
         marks: globs; a folder with a matching file is a project of this engine.
@@ -420,7 +420,7 @@ PLAIN = GameEngine("files", ())
 _NAMED_BY_STEM = frozenset(("image", "texture", "audio", "model", "table", "tilemap", "locale", "fontatlas"))
 """Builders that name a product by the stem of its source, so that two files of one stem cannot both be sources."""
 _OWN_LOADERS = ("files", "Bevy")
-"""Engines that load GPU textures from files; the others convert pictures themselves."""
+"""Engines that load GPU textures from files; all other engines convert pictures themselves."""
 _LONGEST_LINE = 118
 _PLAIN_WORD = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-z][a-z0-9_]*")
 """Matches texts that need no quotes in YAML."""
@@ -796,7 +796,7 @@ def _make_ignore_check(rules: Sequence[str]) -> Callable[[str], bool]:
 def _root_documents(folder: Path) -> list[str]:
     """Return ignore rules for files such as README that are not assets.
 
-    Files of CI are included, because they are often added later.
+    `/.git*` is always one of the rules, because files of CI, such as `.gitlab-ci.yml`, are often added later.
     """
     names = [f"/{stem}*" for stem in ("README", "LICENSE", "CHANGELOG", "Makefile") if list(folder.glob(f"{stem}*"))]
     hidden = sorted(path.name for path in folder.glob(".*") if not path.name.startswith(".git") and not is_settings(path.name))

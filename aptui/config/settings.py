@@ -238,7 +238,7 @@ class GatewaySettings(Struct, frozen=True, rename={"is_enabled": "enabled", "has
         allowed: host names, addresses and CIDR ranges that may connect; `rejected` has those that may not connect.
         has_allow_list: whether only `allowed` addresses may connect.
         connections: devices that the gateway dials.
-        o3de: programs of O3DE connect through their own protocol, at `o3de_port`; None = only in an O3DE project.
+        o3de: whether programs of O3DE may connect through their own protocol, at `o3de_port`; None = only in an O3DE project.
     """
 
     is_enabled: bool = False

@@ -224,7 +224,7 @@ _PHRASES = {
 }
 _MOST_EXPLAINED = 3
 _PLACES = frozenset({"places", "found places"})
-"""Kinds of entries that also change when a file appears, disappears or changes. Reported only if no other entry differs."""
+"""Kinds of entries that also change when a file appears, disappears or changes. `explain` names them only if no other differs."""
 _PLURAL = frozenset({"code", "parameters", "platform parameters", PLANNING, "references", "steps", "job parameters", "products"})
 """Kinds whose phrase is a plural."""
 _VALUED = frozenset(

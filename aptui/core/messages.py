@@ -74,9 +74,10 @@ class FoldersUnchanged(Struct, frozen=True):
 
 
 class SlotsFree(Struct, frozen=True):
-    """Workers have free slots: `count` messages may be sent now, or `critical` while the next job is critical or an analysis.
+    """Workers have free slots: up to `count` messages may be sent now.
 
-    `jobs` is the maximum number of jobs that start now, 0 = no limit. The job with the id `job_id` starts first.
+    Up to `critical` messages may be sent while the next job is critical or an analysis. `jobs` is the maximum number of
+    jobs that start now, 0 = no limit. The job with the id `job_id` starts first.
     """
 
     seq: int
@@ -220,9 +221,9 @@ class JobCommit(Struct, frozen=True):
     """The changes of one job in a commit; `Pipeline.commit_rows` returns the rows that are saved with them.
 
     `products` are moved into the cache: (staged path, product). Products with `stale` names are deleted, and products with
-    `touched` names get a new time. `is_first`: the job has no earlier products. `identities` are the `.meta` files of its
-    intermediates: (product, bytes, whether the file replaces an existing file); they are written before the products are moved.
-    `is_durable`: the products are synced already.
+    `touched` names get a new modification time. `is_first`: the job has no earlier products. `identities` are the `.meta` files of
+    its intermediates: (product, bytes, whether the file replaces an existing file); they are written before the products are
+    moved. `is_durable`: the products are already synced to the disk.
     """
 
     run_key: int
@@ -293,7 +294,7 @@ class RecheckFiles(Struct, frozen=True):
 
 
 class CompareFiles(Struct, frozen=True):
-    """Check these files again if they differ from these facts: runs may have written to them, and a batch does not watch files."""
+    """Check files again if they differ from `facts`: runs may have written to them, and a batch does not watch files."""
 
     cause: int
     facts: tuple[FileFact, ...]

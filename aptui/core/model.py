@@ -106,8 +106,8 @@ class EdgeKind(IntEnum):
 class SourceEdge(Struct, frozen=True, order=True):
     """A source dependency as declared: `target` is a relative path (as written), a `*` pattern, or the UUID in hex.
 
-    For DISCOVERED edges of an analysis, `target` is the absolute path of a read (or missing) file that another scan folder
-    hides.
+    For DISCOVERED edges of an analysis, `target` is the absolute path of a file, existing or missing, that the analysis tried to
+    read, and that is hidden: the project ignores it, or a file of another scan folder overrides it.
     """
 
     kind: EdgeKind
@@ -161,7 +161,7 @@ class ProductLink(Struct, frozen=True):
 class Product(Struct, frozen=True):
     """A product in the cache. `name` is `<platform>/<path in lower case>`, `digest` SHA-256, `hash64` XXH64.
 
-    `links` are products that it needs at run time. Neither `links` nor `facts` change its own inputs or its dependents.
+    `links` are products that it needs at run time. A change of only `links` or `facts` causes no run of other jobs.
     """
 
     name: str
@@ -204,20 +204,20 @@ SETTLED = frozenset({JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED})
 class Job(Struct, eq=False):
     """One job in memory: (source, builder, platform, key). An analysis is a job with `key` = ANALYSIS_KEY and platform "".
 
-    `fingerprint` belongs to the last *committed* run, 0 = none; `planned` to the pending plan, None = unknown yet. `inputs` is
-    the manifest of the last committed run, `planned_inputs` the manifest of the plan: ((kind, name, digest hex), ...). `reason`
-    is why the last plan needed a run, `origin` says where the committed result came from, "" = from a run of this engine.
-    `discovered` are source dependencies found while processing (depfile). For an analysis `fingerprint` and `planned` are
-    analysis fingerprints, `plans` and `edges` the answer of the last success.
+    `fingerprint` is that of the last *committed* run, 0 if the job has no committed run. `planned` is the fingerprint of the
+    pending plan, None while it is unknown. `inputs` is the manifest of the last committed run, `planned_inputs` the manifest of
+    the plan: ((kind, name, digest hex), ...). `reason` is why the last plan needed a run, `origin` says where the committed
+    result came from, "" = from a run of this engine. `discovered` are source dependencies found while processing (depfile). For
+    an analysis, `fingerprint` and `planned` are analysis fingerprints, and `plans` and `edges` are from its last success.
 
     `tried` are the kinds of failure (`core.retry`) of the runs of the present plan that were retried. `flaky` are, as text, the
     kinds of failure of the runs that failed before the committed run succeeded. `stale_count`: consecutive runs whose source
     changed while they ran. `is_doubted`: settled in memory but stored as pending, because a change of a dependency is not saved
     yet. `is_unsaved`: it has no row, or a row from before its source changed; the row of the source's folder is saved only
-    after the job's row. `is_due`: its final must be made now (`pipeline.plans`). `is_fetched`: the result before the present
-    plan was not made by a run of this engine, so `duration_ms` is not the duration of a run. `ties` are the files that its run
-    used. `failure` is the failure of its last run, until a run succeeds or is not needed. `lost` are products that were missing
-    or changed when they were checked; their files may still exist.
+    after the job's row. `is_due`: its final products must be made now (`pipeline.plans`). `is_fetched`: the result before the
+    present plan was not made by a run of this engine, so `duration_ms` is not the duration of a run. `ties` are the files that
+    its run used. `failure` is the failure of its last run, until a run succeeds or is not needed. `lost` are products that were
+    missing or changed when they were checked; their files may still exist.
     """
 
     source: Source
@@ -289,7 +289,7 @@ class Job(Struct, eq=False):
 
     @property
     def is_finishing(self) -> bool:
-        """Whether the job's present plan is to replace its draft by a final."""
+        """Whether the job's present plan is to replace its draft by its final products."""
         return is_of_draft(self.inputs) and not is_of_draft(self.planned_inputs)
 
     @property
@@ -336,9 +336,9 @@ class Source(Struct, eq=False):
     """A source with its jobs, products and edges: the unit that is loaded from the database and removed from memory.
 
     `fact` is None if the file does not exist. `jobs`: {(builder uuid, platform, key): job}, with analyses. `trouble` is why the
-    source cannot be analysed (a case clash, unreadable bytes), "" = it can be analysed. `last_ticket` is the ticket of its last
-    ordered rows; until this ticket is acknowledged, the source stays in memory. `identity` is the content of its `.meta` file,
-    `misidentity` why this identity cannot be used, "" = it can be used.
+    source cannot be analysed (a case clash, unreadable bytes), "" = it can be analysed. `last_ticket` is the ticket with which
+    its rows were last ordered to be saved; until this ticket is acknowledged, the source stays in memory. `identity` is the
+    content of its `.meta` file, `misidentity` why this identity cannot be used, "" = it can be used.
     """
 
     key: PathKey

@@ -126,9 +126,11 @@ class EngineMessage(Struct, frozen=True):
 class Progress(Struct, frozen=True):
     """Counts of the work of the engine, at most 10 times a second; a newer notice replaces all older notices.
 
-    `scan_ms`, `analysis_ms` and `processing_ms` are the durations so far of this scan, its analyses and its jobs. `eta_ms` is the
-    expected and `least_ms` the minimum remaining time; -1 = unknown. `jobs_done` and `jobs_failed` count the runs of this engine.
-    `done_before` and `failed_before` count those that ended before the present session, `done_now` and `failed_now` the others.
+    `scan_ms`, `analysis_ms` and `processing_ms` are how long this scan, its analyses and its jobs have taken until now. `eta_ms` is
+    the expected and `least_ms` the minimum remaining time; -1 = unknown. `jobs_done` and `jobs_failed` count the runs of this
+    engine that completed and that failed.
+    `done_before` and `failed_before` count the runs that ended before the present session, `done_now` and `failed_now` the runs
+    of this session.
     `failing_count` is the number of jobs and analyses that are failed now, -1 = unknown.
     """
 
@@ -172,7 +174,7 @@ class Progress(Struct, frozen=True):
 
 
 class MissingScan(Struct, frozen=True):
-    """Progress of a search for missing dependencies; `name` is the scanned file, `error` why it ended too early."""
+    """Progress of a search for missing dependencies; `name` is the scanned file, `error` why the search ended too early."""
 
     cause: int
     name: str

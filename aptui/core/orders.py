@@ -82,8 +82,8 @@ class ProcessOrder(Struct, frozen=True):
 class CopyOrder(Struct, frozen=True):
     """Order to copy one source file to the file `staged`.
 
-    Nothing is written if its digest equals `present_digest`: the product exists already. With `takes_pointers` the pointer of
-    a file that Git LFS has not fetched is copied like any other source.
+    If the digest of the source equals `present_digest`, nothing is written, because the product exists already. With
+    `takes_pointers` the pointer of a file that Git LFS has not fetched is copied like any other source.
     """
 
     run_key: int
@@ -111,7 +111,7 @@ class HashOrder(Struct, frozen=True):
 class Outcome(IntEnum):
     """How a run ended.
 
-    LOST: its worker died while it ran. RETURNED: its worker died before it began. STALE: its source changed while it ran.
+    LOST: the worker died during the run. RETURNED: the worker died before the run began. STALE: the source changed during the run.
     """
 
     SUCCEEDED = 0
@@ -125,7 +125,7 @@ class Outcome(IntEnum):
 class StagedProduct(Struct, frozen=True):
     """A product as a worker left it. `staged` is its absolute path in staging, "" if it equals the product in the cache.
 
-    `name` is relative to the platform's cache folder, in lower case, `/` between parts. `is_executable`: its mode allows it.
+    `name` is relative to the platform's cache folder, in lower case, `/` between parts. `is_executable`: its mode allows execution.
     """
 
     staged: str
@@ -186,11 +186,12 @@ class RunResult(Struct, frozen=True):
 
     `source_digest` is the digest of the bytes that the builder received. `discovered` are dependencies found while processing:
     ((absolute path, digest hex or "" when missing), ...). `origin` says where the result comes from if no builder ran, else "".
-    `kind` is the kind of failure (`core.retry`), "" = unknown, or another run would fail too. `probed` are ((absolute path, ""
-    = searched for and missing), (listed folder and `/*`, digest of its names), ...): a stored result counts only if these are
-    unchanged. `is_private`: the result is not put into a shared or local store, because the key of a stored result would not
-    cover everything that the run read. `is_final`: the result is a final, though a draft was requested (`core.quality`).
-    `is_durable`: its staged products are synced; otherwise the commit syncs them.
+    `kind` is the kind of failure (`core.retry`), "" if it is unknown or if another run would fail in the same way. `probed` are
+    (absolute path, "") for each file that was searched for and is missing, and (folder + `/*`, digest of its names) for each
+    folder that was listed: a stored result counts only if all these are unchanged. `is_private`: the result is not put into a
+    shared or local store, because the key of a stored result would not cover everything that the run read. `is_final`: the
+    result has final products, although a draft was requested (`core.quality`). `is_durable`: its staged products are synced to
+    the disk; otherwise the commit syncs them.
     """
 
     run_key: int

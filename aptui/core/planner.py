@@ -77,7 +77,7 @@ class Planner:
         return bool(self.find(rel, scan_folder).builders)
 
     def platforms_of(self, builder: Builder, source: Source | FileFact) -> tuple[str, ...]:
-        """Return the platforms that `builder` works for at this source, in the order of the configuration."""
+        """Return the platforms for which `builder` processes this source, in the order of the configuration."""
         platforms = self._list_enabled(builder, source.scan_folder)
         if not self._settings.folders:
             return platforms

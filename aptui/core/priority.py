@@ -75,7 +75,7 @@ _MAX_BOOSTED = 20_000
 
 
 class Boosts:
-    """Sources that editors and running games show: {source: number of the last request}; their jobs start before all other jobs.
+    """Sources that editors and running games show, with the number of the last request; their jobs start before all other jobs.
 
     A boost lasts until `expire` is called with its number or a higher one.
     """
@@ -118,7 +118,7 @@ class ReadyQueue:
     heap.
 
     Args:
-        host_platform: runs before other platforms.
+        host_platform: platform of this machine; `rank` prefers its jobs to jobs of other platforms.
     """
 
     def __init__(self, host_platform: str) -> None:

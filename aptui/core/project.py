@@ -154,7 +154,7 @@ class Builder(Struct, frozen=True):
     parameters that name programs, commands or places outside the project: a folder's `.aptui.yaml` must not set them.
     `variables` are the configured environment variables: (name, digest of the value, "" = not set); its runs get them, and they
     affect products. `retry` None = that of the project. `resources` are the names of the resources that each of its runs holds
-    (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final when nothing else is pending
+    (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final products later
     (`core.quality`). `rules` set parameters by file; a later rule wins. Files that match `exclude` are not its sources. They
     are already excluded from configured `patterns`; they are excluded from the patterns of its class when the class is loaded.
     With `steps` it is a chain of builders in one job; its parameters are named `step.parameter` (`worker.step_chain`). `fault`

@@ -1,7 +1,7 @@
 """Drafts and finals: the quality of a job's products, and its mark in the manifest.
 
-A final has the same manifest as a job of a builder without drafts; the manifest of a draft has one additional entry, its
-second. So products that were made before a builder supported drafts count as finals. A store of results never returns a draft
+A final has the same manifest as a job of a builder without drafts; the manifest of a draft has an additional second
+entry. So products that were made before a builder supported drafts count as finals. A store of results never returns a draft
 when a final is requested, because their fingerprints differ.
 
 Tests: `tests/core/pipeline/test_drafts.py`.

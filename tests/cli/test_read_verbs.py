@@ -204,7 +204,7 @@ def test_an_ambiguous_name_lists_the_candidates(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["a.txt@mac", "a.txt:nokey", "#99999", "no/such.txt"])
-def test_a_name_that_no_job_has_is_a_mistake(run: Run, name: str) -> None:
+def test_log_of_an_unknown_job_name_exits_with_code_3(run: Run, name: str) -> None:
     assert run("log", name)[0] == 3
 
 

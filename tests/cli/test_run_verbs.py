@@ -51,7 +51,7 @@ def test_reprocess_is_recorded_as_the_reason_of_a_run(run: Run) -> None:
     assert "requested by a user" in run("why", "sub/b.up")[1]
 
 
-def test_reprocess_is_a_mistake_if_no_source_matches(run: Run) -> None:
+def test_reprocess_exits_with_code_3_if_no_source_matches(run: Run) -> None:
     run("batch")
 
     assert run("reprocess", "*.nothing")[0] == 3
@@ -66,7 +66,7 @@ def test_why_names_the_changed_input(run: Run, project: Path) -> None:
     assert "dependency 'a.txt' changed" in run("why", "x.words@linux")[1]
 
 
-def test_failed_analysis_fails_on_all_platforms(run: Run, project: Path) -> None:
+def test_failed_analysis_is_listed_once_for_all_platforms(run: Run, project: Path) -> None:
     (project / "assets" / "broken.words").write_text("x")
 
     code, out, _ = run("batch", "--json")
@@ -169,7 +169,7 @@ def test_doctor_passes_for_a_valid_project(run: Run, project: Path) -> None:
     assert {"python", "sqlite", "libraries", "open files", "watches", "cache", "disk", "host"} <= set(checks)
 
 
-def test_doctor_reports_packages_and_programs_that_enabled_builders_miss(
+def test_doctor_reports_missing_packages_and_programs_of_enabled_builders(
     run: Run, project: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     find_spec = importlib.util.find_spec
@@ -284,7 +284,7 @@ def test_init_writes_a_valid_configuration(tmp_path: Path, run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_demo_verb_succeeds_if_only_the_intended_job_fails(tmp_path: Path, run: Run) -> None:
+def test_demo_verb_succeeds_only_if_exactly_the_intended_jobs_fail(tmp_path: Path, run: Run) -> None:
     folder = tmp_path / "demo"
     code, out, _ = run("demo", str(folder))
     again, _, _ = run("demo", str(folder))

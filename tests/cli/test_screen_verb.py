@@ -79,7 +79,7 @@ def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return keys
 
 
-def test_screen_proposes_a_project_and_writes_the_project_after_a_key(
+def test_screen_writes_the_proposed_project_when_the_user_presses_w(
     typed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     typed.append("w")
@@ -93,7 +93,7 @@ def test_screen_proposes_a_project_and_writes_the_project_after_a_key(
 
 
 @pytest.mark.parametrize("key", ["n", "\r", "\x1b[A"])
-def test_screen_writes_no_project_after_another_key(
+def test_screen_writes_no_project_when_the_user_presses_another_key(
     typed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
 ) -> None:
     typed.append(key)

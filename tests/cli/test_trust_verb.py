@@ -256,7 +256,9 @@ def test_trust_lists_code_that_can_run(hostile: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == f"{hostile}\n"
 
 
-def test_check_of_untrusted_project_is_an_error(hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_verb_refuses_a_command_check_of_an_untrusted_project(
+    hostile: Path, markers: Markers, capsys: pytest.CaptureFixture[str]
+) -> None:
     process(hostile, markers)
 
     assert main.main(["check"]) == 3

@@ -122,7 +122,7 @@ def test_a_builder_that_lacks_a_program_is_a_comment_with_the_reason(tmp_path: P
 MATERIALS = {"art/wall.png", "art/wall_n.png", "art/Wall_ORM.tga", "art/ui/button.png", "art/hero.png"}
 
 
-def test_material_names_propose_textures_with_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_named_like_materials_get_a_texture_builder_with_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal, "find_spec", lambda _module: True)
     found = proposal.propose(tree(tmp_path, MATERIALS))
 
@@ -192,7 +192,7 @@ def test_cache_is_added_to_gitignore_only_once(tmp_path: Path) -> None:
     assert proposal.write(proposal.propose(tmp_path))[1] is None
 
 
-def test_proposal_without_git_tags_the_cache_for_backups(tmp_path: Path) -> None:
+def test_cache_outside_a_git_repository_is_tagged_for_backup_programs(tmp_path: Path) -> None:
     tag = tmp_path / "Cache" / "CACHEDIR.TAG"
 
     assert proposal.write(proposal.propose(tmp_path))[1] == tag

@@ -366,13 +366,13 @@ _SHORT = {"k": "kB", "K": "kB", "KB": "kB", "M": "MB", "G": "GB", "T": "TB"}
 
 
 def seconds(value: str | float) -> float:
-    """Return a duration that passed the schema in seconds; a bare number is seconds."""
+    """Convert a duration that passed the schema to seconds; a bare number is seconds."""
     found = re.match(DURATION, value) if isinstance(value, str) else None
     return min(float(found[1]) * _SECONDS[found[2]] if found else float(value), _MOST_SECONDS)
 
 
 def byte_count(value: str | int) -> int:
-    """Return a size that passed the schema in bytes; `SHARE_OF_MEMORY` for `auto`."""
+    """Convert a size that passed the schema to bytes; the result for `auto` is `SHARE_OF_MEMORY`."""
     if value == "auto":
         return SHARE_OF_MEMORY
     found = re.match(SIZE, value) if isinstance(value, str) else None

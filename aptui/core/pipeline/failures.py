@@ -70,7 +70,7 @@ class Failures(PipelinePart):
             text: the error of the job.
             now_ms: when the job failed.
             kind: the kind of failure (`core.retry`), None if no setting can have made the job fail.
-            keeps_claims: whether the job keeps its claims of product names.
+            keeps_claims: whether the job still claims its product names, so that other jobs with these names may conflict with it.
             drops_products: whether the products of the job are deleted.
         """
         job.error, job.flaky, job.is_forced, job.stale_count = text, "", False, 0

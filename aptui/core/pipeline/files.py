@@ -26,7 +26,7 @@ from aptui.shared.files import lfs
 
 
 class Spread(PipelinePart):
-    """Follows dependencies from changed files to their dependents and plans these again."""
+    """Follows dependencies from changed files to their dependents, and plans the dependents again."""
 
     def __init__(self, jobs: Jobs, plans: Plans, identities: Identities) -> None:
         super().__init__(jobs)
@@ -326,7 +326,7 @@ class Files(PipelinePart):
             self._jobs.wake(key)
 
     def _note_read(self, key: PathKey, fact: FileFact) -> None:
-        """Store the facts of a file that was read: in the pending state of its folder, or apart from the folder's saved row."""
+        """Store the state of a file that was read: in the pending state of its folder, or apart from the folder's saved row."""
         pending = self._memory.folders.get(parent(key))
         if pending is None or key not in pending.winners:
             self._memory.newer.facts[key] = fact

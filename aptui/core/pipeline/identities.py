@@ -109,7 +109,7 @@ class Identities(PipelinePart):
         self.release_uuid(freed, source.key)
 
     def save_legacy(self, source: Source) -> None:
-        """Save the additional UUIDs of `source`; delete its rows that an earlier engine or an earlier name left."""
+        """Save the additional UUIDs of `source`, in place of the additional UUIDs that are stored for it."""
         legacy = legacy_of(source)
         if legacy or source.is_stored:
             self._ledger.drop("drop_legacy", (source.id,))

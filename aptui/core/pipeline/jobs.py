@@ -65,11 +65,14 @@ class Todo:
 
 
 _FEW_KEYS = 8
-"""Maximum number of awaited keys for which a job is evaluated again after each of them."""
+"""A job that waits for at most this many keys is evaluated again whenever one of the keys becomes known."""
 
 
 class _Countdown(Struct):
-    """Counts for a job that waits for many keys: `left` more must become known before it is evaluated; `known` are known."""
+    """Counts for a job that waits for many keys.
+
+    `left`: how many keys must still become known before the job is evaluated; `known`: how many keys became known.
+    """
 
     left: int
     known: int = 0
@@ -113,7 +116,7 @@ class Waiters:
         return self._by_key.get(key, {})
 
     def pop(self, key: PathKey) -> list[Job]:
-        """Remove the jobs that wait for `key`; return those to be evaluated now, without jobs that wait for many other keys."""
+        """Remove the jobs that wait for `key`; return those to be evaluated now, without jobs that still wait for many keys."""
         return [job for job in self._by_key.pop(key, {}) if key in (SCAN_END, CHAINS_END) or self._is_due(job)]
 
     def _is_due(self, job: Job) -> bool:
@@ -171,7 +174,7 @@ class Retries:
         return self._due.pop(key, False)
 
     def pop_analysis(self, analysis: Job) -> bool:
-        """Return whether the failed jobs of an analysis are due for a retry, and unschedule it."""
+        """Return whether the failed jobs of an analysis are due for a retry, and unschedule the retry."""
         index = (analysis.source.key, analysis.builder)
         is_due = index in self.after_analysis
         self.after_analysis.discard(index)
@@ -217,7 +220,7 @@ class Jobs:
         self.reports = Reports(project, self.ledger, log_name)
         self.builders = {builder.uuid: builder for builder in project.builders}
         self.resources = Resources(project.resources, project.builders) if project.resources else None
-        """Users of limited resources; None if the project has no limited resources."""
+        """Record of the runs that hold limited resources; None if the project has no limited resources."""
         self.ready = LanedQueue(project.host_platform, self.resources) if self.resources else ReadyQueue(project.host_platform)
         self.running: dict[int, Job] = {}
         """{run key: the job that runs}"""
@@ -294,7 +297,7 @@ class Jobs:
         return True
 
     def start(self, job: Job, run_key: RunKey | None = None) -> None:
-        """Start `job` as the run with this key, None = a new key."""
+        """Start `job` as the run with this key; if `run_key` is None, the run gets a new key."""
         self.feed(job, Trigger.START, run_key)
         self.stale_results.begin(job)
         self.reports.report(job)
@@ -312,8 +315,8 @@ class Jobs:
     def save_plan(self, job: Job) -> None:
         """Save the row of a job that is about to be queued.
 
-        If the job is unsaved, its row is left to the commit of its run. If the engine ends before, the row of the source's
-        folder is not saved either, so the next engine checks the source again.
+        If the job is unsaved, the commit of its run saves the row. If the engine ends before this commit, the row of the
+        source's folder is not saved either, so the next engine checks the source again.
         """
         if not job.is_unsaved:
             self.save(job)
@@ -364,7 +367,7 @@ class Jobs:
     def feed(self, job: Job, trigger: Trigger, run_key: RunKey | None = None) -> None:
         """Move a job to its next state, and execute the effects that the table names. A queued job leaves the queue.
 
-        A run that starts gets `run_key`, None = a new key.
+        A run that starts gets `run_key`, or a new key if `run_key` is None.
         """
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.edges.has_any:
             self.todo.extend((other, False) for other in self._movers_after(job))
@@ -450,7 +453,7 @@ class Jobs:
             self.todo.extend((other, False) for other in self.dependents_of(job) if other.state is JobState.QUEUED)
 
     def note_settled(self, job: Job, *, is_changed: bool) -> None:
-        """Re-evaluate the jobs that waited for a job that settled; if that job changed, all its dependents."""
+        """Re-evaluate the jobs that waited for a settled job; if the settled job changed, re-evaluate all its dependents, too."""
         key = job.source.key
         if key in self.waiters:
             self.wake(key)
@@ -499,7 +502,7 @@ class Jobs:
         self.save(job)
 
     def recheck_first(self, job: Job, paths: Iterable[str] = ()) -> None:
-        """Check the files `paths` (none = the source) again, because they changed during the run of `job`; then plan the job."""
+        """Check the files that changed during the run of `job` (no `paths`: its source), then plan the job."""
         keys = self.stale_results.keys(paths) if paths else [job.source.key]
         self.feed(job, Trigger.PLAN)
         job.planned = None
@@ -561,7 +564,7 @@ class Jobs:
 
     @property
     def backlog(self) -> int:
-        """Number of pending jobs and files; the scan pauses while it is large."""
+        """Number of pending jobs and files; the scan pauses while this number is large."""
         return len(self.ready) + len(self.running) + len(self.memory.hashing)
 
     def stuck(self) -> list[Job]:

@@ -73,7 +73,7 @@ from aptui.core.state.working_set import list_declared, targets_of
 # `Requests` handles requests of users and clients to run, escalate or cancel jobs.
 
 _MOST_FOLLOWED = 2_000
-"""Maximum number of sources that one request boosts together with their dependencies."""
+"""Maximum number of sources, requested or dependencies, whose own dependencies one request boosts."""
 _UUID_DIGITS = 32
 
 
@@ -581,7 +581,7 @@ class Pipeline:
         if not self.jobs.committing:
             self.jobs.memory.release_loaded()
         if self.jobs.is_idle:
-            if not self.jobs.memory.unstable:  # a file that is still changing may lead to another round of a cycle
+            if not self.jobs.memory.unstable:  # while a file still changes, another round of a cycle may follow
                 self.plans.forget_rounds()
             self.jobs.chains.changed.clear()
             self._compare_heads()

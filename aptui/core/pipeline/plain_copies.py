@@ -55,7 +55,7 @@ class PlainCopies(PipelinePart):
         super().__init__(jobs)
         self._plans, self._staging = plans, staging
         self._rules: dict[tuple[int, ...], tuple[CopyRule, ...]] = {}
-        """{`MatchedBuilders.kind`: rules}; projects with folder settings do not decide copies together."""
+        """{`MatchedBuilders.kind`: rules}; copies are not decided together in projects with folder settings."""
         self._planned: list[PlainCopy] = []
         """Copies of this event that are about to be committed."""
         self._now_ms = 0
@@ -131,7 +131,7 @@ class PlainCopies(PipelinePart):
         return pending is not None and not pending.ticket and key in pending.winners and self._memory.is_unknown(key)
 
     def _has_others(self, key: PathKey, fact: FileFact) -> bool:
-        """Whether jobs of this file use other files, or jobs of other sources use it or wait for it."""
+        """Whether the file has a duplicate path, may have or be a companion, or is awaited by jobs."""
         companions = self._graph.companions
         if fact.is_duplicate or key in self._waiters:
             return True

@@ -253,7 +253,7 @@ class Drafts(PipelinePart):
         return due
 
     def _is_quiet(self) -> bool:
-        """Whether no job is pending except finals whose runs have begun."""
+        """Whether no work is pending, except running jobs that replace their drafts by final products."""
         jobs, memory = self._jobs, self._memory
         is_pending = len(jobs.ready) or jobs.todo or jobs.committing or memory.hashing or memory.awaited or memory.unstable
         return not is_pending and memory.scan_is_done and all(job.is_finishing for job in jobs.running.values())
@@ -305,7 +305,7 @@ class Plans(PipelinePart):
     def end_chains(self) -> None:
         """If no job can make another intermediate, evaluate the jobs that wait for missing intermediates.
 
-        If no work is pending, jobs that wait for many keys are evaluated before.
+        If no work is pending, the jobs that wait for many keys are evaluated first.
         """
         if self._jobs.is_idle and not self._todo:
             self._jobs.wake_deferred()
@@ -614,7 +614,8 @@ class Plans(PipelinePart):
     def _is_new_by_folder(self, job: Job) -> bool:
         """Whether the source is the only input of the job.
 
-        If the engine ends before the row of a new job is saved, the next engine then finds the job by the folder of its source.
+        The row of a new job of this kind may be saved late: if the engine ends before, the row of the source's folder is not saved
+        either, so the next engine checks the source again.
         """
         return self._builders[job.builder].is_plain_copy and job.platform != COMMON_PLATFORM
 

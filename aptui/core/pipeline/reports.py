@@ -171,7 +171,7 @@ class Reports:
     def record_durations(self, builder: bytes, runs: Collection[tuple[int, int]]) -> None:
         """Record runs of jobs of this builder.
 
-        Each is (duration in ms, duration of the same job's previous run, 0 = none); the latest run is the last.
+        Each of `runs` is (duration in ms, duration of the same job's previous run, 0 = none), in the order of the runs.
         """
         last = self._last_ms.get(builder)
         if last is None:

@@ -2,8 +2,8 @@
 
 The workers and the cache belong to `engine`.
 
-The result of a run that is not the current run of its job has no effect, and its staged files are deleted: the run was cancelled or
-lost, or the job was planned again. A result is stale if an input changed while the run ran
+The result of a run that is not the current run of its job has no effect, and its staged files are deleted. This happens if the run
+was cancelled or lost, or if the job was planned again. A result is stale if an input changed while the run ran
 (`core.state.stale_results`): the job is planned again. A run whose worker died is tried once more (`_discard_run`).
 """
 
@@ -180,7 +180,7 @@ class Analyses(PipelinePart):
         return tuple(plans.values()), tuple(sorted(edges)), tuple(log), problem
 
     def _find_undeclared(self, job: Job, builder: Builder, plan: JobPlan) -> str:
-        """Return the error of a job for an undeclared platform, "" if the platform is declared and not enabled."""
+        """Return the error of a job for an undeclared platform, "" if the platform is declared, enabled or not."""
         project = self._project
         tags = {tag for platform in project.platforms for tag in platform.tags}
         ids = [platform.id for platform in project.platforms if platform.id != COMMON_PLATFORM]
@@ -281,7 +281,7 @@ class Runs(PipelinePart):
     def start_copies(self, event: FilesHashed) -> None:
         """Start the jobs whose products were copied while their sources were read; discard unused copies.
 
-        They are committed at once, or together with the copies of the next answer.
+        The copied products are committed at once, or together with the copies of the next answer.
         """
         copied, self._jobs.copied, self._jobs.copies = self._jobs.copied, {}, {}
         took_ms = {run_key: each_ms for _key, run_keys, each_ms in event.copies for run_key in run_keys}

@@ -298,7 +298,7 @@ def test_dependent_of_kind_fingerprint_runs_again_when_inputs_change(world: Worl
     assert world.job("a.s@linux:main").reason.startswith("the fingerprint of job 'b.s@linux:main' changed")
 
 
-def test_failed_job_that_changes_reruns_dependents_of_kind_fingerprint(world: World) -> None:
+def test_changed_job_that_fails_again_reruns_dependents_of_kind_fingerprint(world: World) -> None:
     settled(world, a_s="print b.s:main", b_s="FAIL")
     world.apply({"b.s": "FAIL\nx"})
 

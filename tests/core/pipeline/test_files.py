@@ -840,7 +840,7 @@ def test_every_command_and_notice_names_the_event_that_caused_it(world: World) -
     assert all(0 < item.cause <= world._seq for item in (*world.commands, *world.notices))
 
 
-def test_single_checked_file_is_processed_before_its_folder_row_is_saved(world: World) -> None:
+def test_file_checked_alone_is_processed_before_its_folder_row_is_saved(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     before = world.archive.folder_parts("")
 
@@ -858,7 +858,7 @@ def test_single_checked_file_is_processed_before_its_folder_row_is_saved(world: 
     assert not world.pipeline.jobs.memory.newer.facts
 
 
-def test_single_checked_file_is_not_processed_again_after_a_crash(world: World) -> None:
+def test_file_checked_alone_is_not_processed_again_after_a_crash(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.save_alone("a.txt", "changed")
     world.run()
@@ -867,7 +867,7 @@ def test_single_checked_file_is_not_processed_again_after_a_crash(world: World) 
     assert world.statuses() == {"a.txt@linux:data": "completed", "b.txt@linux:data": "completed"}
 
 
-def test_single_checked_file_with_new_bytes_reruns_its_dependents(world: World) -> None:
+def test_file_checked_alone_with_new_bytes_reruns_its_dependents(world: World) -> None:
     settled(world, a_bin="1", b_s="include a.bin")
 
     assert world.save_alone("a.bin", "2")
@@ -878,7 +878,7 @@ def test_single_checked_file_with_new_bytes_reruns_its_dependents(world: World) 
     assert world.ran() == ["b.s@linux:main"]
 
 
-def test_single_checked_file_of_a_pending_folder_is_checked_again(world: World) -> None:
+def test_file_checked_alone_in_a_pending_folder_is_checked_again(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.write("c.txt", "new")
     world.scan()
@@ -1057,7 +1057,7 @@ def test_dependency_that_matches_no_builder_is_read_once(
     assert len(world.ran()) == 10
 
 
-def test_single_checked_dependency_is_read_again_after_a_crash(world: World) -> None:
+def test_dependency_checked_alone_is_read_again_after_a_crash(world: World) -> None:
     """The row of the folder has the old digest until the whole folder is checked."""
     settled(world, a_s="include hub.bin", hub_bin="1")
     assert world.save_alone("hub.bin", "2")

@@ -61,7 +61,7 @@ def test_source_moved_with_its_meta_file_keeps_uuid_and_dependents(world: World)
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_dependency_on_a_copied_uuid_names_the_original_in_any_order(seed: int) -> None:
+def test_dependency_on_a_copied_uuid_names_the_original_in_any_order_of_events(seed: int) -> None:
     world = World(Setup(builders=(copier(), scripter()), metadata_types=(".txt",)), rng=random.Random(seed))
     for name, text in (("plain.txt", ""), ("user.s", f"uuid {meta_uuid('one').hex()}"), ("sub/b.txt", "original")):
         world.write(name, text)
@@ -216,7 +216,7 @@ def test_case_clash_of_meta_files_affects_no_other_source() -> None:
 
 
 @pytest.mark.parametrize("names", [("game", "shared"), ("shared", "game")])
-def test_duplicate_paths_are_both_processed_in_any_order(names: tuple[str, str]) -> None:
+def test_files_with_duplicate_paths_are_processed_in_any_order_of_creation(names: tuple[str, str]) -> None:
     world = World(DUPLICATES_ALLOWED)
     for folder in names:
         world.write("sub/a.txt", folder, folder)

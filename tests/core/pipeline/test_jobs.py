@@ -38,7 +38,7 @@ def job_in(jobs: Jobs, state: JobState | None, key: str = "main") -> Job:
     return job
 
 
-def test_job_that_waits_for_many_keys_is_due_when_half_of_them_are_known() -> None:
+def test_job_that_waits_for_many_keys_is_evaluated_when_half_of_them_are_known() -> None:
     waiters, job = Waiters(), job_in(some_jobs(), JobState.WAITING)
     keys = [PathKey(f"{number:02}") for number in range(20)]
     waiters.add_all(keys, job)
@@ -50,7 +50,7 @@ def test_job_that_waits_for_many_keys_is_due_when_half_of_them_are_known() -> No
     assert [waiters.pop(key) for key in keys[15:]] == [[job]] * 5
 
 
-def test_job_that_waits_for_many_keys_is_due_when_a_scan_ends_or_no_work_is_pending() -> None:
+def test_job_that_waits_for_many_keys_is_evaluated_when_a_scan_ends_or_no_work_is_pending() -> None:
     waiters, job = Waiters(), job_in(some_jobs(), JobState.WAITING)
     keys = [PathKey(f"{number:02}") for number in range(20)]
 

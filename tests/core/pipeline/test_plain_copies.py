@@ -308,7 +308,7 @@ def test_new_copies_are_made_only_once_after_a_crash_at_any_point(seed: int, tak
         assert world.pipeline.jobs.reports.counts["run"] == 0, fuse
 
 
-def test_sequence_of_triggers_passes_only_allowed_states() -> None:
+def test_sequence_of_triggers_gives_the_last_state_or_an_error() -> None:
     to_commit = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
     assert machine.follow(None, to_commit) is JobState.COMMITTING
     assert machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,)) is JobState.COMPLETED

@@ -82,7 +82,7 @@ def test_job_runs_once_if_its_source_is_saved_again_before_the_start(world: Worl
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
-def test_result_is_ignored_if_an_analysis_in_its_message_drops_the_job(world: World) -> None:
+def test_result_is_ignored_if_an_analysis_in_the_same_message_drops_the_job(world: World) -> None:
     settled(world, a_s="job two")
     world.held = {"a.s@linux:two", "a.s:analyse", "a.s@linux:main"}
     world.ask("reprocess", keys=("a.s",))

@@ -160,7 +160,7 @@ def test_skipped_sources_run_again_after_their_settings_are_removed() -> None:
     assert world.cache == before
 
 
-def test_skipped_jobs_run_after_their_settings_are_removed_before_a_crash() -> None:
+def test_skipped_jobs_run_if_the_engine_crashes_after_settings_are_removed() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", NEVER)
@@ -173,7 +173,7 @@ def test_skipped_jobs_run_after_their_settings_are_removed_before_a_crash() -> N
     assert world.crash().settle().cache == before
 
 
-def test_sources_below_broken_settings_fail_until_these_are_corrected() -> None:
+def test_sources_below_broken_settings_fail_until_the_settings_are_corrected() -> None:
     world = world_of()
     before = dict(world.cache)
     say(world, "one", "not yaml")
@@ -194,7 +194,7 @@ def test_sources_below_broken_settings_fail_until_these_are_corrected() -> None:
     assert same_as_clean(world)
 
 
-def test_source_below_broken_settings_runs_after_their_removal() -> None:
+def test_source_below_broken_settings_runs_after_the_settings_are_removed() -> None:
     world = world_of()
     say(world, "one", "not yaml")
     world.settle()

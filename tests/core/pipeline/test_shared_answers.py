@@ -20,7 +20,7 @@ def world_of(*rels: str, **more: object) -> World:
     return world
 
 
-def test_worker_analyses_only_one_source_if_the_answer_holds_for_all() -> None:
+def test_only_one_source_is_analysed_if_the_answer_holds_for_all_sources() -> None:
     world = world_of("a.s")
 
     world.apply({"b.s": "info x", "one/c.s": "extra 1"})

@@ -382,7 +382,7 @@ def test_job_with_its_own_intermediate_as_input_fails(way: str, seed: int) -> No
 
 
 @pytest.mark.parametrize("stage", ["stage+ m.s=scribble a.s", "stage+ m.s=stage+ sub/n.s=scribble a.s"])
-def test_chain_that_writes_its_first_source_fails_without_notifications(stage: str) -> None:
+def test_chain_that_writes_its_first_source_fails_without_file_notifications(stage: str) -> None:
     world = World().apply({"a.s": stage})
     job = world.job("a.s@common:chain")
     written = world.text("a.s")
@@ -405,7 +405,7 @@ def test_source_edited_during_its_chain_is_processed_in_the_same_batch() -> None
     assert world.text("m.s") == "y"
 
 
-def test_first_source_of_a_chain_is_compared_once_after_the_chain_has_run() -> None:
+def test_first_source_of_a_chain_is_checked_once_after_the_chain_has_run() -> None:
     world = World().apply({"a.s": "stage m.s=x\nstage sub/n.s=y"})
     assert [[fact.rel for fact in command.facts] for command in world.commands_of(CompareFiles)] == [["a.s"]]
     world.forget_runs()

@@ -27,7 +27,7 @@ def saved(ledger: Ledger) -> dict[str, list[tuple[object, ...]]]:
     return {name: rows for command in commands if isinstance(command, SaveRows) for name, rows in command.rows.items() if rows}
 
 
-def test_drop_of_a_job_removes_the_rows_that_were_put_earlier() -> None:
+def test_drop_of_a_job_removes_its_unsaved_rows() -> None:
     ledger = new_ledger()
     for job_id in (1, 2):
         ledger.put("put_job", (job_id, 9))
