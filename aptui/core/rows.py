@@ -435,8 +435,10 @@ ROW_OPERATIONS: dict[str, str] = {
     # For `products_digest` and `step` see `RunStep` and the functions below it.
     "put_run": "job_id, run_key, completed_ms, duration_ms, outcome, reason, error, log_file, fingerprint, builder_version, "
     "products_digest, step, origin",
-    "put_draft": "job_id, final",  # the job's products are drafts (core.quality); `final`: fingerprint of its planned final run
-    "put_retries": "job_id, run_key, kinds",  # `kinds` of the failed attempts before this run, which succeeded (core.retry)
+    # The job's products are drafts (core.quality). `final`: fingerprint of the job's planned run with final quality, None before
+    # this run is planned.
+    "put_draft": "job_id, final",
+    "put_retries": "job_id, run_key, kinds",  # kinds of the failed attempts before this successful run (core.retry)
     "put_stat": "name, value_ms, time_ms",  # duration of an analysis; the duration of a job is in the row of the job
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
@@ -446,9 +448,9 @@ ROW_OPERATIONS: dict[str, str] = {
     # The row is written when the session ends. Until then, the runs with higher run keys than the last stored session belong to
     # the present session.
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
-    "prune_session": "session_id",  # some runs of this session are merged into session 0, the time before all sessions
-    # The next engine runs the job again even if its inputs did not change: its products differ from their rows, or a run was
-    # requested.
+    "prune_session": "session_id",  # merge some runs of this session into session 0, the time before all recorded sessions.
+    # The next engine runs the job again even if the job's inputs did not change, because the job's products differ from their
+    # rows, or a run was requested.
     "doubt_job": "job_id",
     "doubt_analysis": "source_id, builder",  # the next engine repeats the analysis even if its inputs did not change
 }
@@ -467,7 +469,7 @@ class Archive(Protocol):
         ...
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
-        """Return the files with these keys from the folder table, without files that another scan folder's file hides."""
+        """Return the files with these keys from the folder table, except files hidden by a file of another scan folder."""
         ...
 
     def forget(self, folder: str) -> None:
@@ -490,9 +492,9 @@ class Archive(Protocol):
         ...
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
-        """Return the keys of the stored sources with this UUID.
+        """Return the keys of the stored sources that have or had this UUID.
 
-        The present owner of the UUID comes first, then earlier owners by scan folder and age.
+        The present owner of the UUID comes first, then earlier owners by age and path.
         """
         ...
 
@@ -543,7 +545,7 @@ class Archive(Protocol):
         ...
 
     def outside(self) -> dict[str, OutsideFile]:
-        """Return {absolute path: its state} of the files outside all scan folders that runs read (`core.run_report`)."""
+        """Return {absolute path: its state} of files that runs read outside all scan folders (`core.run_report`)."""
         ...
 
     def settings(self) -> dict[str, str]:

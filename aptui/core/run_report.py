@@ -3,8 +3,8 @@
 A report decides whether the result of the run may be committed.
 
 A result depends on the files that the run really read, not on the planned ones: the pipeline compares both before a result is
-committed, stored or shared. Reads by C libraries and by other programs are not observed: their files count only if the builder
-declares them, or reports them as discovered while processing.
+committed, stored or shared. Reads by C libraries and by other programs are not observed: a file that they read counts only if the
+builder declares the file, or reports the file as discovered while processing.
 
 Tests: `tests/core/test_simulation.py`.
 """
@@ -44,7 +44,7 @@ LONGEST_FORMAT = 32
 class ContentFacts(Struct, frozen=True):
     """Facts of one product: size in pixels, triangles, sample rate in Hz, duration (seconds), format. 0 or "" = not reported.
 
-    `more` has the facts without a field here as canonical JSON, {name: number or text}.
+    `more` has the facts that have no field in this class, as canonical JSON {name: number or text}.
     """
 
     width: int = 0
@@ -71,7 +71,7 @@ NO_FACTS = ContentFacts()
 
 
 def content_facts(given: Mapping[str, Any]) -> ContentFacts:
-    """Return the record of these facts, {name: value}, which `fault_of` has accepted."""
+    """Return these facts, {name: value}, as a record; `fault_of` must have accepted each fact."""
     own: dict[str, Any] = {name: float(value) if name == "seconds" else value for name, value in given.items() if name in FACTS}
     return ContentFacts(**own, more=_dump({name: value for name, value in given.items() if name not in FACTS}))
 
@@ -109,7 +109,7 @@ def fault_of(name: str, value: object) -> str:
 
 
 def together(products: Iterable[ContentFacts | None]) -> ContentFacts | None:
-    """Return the facts of a job: the maximum of each fact of its products, None if none are reported."""
+    """Return the facts of a job: the maximum of each fact of its products, None if no product has facts."""
     present = [facts for facts in products if facts is not None]
     if len(present) <= 1:
         return present[0] if present else None
@@ -151,11 +151,12 @@ class Used(Struct, frozen=True):
     """The code, tools and files that a run used.
 
     Args:
-        code: `code_digest` of the files of the builder's code and tools as this run had them, b"" for none.
+        code: `code_digest` of the files of the builder's code and tools as this run had them; b"" = the run reported no code.
         began_ns: when the run began, nanoseconds since the epoch; 0 = unknown.
         files: files that the run opened, with their stamps at the opening and at the end of the run; and files that the engine
             checked after the run.
-        found: files that the run reported as dependencies, with their stamps when they were digested, at the end of the run.
+        found: files that the run reported as dependencies, with their stamps at the end of the run, when their digests were
+            computed.
         changed: absolute paths of files that changed during the run, so that its result is discarded.
     """
 
@@ -172,11 +173,11 @@ NOTHING_USED = Used()
 class Ties(Struct):
     """Facts about the files of a job's present run, which decide whether its result is valid; they are never stored.
 
-    `known`: {absolute path: stamp at the start of the run} for the files of its manifest. `unproven`: the paths of the files with
-    bytes that were not confirmed at the start of the run. `report`: the code, tools and files that an analysis used, until its
-    fingerprint is recorded. `doubted`: {absolute path: stamp} of files that seemed to change during the last run. `changed`: names
-    the files that changed during this run, for messages; "" = only the job's source changed. `runs_here`: the job must run on this
-    machine, because a fetched result was made from other inputs.
+    `known`: {absolute path: stamp at the start of the run} for the files of the job's manifest. `unproven`: the paths of files
+    whose bytes were not confirmed at the start of the run. `report`: the code, tools and files that an analysis used; it is kept
+    until the fingerprint of the analysis is recorded. `doubted`: {absolute path: stamp} of files that seemed to change during the
+    last run. `changed`: names the files that changed during this run, for messages; "" = only the job's source changed.
+    `runs_here`: the job must run on this machine, because a fetched result was made from other inputs.
     """
 
     known: dict[str, Stamp] = field(default_factory=dict)
@@ -211,7 +212,7 @@ def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
 
 
 def is_of_other_code(code_files: tuple[tuple[str, str], ...], used: Used) -> bool:
-    """Whether a run used other code or tools than the builder's description has: `code_files`, each (path, SHA-256 in hex)."""
+    """Whether a run used code or tools other than `code_files`, the described files of its builder: (path, SHA-256 in hex)."""
     return bool(used.code and code_files) and used.code != _digest_described(code_files)
 
 

@@ -1,7 +1,9 @@
 """Settings files (`.aptui.yaml`): computes the parameters and platforms that they set for the sources in their folders.
 
-Each settings file is one more layer over the project's builders for all sources below its folder: its parameters override the
-builder's parameters, and its parameters for a platform override those for the same platform, key by key. The nearer folder wins.
+A settings file changes the project's builders for all sources below the folder of the file: its parameters override the builder's
+parameters, and its parameters for a platform override the builder's parameters for this platform, key by key. If two files set the
+same key, the file in the nearer folder wins.
+
 This module reads no YAML: `aptui.config.folder` has compiled each file to the text that is used here.
 """
 
@@ -55,7 +57,8 @@ class Value(NamedTuple):
 class FolderAdjustment(Struct, frozen=True):
     """Changes of one builder's parameters and platforms for a source, by rules of the configuration and by settings files.
 
-    `order` is sent to workers as canonical JSON: {"params": {...}, "platforms": {platform: {...}}}, "" if no parameter is adjusted.
+    `order` has the changed parameters as workers receive them: canonical JSON {"params": {...}, "platforms": {platform: {...}}}, ""
+    if no parameter is changed.
     `skips` maps each skipped platform to the position of the setting that skips it.
     """
 
@@ -93,7 +96,7 @@ class _Folder(Struct):
 
 
 def place_key(path: Iterable[str]) -> str:
-    """Return the key in `_Folder.places` for a setting; `path` are the nested keys that lead to the setting in the file."""
+    """Return the key in `_Folder.places` for a setting; `path` has the nested keys that lead to the setting in the file."""
     return "\n".join(path)
 
 
@@ -126,7 +129,7 @@ class SettingsTree:
     """All settings files of a project.
 
     Args:
-        project: its builders and platforms.
+        project: has the builders and platforms that settings files may name.
         texts: {relative folder in lower case: the text of its file}.
         places: positions of the parameters of rules, in the form of `Config.places`; needed only for texts that users see.
     """

@@ -1,1 +1,1 @@
-"""The engine as a process: lock, socket, signals, start in the background; `engine` does its work."""
+"""The engine as a process: lock, socket, signals, start in the background; the package `engine` does the work."""

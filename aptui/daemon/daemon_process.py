@@ -80,7 +80,7 @@ def serve(
 
 
 class _DaemonLog:
-    """Output of a daemon: one line per fact that the user may search for later."""
+    """Output of a daemon: one line for each message of the engine and for each failed job, so that users can read them later."""
 
     def __call__(self, notice: Notice) -> None:
         if isinstance(notice, EngineMessage):

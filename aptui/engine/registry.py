@@ -96,7 +96,8 @@ def complete(
 
     Raises:
         UserError: a version command fails, a builder does not exist, a file lost its builders, two builders have the same name, or
-            a file cannot be imported and its builders are unknown. The jobs of builders in other such files fail (`Builder.fault`).
+            a file cannot be imported and its builders are unknown. If its builders are known, only their jobs fail
+            (`Builder.fault`).
         HostError: the project requires a sandbox, and it cannot be started.
     """
     builders, project_dir, unlisted = config.project.builders, config.project_dir, config.project.unlisted_builder
@@ -360,8 +361,8 @@ def _version_key(tool: ToolSettings) -> str:
 def _ask_versions(config: Config) -> dict[str, str]:
     """Run each version command once, in the sandbox of the project's programs.
 
-    The result is {`_version_key` of a tool: the output as one line}. No earlier output is reused, because the tool's file may only
-    start another program, which may have changed.
+    The result is {`_version_key` of a tool: the output as one line}. No earlier output is reused, because the tool's file may be
+    a script that starts another program, and this program may have changed.
 
     Raises:
         UserError: a command cannot be started, fails, prints nothing, or exceeds the time limit.

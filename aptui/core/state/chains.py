@@ -44,7 +44,7 @@ class Chains:
         return file.scan_folder == self._folder
 
     def recheck(self, names: Iterable[str]) -> None:
-        """Order a check of the intermediates among these products, which were added, changed or removed: each is also a source."""
+        """Request a check of the intermediates among these added, changed or removed products, because each is also a source."""
         keys = [PathKey(name[len(COMMON_PREFIX) :]) for name in names if name.startswith(COMMON_PREFIX)]
         if keys:
             self._has_any = True
@@ -53,7 +53,7 @@ class Chains:
             self._ledger.order(RecheckFiles(self._ledger.cause, tuple(keys)))
 
     def find_changed(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
-        """Return an intermediate that one of `edges` names, and that changed after the run with this key began; None if none did.
+        """Return an intermediate that one of `edges` names, and that changed after the run with this key began; else None.
 
         The run may have read the earlier bytes of the intermediate.
         """
@@ -83,10 +83,10 @@ class Chains:
         return {key for name, key in names.items() if name not in known}
 
     def is_tampered(self, fact: FileFact) -> bool:
-        """Whether a file that was read is an intermediate that another program overwrote: its job made other bytes.
+        """Whether a file that was read is an intermediate with other bytes than its job made: another program overwrote it.
 
-        The result stays True until the job has run again. It is False for an intermediate that its own job reads, because this
-        job would wait for itself.
+        The result stays True until the job has run again. It is False if the job also reads the intermediate that it makes, because
+        the job would wait for itself.
         """
         if not self.is_intermediate(fact) or not fact.digest:
             return False
@@ -137,7 +137,7 @@ class Chains:
         return ""
 
     def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:
-        """Whether `job` is to be deleted: no job makes the intermediate that is its source, or an earlier stage of its chain.
+        """Whether `job` is to be deleted: its source, or an earlier stage of the chain, is an intermediate that no job makes.
 
         `making`: {job: names of its new products} of the jobs with runs that have just ended.
         """

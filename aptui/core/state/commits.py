@@ -1,8 +1,8 @@
 """Prepares commits of results: the products that are moved into the cache, stale products, and the state of a job after its commit.
 
-`prepare` computes; it changes no job, row or claim. `begin` applies the changes that do not depend on the cache (`conflicts`), and
-orders the commits. The job's new state is kept in its `Commit` until the commit has succeeded; then `note_committed` copies it to
-the job. So no reader sees a product before it is in the cache, and no job has to be changed back after a failed commit.
+`prepare` only computes: it changes no job, row or claim. `begin` applies the changes that do not depend on the cache (`conflicts`),
+and requests the commits. The job's new state is kept in its `Commit` until the commit has succeeded; then `note_committed` copies
+it to the job. So no reader sees a product before it is in the cache, and no job has to be changed back after a failed commit.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Commit(Struct):
     requested: tuple[Job, ...] = ()
 
     def find_replaced(self, placed: int) -> dict[str, Product]:
-        """Return {name: product} of the first `placed` products that were moved, if they replaced earlier products of the job."""
+        """Return {name: product} of those among the first `placed` moved products that replaced earlier products of the job."""
         known = {product.name for product in self.had}
         return {product.name: product for _staged, product in self.renames[:placed] if product.name in known}
 
@@ -125,7 +125,7 @@ class Commits:
         return prepared
 
     def begin(self, prepared: Prepared) -> list[Job]:
-        """Settle conflicts and order the commits; return the jobs that have to run again because they lost a product."""
+        """Settle conflicts and request the commits; return the jobs that have to run again because they lost a product."""
         again = self._conflicts.settle(prepared.verdict)
         self._ledger.commit(
             JobCommit(

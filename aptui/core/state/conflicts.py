@@ -1,10 +1,10 @@
 """Resolves conflicts of product names: decides which job may make a name, and remembers the claims of the losers.
 
-Two jobs must never make one product name. If jobs of different sources make one name, all of them fail and no product is placed.
-Among jobs of one source, the job whose builder comes first in the configuration keeps the name, then the job with the first key;
-the order of the runs does not matter. A job that lost a name keeps a *claim* on the name until the job succeeds without the name or
-is removed; claims are stored. A product `a` and a product in a folder `a/` cannot both be in the cache, so their names conflict,
-too.
+Two jobs must never make products of the same name. If jobs of different sources make one name, all of them fail and no product is
+placed. Among jobs of one source, the job whose builder comes first in the configuration keeps the name; among jobs of one builder,
+the job with the first key keeps it. The order of the runs does not matter. A job that lost a name keeps a *claim* on the name until
+the job succeeds without the name or is removed; claims are stored. The names of a product `a` and of a product in a folder `a/`
+also conflict, because these products cannot both be in the cache.
 
 `resolve` decides which jobs of a batch lose names, and changes nothing; `settle` applies the decision.
 
@@ -80,7 +80,7 @@ class ConflictVerdict(Struct):
 
     `settle` applies the verdict.
 
-    `making`: {job of the batch: names of its new products}. `makers`: {name: the jobs of the batch that make it, in its order}.
+    `making`: {job of the batch: names of its new products}. `makers`: {name: the jobs of the batch that make it, in batch order}.
     `lost`: {job of the batch that must not place its products: the reason}. `left`: {job that loses earlier products: the products
     that it keeps}. `taken`: the names of the lost products. `again`: {settled job that lost a product: the reason}; it runs again,
     and fails. `claims`: the claims that the losers get. `ended`: jobs of the batch that share a product name with another job, and
@@ -180,9 +180,9 @@ class Conflicts:
     def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: ConflictVerdict) -> list[Job]:
         """Return the jobs, except `job`, that make `name`: jobs of this batch, the owner of the name, and jobs that claim it.
 
-        A job that no longer makes a product of this name is left out, and loses the name here. There are two cases: its new result
-        is in the same batch and lacks the name, or the job is about to be deleted (`Chains.is_ended`). A job that is about to be
-        deleted must not make the new owner fail.
+        A job that no longer makes a product of this name is left out, and this call takes the name from it. There are two cases:
+        its new result is in the same batch and lacks the name, or the job is about to be deleted (`Chains.is_ended`). A job that is
+        about to be deleted must not make the new owner fail.
         """
         found = {other: None for other in verdict.makers.get(name, ()) if other is not job}
         claims = {**self._claims.get(name, {}), **verdict.claims.get(name, {})}
@@ -203,7 +203,7 @@ class Conflicts:
         return list(found)
 
     def _jobs_of(self, claimants: Mapping[int, PathKey]) -> list[Job]:
-        """Return the jobs of {job id: key of its source}, in this order, without jobs that do not exist any more."""
+        """Return the jobs of {job id: key of its source} in the order of the mapping, without jobs that do not exist any more."""
         sources = self._memory.load(dict.fromkeys(claimants.values()))
         found = {job.id: job for source in sources for job in source.jobs.values() if job.id in claimants and not job.is_analysis}
         return [found[job_id] for job_id in claimants if job_id in found]
@@ -239,7 +239,7 @@ class Conflicts:
     # --------------------------------------------------------------------------------------------------------------- settle
 
     def settle(self, verdict: ConflictVerdict) -> list[Job]:
-        """Apply a verdict; return the jobs, except those in `verdict.lost`, that have to run again because of it."""
+        """Apply a verdict; return the jobs that have to run again because of the verdict, except the jobs in `verdict.lost`."""
         for name, claimants in verdict.claims.items():
             for job_id, key in claimants.items():
                 self._claim(name, job_id, key)

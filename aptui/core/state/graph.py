@@ -1,4 +1,6 @@
-"""The dependency graph: computes a job's present manifest, or the keys that the job still waits for. No job changes its state here.
+"""The dependency graph: computes a job's present manifest, or the keys that the job still waits for.
+
+This module does not change the state of a job.
 
 Cycles never block. Sources may depend on each other in a cycle: the search for indirect dependencies visits each source once. A job
 does not wait for a job dependency that is part of a cycle. Such a dependency is in the manifest only by name, so that the manifest
@@ -150,8 +152,9 @@ class Assembly(Struct):
     """The manifest of a job, or the inputs that it still lacks.
 
     `waits` are the keys for which the job waits; `unread` are the files among them with bytes that have not been read yet.
-    `blockers` are the unsettled jobs among the job dependencies. `has_drafts`: a job in the manifest has a pending final; `finals`
-    are the names of the jobs in the manifest that may make drafts and have no pending final.
+    `blockers` are the unsettled jobs among the job dependencies. `has_drafts`: a job in the manifest has made only drafts, and its
+    final products are pending. `finals` are the names of the jobs in the manifest that may make drafts and have no final products
+    pending.
     """
 
     manifest: Manifest
@@ -272,7 +275,7 @@ class Graph:
         return next((folder for folder, root in self._paths.items() if path.startswith(root)), None)
 
     def with_discovered(self, source: Source, manifest: Manifest, discovered: Iterable[tuple[str, str]]) -> Manifest:
-        """Return the manifest of a finished run: the planned `manifest`, with the discovered dependencies of this run only."""
+        """Return the manifest of a finished run: the planned one, with discovered dependencies of this run in place of others."""
         others = [entry for entry in manifest if entry[0] not in FOUND]
         plain = [entry for entry in others if entry[0] not in ("job", "products", "ring")]
         rest = [entry for entry in others if entry[0] in ("job", "products", "ring")]
@@ -309,7 +312,7 @@ class Graph:
         return fingerprint.file_digest(fact.digest)
 
     def _may_appear(self, assembly: Assembly) -> bool:
-        """Whether a job has to wait for missing files, because a chain of jobs may still make them; note it in `assembly`."""
+        """Whether a job waits for missing files that a chain of jobs may still make. If so, record the wait in `assembly`."""
         if not assembly.waits_for_chains or self._memory.has_grown or not self._memory.may_grow:
             return False
         assembly.waits.add(CHAINS_END)
@@ -321,8 +324,8 @@ class Graph:
         for companion in self.companions.find(source.rel):
             entries[companion] = ("companion", companion, self._digest(companion, assembly))
         todo = [edge for job in jobs for edge in job.edges]
-        # The source itself is already in the manifest, so it counts as seen. This also ends the search in a cycle of
-        # dependencies.
+        # The source itself is already in the manifest, so it counts as seen. For this reason, the search also ends in a
+        # cycle of dependencies.
         seen = {source.key}
         while todo:
             for key in self._resolve(todo.pop(), assembly, entries):
@@ -527,7 +530,7 @@ class Graph:
         return None
 
     def counting(self, path: str) -> str | None:
-        """Return `path` as a relative path (`relative`), None if no source can have it, because the file is ignored or hidden.
+        """Return `path` as a relative path (`relative`), None if the file cannot be a source, because it is ignored or hidden.
 
         A job that reads an ignored or hidden file depends on the file in the same way as on a file outside all scan folders.
         """

@@ -79,15 +79,15 @@ class Ledger(Struct):
         self.commands.append(command)
 
     def commit(self, commits: Iterable[JobCommit]) -> None:
-        """Order the commit of these jobs. All commits of an event are one command, the last command of the event.
+        """Request the commit of these jobs. All commits of an event are one command, the last command of the event.
 
-        The rows of this event must be ordered before its commit: the event that reports the end of the commit orders rows with
-        a higher ticket, and rows are saved in the order of their tickets.
+        The command that saves the rows of this event must come before the commit: the event that reports the end of the commit
+        saves rows with a higher ticket, and rows are saved in the order of their tickets.
         """
         self.commits += commits
 
     def flush_rows(self) -> None:
-        """Order the collected rows to be saved under the current ticket; later rows get the next ticket."""
+        """Add a command that saves the collected rows under the current ticket; later rows get the next ticket."""
         if self.rows:
             self.commands.append(SaveRows(self.cause, self.ticket, self.rows))
             self.rows = {}

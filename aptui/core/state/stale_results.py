@@ -9,7 +9,8 @@ before, files that were reported when they were opened, and files that were foun
 * A file of the manifest, and the source of an analysis, must have the same stamp at the start of the run, when the run opened it
   (if this was observed), and at the end of the run. Workers check the sources of jobs themselves.
 * A file of the manifest that was missing at the start must be missing at the end, and the run must not have opened it.
-* A file that the run was seen to open must have the same stamp at its opening, at the end of the run, and in the engine's records.
+* A file whose opening by the run was observed must have the same stamp at that time, at the end of the run, and in the engine's
+  records.
   If a pattern of the source matches the file and the manifest does not contain it, the file is new, and the result is stale.
 * The bytes of a file of the manifest may be unconfirmed at the start: the engine was still reading them, or the file had changed
   and the analysis of the job was not repeated yet. At the end, such a file must have the manifest's digest, and the stamp from the
@@ -86,7 +87,7 @@ class StaleResultCheck:
     def _find_appeared(self, job: Job, known: Mapping[str, Stamp], used: Used) -> list[str]:
         """Return the paths of files that exist although the manifest of a run says that they are missing.
 
-        A file that has the same stamp after a second run is left out: the project ignores it, so that the engine never knows it.
+        A file that has the same stamp after a second run is left out: the project ignores it, so the engine never records it.
         """
         present = {file.path: file.stamp for file in (*used.files, *used.found) if file.stamp and not known.get(file.path)}
         if not present:
@@ -214,7 +215,7 @@ class StaleResultCheck:
                 yield *self._place_of(last), is_proven or last.scan_folder == self._intermediates
 
     def _last_known(self, key: PathKey) -> FileFact | None:
-        """Return the file at a path that no other file hides; while it is not known yet, the last one that was (`last_seen`)."""
+        """Return the file at a path that no other file hides; while it is unsettled, the file that was last seen (`last_seen`)."""
         fact = self._memory.file(key)
         return self._memory.last_seen(key) if isinstance(fact, Unsettled) else fact
 
@@ -283,9 +284,10 @@ class UndeclaredReadCheck:
         return replace(result, log=(*result.log, *warnings), warnings=result.warnings + len(warnings))
 
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Add dependencies on the hidden or ignored files that a run read or did not find.
+        """Add dependencies on hidden or ignored files: files that a run read, and missing files that it searched for.
 
-        They are added even if the source declares a dependency on the same path: the declared dependency is on the hiding file.
+        The dependencies are added even if the source declares a dependency on the same path: the declared dependency is on the
+        hiding file.
         """
         known = {path for path, _digest in result.discovered}
         hidden = [item for item in self._find_hidden(result.reads) if item[0].path not in known]

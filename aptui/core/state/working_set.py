@@ -30,9 +30,9 @@ from aptui.core.rows import Archive
 class PendingFolder(Struct):
     """A folder whose row is pending.
 
-    `parts` is {scan folder id: (folder digest, {rel: fact})}. `open` are the keys of its files that are not handled yet.
+    `parts` is {scan folder id: (folder digest, {rel: fact})}. `open` are the keys of the folder's files that are not handled yet.
     `is_noted`: a preliminary row is saved, in which unfinished files have the modification time 0. `identities`: reported
-    identities of its changed files.
+    identities of changed files in the folder.
     """
 
     folder: str
@@ -56,7 +56,7 @@ class Unsaved:
         self.jobs: dict[str, dict[Job, None]] = {}
         """{relative folder: jobs without a row}; the folder's row is not saved before all of these jobs have a row."""
         self.placing: dict[str, set[PathKey]] = {}
-        """{relative folder: files whose copies are being placed}; the folder's row waits for these files, too."""
+        """{relative folder: files whose copies are being placed}; the folder's row also waits for these files."""
         self.complete: set[str] = set()
         """Folders that may have become complete, so that their rows can be saved."""
 
@@ -109,7 +109,7 @@ class Unsaved:
         return folder in self.jobs or folder in self.placing
 
     def list_awaited(self, folder: str) -> set[PathKey]:
-        """Return the files in a folder for which the folder's row waits: those being placed, and sources of unsaved jobs."""
+        """Return the files in a folder for which its row waits: files that are being placed, and sources of unsaved jobs."""
         return {job.source.key for job in self.jobs.get(folder, ())} | self.placing.get(folder, set())
 
 
@@ -189,7 +189,10 @@ class EdgeIndex:
 
 
 def list_declared(job: Job) -> tuple[str, ...]:
-    """Return the paths and patterns, in lower case, that an analysis declared as dependencies; `job` is the analysis or its job."""
+    """Return the paths and patterns, in lower case, that an analysis declared as dependencies.
+
+    `job` is this analysis, or a job of the same source and builder.
+    """
     analyses = (item for item in job.source.jobs.values() if item.builder == job.builder and item.is_analysis)
     edges = (edge for item in analyses for edge in item.edges)
     return tuple(edge.target.lower() for edge in edges if edge.kind in (EdgeKind.PATH, EdgeKind.WILDCARD))
@@ -472,7 +475,7 @@ class WorkingSet:
             self.edges.remove(source)
             self._forget_uuids(source)
             del self.sources[source.key]
-            # A source refers to its jobs, and they refer to it. Without this cycle of references, Python frees them immediately.
+            # A source and its jobs refer to each other. This line breaks the cycle, so that Python frees them at once.
             source.jobs = {}
 
     def _is_settled_source(self, source: Source) -> bool:
@@ -504,7 +507,7 @@ class WorkingSet:
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:
-        """Record that the products of these files are placed, or could not be; drop their sources from the cache of `view`."""
+        """Record that the products of these files are placed, or that placing failed; drop the sources from the cache of `view`."""
         for key in keys:
             self._recent.pop(key, None)
         self.unsaved.end_placing(keys)

@@ -216,7 +216,7 @@ class Cache:
         except (FileNotFoundError, NotADirectoryError):
             return False
         except OSError:
-            return True  # the disk reports errors, which do not show that the folder was moved
+            return True  # an error of the disk does not show that the folder was moved
 
     @property
     def moved_to(self) -> str:
@@ -487,9 +487,10 @@ class Cache:
     def folder_rows(self, index: ProductIndex) -> Rows:
         """Return rows that record the present ctime of every folder that the engine changed since the last call.
 
-        If another program changed the folder too, a recorded ctime would hide that change from the next start. So a folder with
-        missing or unexpected files is recorded as doubtful, and the next start checks it; also a folder with a ctime so recent that
-        one more change may not alter it. The row of a deleted folder stays, because it proves that the engine made this folder.
+        If another program also changed a folder, a recorded ctime would hide that change from the next start. So a folder is
+        recorded as doubtful, and the next start checks it, if it has missing or unexpected files, or if its ctime is so recent that
+        one more change could leave the ctime as it is. The row of a deleted folder stays, because it proves that the engine made
+        this folder.
         """
         folders = dict.fromkeys(self._suspect, 0)
         for folder in self._dirty - self._suspect:

@@ -37,7 +37,7 @@ _ELSEWHERE = "set 'cache' (or 'logs') to that folder, or mount that folder here"
 def refuse_other_kinds(root: Path, folders: Iterable[str], files: Iterable[str]) -> None:
     """Raise UserError if a link, a device, a pipe or a socket is at the path of a file or folder of the cache.
 
-    A link leads to files outside the cache: these are not products, and the engine must not write or delete them.
+    A link leads to files outside the cache. Those files are not products, and the engine must not write or delete them.
 
     Args:
         folders: names of folders in the cache; those in `.aptui` are checked too.

@@ -566,7 +566,7 @@ class ChangeTracker:
         )
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when (monotonic) `poll` has to be called next, even without an event; None if only events give it work."""
+        """Return when (monotonic) `poll` has to be called next, even without an event; None = only after an event."""
         if self.engine is None:
             return None
         times = [*([now] if self._is_cut_short else ()), *self._writing.deadlines()]

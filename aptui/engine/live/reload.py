@@ -83,7 +83,7 @@ class ConfigurationReload:
         self._thread: threading.Thread | None = None
 
     def want_soon(self) -> None:
-        """Schedule a reload, which begins when this method was not called for a moment."""
+        """Schedule a reload, which begins when this method was not called for `_QUIET_S` seconds."""
         self._at = time.monotonic() + _QUIET_S
 
     def want_now(self, callback: ReloadCallback | None) -> None:

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 # Sources that editors and running games show (`port.NoteInterest`): their jobs have a higher priority for a while.
 #
-# The pipeline does not read the clock. So each request gets a number here, the seconds since the start; to end raised priorities,
-# `InterestRequests` gives the pipeline the highest number that has expired.
+# The pipeline does not read the clock. So `InterestRequests` numbers each request by the seconds since its own creation; to end
+# raised priorities, it gives the pipeline the highest number that has expired.
 
 LASTS_S = 90.0
 """Duration (seconds) of the raised priority of the sources that a client shows."""
@@ -213,9 +213,9 @@ class RequestHandler:
         """Clients that are notified of pending and running jobs."""
         self._settling: list[_Settling] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
-        """{client: (epoch, jobs run, jobs failed)} before the client first requested jobs since its last `settle`.
+        """{client: (epoch, jobs run, jobs failed)}, counted when the client first requested jobs since its last `settle`.
 
-        The answer to `settle` counts the jobs from here.
+        The answer to `settle` counts only the jobs that ended later.
         """
         self._waiting: list[_WaitingRequest] = []
         self._obstacle: _Obstacle | None = None

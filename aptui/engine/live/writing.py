@@ -1,7 +1,8 @@
 """Decides when a file that a program is writing, or has just written, may be checked.
 
-A file is checked at once unless another process holds it open for writing; then it is checked again after 1, 2, 4 … 50 ms. If the
-kernel cannot say, or if a file changes again within 150 ms, it is checked after 150 ms without a change, at the latest after 5 s.
+A file is checked at once unless another process holds it open for writing; then the open file is tested again after 1, 2, 4 … 50
+ms. If the kernel cannot tell whether a process writes a file, or if the file changes again within 150 ms, the file is checked after
+150 ms without a change, at the latest after 5 s.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """
@@ -67,7 +68,7 @@ class Absences:
         if path in self._paths:
             return False
         if not self._paths and not any(self._was_file(engine, key) or was_folder(engine, key) for key in keys):
-            return False  # an unknown path needs no second check, but waits too if a path of its batch waits: this saves queries
+            return False  # an unknown path needs no second check, but also waits if a path of its batch waits: this saves queries
         self._paths[path] = None
         self.due = now + AWAY_S
         return True
@@ -107,7 +108,7 @@ _MOST_RELEASED = 4096
 class _OpenFile(Struct):
     """A file that is being written: checked again at `due`.
 
-    `delay_s` is the interval (seconds) of checks for a writing process; 0 = instead, each change of the file postpones `due`.
+    `delay_s` is the interval (seconds) of checks for a writing process. If it is 0, each change of the file postpones `due`.
     """
 
     due: float
@@ -116,7 +117,10 @@ class _OpenFile(Struct):
 
 
 class FilesBeingWritten:
-    """The files (absolute paths) whose checks are postponed. `loop.context.ChangeSource` describes `unfinished`."""
+    """The files (absolute paths) whose checks are postponed.
+
+    The attribute `unfinished` is described in `loop.context.ChangeSource`.
+    """
 
     def __init__(self) -> None:
         self.unfinished: dict[PathKey, FileFact | None] = {}
@@ -200,7 +204,7 @@ class FilesBeingWritten:
             self.unfinished.pop(key_of(rel), None)
 
     def refresh_unfinished(self, engine: Engine) -> None:
-        """Fill in the previous facts that the pipeline did not know yet when the checks of the files were postponed."""
+        """Fill in the previous facts (size, times, digest) that were unknown when the checks of the files were postponed."""
         for key in [key for key, fact in self.unfinished.items() if fact is None]:
             self.unfinished[key] = _before(engine, key)
 

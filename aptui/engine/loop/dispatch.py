@@ -164,7 +164,7 @@ class StoredResults(Protocol):
         ...
 
     def kill(self, run_keys: Iterable[int]) -> list[RunResult]:
-        """Cancel the lookups of these runs; return results for the runs that no worker has."""
+        """Cancel the lookups of these runs; return the result "cancelled" for each run that no worker has."""
         ...
 
     def note_ended(self, result: RunResult) -> bool:
@@ -230,7 +230,7 @@ class RunDispatcher:
         self._restores: dict[int, Restore] = {}
         self.pool_if_any: Pool | None = None
         self.sandbox_problem = ""
-        """Why builders run without the sandbox that the project enables, "" if they do not."""
+        """Why builders run without a sandbox although the project enables it, "" otherwise."""
         self.account: Account | None = None
         """The sums of time and bytes that stored results saved; complete when the engine is closed."""
 
@@ -388,7 +388,7 @@ class RunDispatcher:
     def _answer_restores(self, orders: Sequence[Order]) -> list[Order]:
         """Return the orders, except those of jobs for which a user requested the products of an earlier run.
 
-        These jobs are answered here with the stored products, and need no worker.
+        This method answers the orders of these jobs with the stored products, so they need no worker.
         """
         others = []
         for order in orders:
@@ -406,7 +406,7 @@ class RunDispatcher:
         return {"source": job.source.rel, "platform": job.platform, "builder": job.builder.hex(), "is_analysis": job.is_analysis}
 
     def _run(self, orders: Sequence[Order]) -> None:
-        """Send orders to workers; fail those that cannot run here."""
+        """Send orders to workers, except orders of jobs with an obstacle (`_obstacle`): these orders fail."""
         if not isinstance(orders[0], ProcessOrder):
             self.pool.send(orders)
             return
@@ -419,7 +419,7 @@ class RunDispatcher:
             self.pool.send(rest)
 
     def _obstacle(self, run_key: int) -> str:
-        """Return why a job cannot run here, "" if it can."""
+        """Return why this engine cannot run a job, "" if it can."""
         pipeline = self._context.pipeline
         job = pipeline.jobs.running.get(run_key)
         if not self._runs_builders:

@@ -148,7 +148,7 @@ class CodeChanges:
         self._count = 0
 
     def note(self) -> str:
-        """Count a change. Return why the jobs fail that ran changed code, "" while their builders are described again."""
+        """Count a change. Return why jobs that ran changed code fail; "" = no job fails, and the builders are described again."""
         self._count += 1
         is_endless = self._count > _MOST_CODE_CHANGES
         return f"it changed more than {_MOST_CODE_CHANGES} times in a row while its jobs ran" if is_endless else ""
@@ -444,7 +444,7 @@ class Engine:
         """Keep the present descriptions of builders, and use new workers.
 
         Args:
-            problem: why builders cannot be described again, "" if they can. With a problem, runs that use other code fail.
+            problem: why builders cannot be described again, "" = no problem. With a problem, runs that use other code fail.
         """
         self.pipeline.jobs.code_problem, self.pipeline.jobs.is_outdated = problem, False
         if self.runs.pool_if_any is not None:

@@ -78,7 +78,7 @@ class NoticePublisher:
             self._log = None
 
     def notify(self, notice: Notice) -> None:
-        """Notify every listener. Write a notice to the engine's log, too, if users may need it later."""
+        """Notify every listener. Also write the notice to the engine's log if users may need it later."""
         self._cause = notice.cause
         if isinstance(notice, EngineMessage):
             self._note(notice.level, notice.text)
@@ -162,8 +162,8 @@ def _step(notice: JobChanged) -> str:
 # Estimate of the remaining time: the pending work divided by the pace of work, but at least the duration of the longest chain of
 # jobs that wait for each other or for one resource.
 #
-# The pace is unknown for builders that never ran and for restored results. In these cases, the estimate is the number of pending
-# jobs divided by the rate at which jobs end.
+# The pace is unknown for builders that never ran, and while most jobs get stored results. In these cases, the estimate is the
+# number of pending jobs divided by the rate at which jobs end.
 #
 # An estimate is requested ten times a second, but summing up the pending work may be slow. So it is summed less often, and takes
 # at most a fiftieth of the engine's time.
@@ -203,7 +203,7 @@ class Forecaster:
         self._estimated_s = self._due_s = 0.0
 
     def complete_progress(self, counts: Progress, at_work: Collection[int], now: float) -> Progress:
-        """Return `counts` with the estimated remaining time; unchanged if it cannot be estimated.
+        """Return `counts` with the estimated remaining time, or unchanged if the time cannot be estimated.
 
         Args:
             at_work: run keys of the jobs that workers run.
@@ -254,7 +254,7 @@ class Forecaster:
         if now - then < _LEAST_WINDOW_S:
             return 0.0
         if runs - runs_before < _RESTORED_SHARE * (done - done_before):
-            return 0.0  # most results were restored, so the duration of runs says nothing about them
+            return 0.0  # most jobs got stored results, so the duration of runs says nothing about the pending jobs
         return (self._samples[-1][1] - before_ms) / (1000 * (now - then))
 
 
@@ -288,7 +288,7 @@ class SessionHistory(Protocol):
     def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
         """Return the oldest session if it has to leave the history, otherwise 0.
 
-        It has to if it ended before `before_ms`, or if the history has more runs or sessions than the limits.
+        A session has to leave if it ended before `before_ms`, or if the history has more runs or sessions than the limits.
         """
         ...
 
@@ -357,7 +357,7 @@ class SessionRecorder:
     def end(self, archive: SessionHistory, account: Account | None, *, is_stopping: bool) -> Rows:
         """End the session; return the rows that store it.
 
-        If an earlier session is too old, a row also orders that the database counts the runs of that session to session 0.
+        If an earlier session has to leave the history, one more row makes the database merge runs of it into session 0.
         """
         if self.is_held:
             return {}

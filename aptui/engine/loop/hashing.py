@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 _FILES_PER_ORDER = 256
 _FILES_PER_LIVE_ORDER = (32, 128)
-"""Minimum and maximum number of files of an order. Between these limits, an order has an eighth of the waiting files.
+"""Minimum and maximum number of files in one hash order. Between these limits, the order has an eighth of the waiting files.
 
 Each order costs one sync of the staged copies.
 """
 _BYTES_PER_ORDER = 1 << 26
-"""Maximum size (bytes) of the files of an order, so that other workers get files, too."""
+"""Maximum size (bytes) of all files in one hash order, so that other workers also get files."""
 _FILES_TOGETHER = 2048
 """Maximum number of files that are reported to the core at once if no client waits.
 
@@ -269,7 +269,7 @@ class HashQueue:
     def _has_more(self, alone: int) -> bool:
         """Whether the reported copies should wait for the copies of answers that have already arrived, to share a commit.
 
-        This concerns copies that the core decides one by one; `alone` is the number of new copies that it decides so.
+        This concerns copies that the core decides one by one; `alone` is the number of new copies of this kind.
         """
         self._copies_reported += alone
         has_more = self._is_live and bool(self._answered) and 0 < self._copies_reported < _LIVE_COPIES_TOGETHER

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 # times. So a file that was checked between the two changes looks unchanged from then on. A file whose last change is older than a
 # tick at its check is safe: a later change gives the file a later time, and no program can set the ctime back.
 #
-# File systems of this kernel use the kernel's own coarse clock, which ticks 100 to 1,000 times a second. Others may use a server's
-# clock, or store times in steps of one or two seconds (FAT).
+# File systems of this kernel use the kernel's own coarse clock, which ticks 100 to 1,000 times a second. Other file systems may
+# use a server's clock, or store times in steps of one or two seconds (FAT).
 
 FINE_RACY_NS = 100_000_000
 """Time (ns) for which files with the kernel's clock count as freshly changed: ten times the longest tick of this clock."""
@@ -151,9 +151,9 @@ class FreshReads:
 # Single files: a known file is checked by itself, without the other files of its folder.
 #
 # That is enough if only the file can have changed: its path and spelling are as stored, no other scan folder has a file of its
-# path, and no rule relates the file to others. Otherwise the whole folder is checked. A check of a single file saves no row of the
-# folder: a check of the whole folder saves the row when the engine is idle. After a crash before the row is saved, the next start
-# finds the file changed but its products up to date.
+# path, and no rule relates the file to other files. Otherwise the whole folder is checked. A check of a single file saves no row of
+# the folder: a check of the whole folder saves the row when the engine is idle. After a crash before the row is saved, the next
+# start finds the file changed but its products up to date.
 
 _AT_MOST = 16
 """Maximum number of files of one folder that are checked one by one. If more files changed, listing the folder costs less."""
@@ -519,7 +519,7 @@ class Scans:
         return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, roots), *self._platforms.end()]
 
     def note_changes(self, rows: Rows) -> None:
-        """Add a row to `rows` that marks platforms as out of date if the rows change their inputs."""
+        """Add a row to `rows` that marks platforms as out of date if `rows` change inputs of these platforms."""
         if state := self._platforms.note(rows, self._context.archive):
             rows.setdefault("put_state", []).extend(state)
 

@@ -199,7 +199,7 @@ class JobAdmission:
         return True
 
     def release(self, order: Order) -> None:
-        """Let a job that succeeded run beside others again."""
+        """Let a job that succeeded run at the same time as other jobs again."""
         if (identity := identity_of(order)) is not None:
             self.lonely.pop(identity, None)
 

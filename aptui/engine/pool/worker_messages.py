@@ -194,8 +194,8 @@ class PoolMessage(Struct):
     def limit_s(self) -> float:
         """Time limit of the current order.
 
-        A worker may start a `batch` command once for several files, and limits each start by itself. Because it halves the files of
-        a failed start, it needs less than two starts per file: the limit here allows this number.
+        A worker may start a `batch` command once for several files, and limits each start by itself. After a failed start, the
+        worker starts the command for each half of the files. This needs fewer than two starts per file, so the limit allows two.
         """
         order = self.current
         limit_s = order.limit_s if order is not None else 0.0

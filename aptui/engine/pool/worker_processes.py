@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
 
 
-# The orphan reaper: a shell that waits for the engine's death, then ends the processes that its workers left running.
+# The orphan reaper: a shell that waits for the engine's death, then ends the processes that the engine's workers left running.
 #
 # A worker dies with the engine (`die_with_parent`), but the commands that the worker started would continue, and would write into
 # folders that the next engine gives to other jobs. A variable in the environment of the workers' processes marks them. If the
@@ -79,7 +79,7 @@ class OrphanReaper:
 
     @property
     def pid(self) -> int:
-        """Process id, 0 without a process."""
+        """Process id of the reaper, 0 if the reaper is not running."""
         return self._process.pid if self._process else 0
 
     def close(self) -> None:
@@ -112,8 +112,8 @@ class PoolSettings(Struct, frozen=True):
         ignore_regex: the project's pattern of ignored files; workers report opened files that match it as files without a source.
         memory_budget_bytes: memory limit for all running jobs together; 0 = the free memory of the machine.
         sandbox: workers are started in this sandbox; None = without a sandbox.
-        staging: the parent of workers' folders; leftovers of dead workers there are removed. "" = another pool removes the
-            leftovers.
+        staging: the folder that contains the workers' folders; files that dead workers left in it are removed. "" = another pool
+            removes these files.
         early: a worker that was started before the pool.
         idle_s: workers that were idle for this long are ended, except for the last worker, which is ended after `rest_s`.
     """

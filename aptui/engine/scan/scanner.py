@@ -49,7 +49,7 @@ class Scanner:
         next_seq: gives each event its number.
         check: the result of the up-to-date check; folders that it has walked are not walked again. None = no check was made.
         is_full: read the bytes of every file, and trust no remembered digest.
-        reassess: report every file, changed or not (the configuration changed).
+        reassess: report every file, changed or not, because the configuration changed.
         unfinished: previous facts of files that another process is writing now (`loop.context.ChangeSource`). These facts are used
             while the files are in this mapping.
         metadata: reads identity files, and may make missing ones.

@@ -96,7 +96,7 @@ class UpToDateCheck(Struct):
     """Result of the check.
 
     `differing`: the changed folders with their parts. `vanished`: the stored folders that no longer exist. `is_of_bytes`: the bytes
-    of the files in the unchanged folders were compared, too.
+    of the files in the unchanged folders were also compared.
     """
 
     unchanged: list[str] = field(default_factory=list)
@@ -351,7 +351,7 @@ class SettledPlatforms:
     """The platforms that are up to date, while an engine runs. A project with one platform stores nothing.
 
     Args:
-        project: the project of this run: its platforms are processed, its resting platforms are not.
+        project: the project of this run, which processes `project.platforms` and does not process `project.resting_platforms`.
         project_dir: the project's folder.
         builders: all builders, with the digests of their code.
         stored: the value of `PLATFORMS_STATE`.
@@ -364,7 +364,7 @@ class SettledPlatforms:
 
     @cached_property
     def _now(self) -> dict[str, str]:
-        """Signatures of the platforms of this run. The first use computes them, which is usually after all jobs are settled."""
+        """Signatures of the platforms of this run, computed at the first use, which is usually after all jobs are settled."""
         ids = [platform.id for platform in self._project.platforms]
         if len(ids) + len(self._resting) < 2:
             return {}

@@ -128,7 +128,7 @@ class RootGuard:
 
 
 def accept(own: str, folder: ScanFolder) -> None:
-    """Accept the current state of a scan folder: write it to a file that a running engine reads, too.
+    """Accept the current state of a scan folder: write it to a file that a running engine also reads.
 
     Raises:
         HostError: the file cannot be written.

@@ -72,7 +72,7 @@ def mountinfo() -> bytes:
 
 
 def mounts(text: bytes) -> list[Mount]:
-    """Return the mounts in `mountinfo`, in its order; of two mounts at one point the later one is visible."""
+    """Return the mounts in `mountinfo`, in the order of the text; of two mounts at one path, only the later one is visible."""
     found = []
     for line in text.splitlines():
         left, _, right = line.partition(b" - ")

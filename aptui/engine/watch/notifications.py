@@ -61,7 +61,7 @@ class ChangeNotification(Struct, frozen=True):
 
     Args:
         tag: the tag of the root.
-        paths: absolute paths that changed. If the path is a folder, the folders below it need no check.
+        paths: absolute paths that changed. If a path is a folder, the folders below it need no check.
         trees: absolute folders to check with everything below them, because they are new or their changes are unknown.
         is_lost: some notifications are missing; everything under the root has to be checked.
         why: the reason of the loss as a sentence for users, if `is_lost`.
