@@ -133,13 +133,14 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.engine_root = self.news = ""
         self.trust: TrustQuestion | None = None
         self.all_builders: Callable[[], Sequence[Builder]] | None = None
-        """Returns the configured builders, completed with facts from their code. It may start a process, so it is called in a
-        thread.
+        """Returns the configured builders, completed with the patterns and other values that their code declares.
+
+        The function may start a process, so it is called in a thread.
         """
         self.feed: Feed | None = None
         """The reader of jobs and notices, None until it is opened."""
         self.early: EarlyRead | None = None
-        """The read of the jobs that began before the app was imported; None = opening the feed begins the read."""
+        """The read of the jobs, which began before the app was imported; None = the read begins when the feed is opened."""
         self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
         self.switcher = PaneSwitcher(self, self.panes, memory, self.wake, self._read_jobs, self.keyboard.hold)
@@ -458,7 +459,7 @@ def find_known_names(app: AptuiApp) -> dict[bytes, str]:
 
 
 def make_finder(app: AptuiApp) -> Callable[[], dict[bytes, str]] | None:
-    """Return a function that finds and stores the names of all builders; None = the configuration has all names.
+    """Return a function that finds and stores the names of all builders, or None if the configuration has all names.
 
     The function is called in a thread.
     """

@@ -63,7 +63,7 @@ class FrameClock:
     Args:
         app: the app.
         draw: draws one frame, or applies a part of the updates and returns True if more are left.
-        rest_s: returns the time (seconds) until updates may use the connection to the terminal; until then, it is free for keys.
+        rest_s: returns the time (seconds) until updates may use the connection to the terminal; until then only keys may use it.
         key_s: returns the delay (seconds) until the next check whether the last key was echoed, 0 = no key waits for its echo.
         clock: a double for tests.
     """

@@ -114,7 +114,7 @@ def until_key(wait_s: float) -> bool:
 def raw_keys(*, has_signals: bool = True) -> Iterator[None]:
     """Deliver single keys without echo within a `with` block; the modes of output are not changed.
 
-    Without signals, `^C` is an ordinary key.
+    Without `has_signals`, `^C` is an ordinary key.
     """
     import termios  # imported here to start faster
 

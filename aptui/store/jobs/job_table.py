@@ -116,7 +116,10 @@ _FACTS: dict[str, Any] = {
 _MOST_RECENT = 4096
 """Maximum number of reasons, errors and groups that are remembered, so that equal ones are stored once."""
 _FEW_REASONS = 64
-"""Maximum number of distinct reasons in a chunk for which the reasons of earlier chunks are searched, to store equal ones once."""
+"""Maximum number of distinct reasons in a chunk that uses the codes of equal reasons in earlier chunks.
+
+A chunk with more distinct reasons stores all of its reasons again.
+"""
 _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
 
@@ -132,7 +135,7 @@ _WRITTEN = attrgetter(
 
 
 class AnalysisKeys:
-    """The numbers of failed analyses: negative, and constant while the program runs, even if rows are read again."""
+    """Numbers that identify failed analyses. They are negative, and stay the same when rows are read again."""
 
     def __init__(self) -> None:
         self._keys: dict[tuple[int, str, str], int] = {}
@@ -146,7 +149,7 @@ class AnalysisKeys:
 
 
 class Whole(Struct, frozen=True):
-    """Facts about all jobs, for a table that has only the first jobs; the fields are those of `parts.FirstJobs`."""
+    """A summary of all jobs, for a table that has only the first jobs; the fields are those of `parts.FirstJobs`."""
 
     job_count: int
     source_count: int
@@ -164,7 +167,7 @@ class JobTable:
         self.folders: dict[int, str] = {}
         self.alive_count = 0
         self.whole: Whole | None = None
-        """Facts about all jobs if the table has only the first ones (`parts.FirstJobs`)."""
+        """A summary of all jobs if the table has only the first jobs (`parts.FirstJobs`), else None."""
         self._builders = builders
         self._count = 0
         self._sorted = 0
@@ -346,7 +349,7 @@ class JobTable:
         return self._builders.get(uuid) or uuid_text(uuid)
 
     def put(self, news: JobChanged, source: int = -1) -> int:
-        """Change the row of a job, or add a row; return the row's index. `source` is the code of its path, -1 = unknown."""
+        """Change the row of a job, or add a row; return the row's index. `source` is the code of the source path, -1 = unknown."""
         key = news.job_id or self.analyses.of(news.scan_folder, news.source, news.job_key)
         row = self._row_to_change(news, key, source)
         self._write(np.array([row]), [news], [STATUSES.index(news.status)], [news.completed_ms])
@@ -500,7 +503,10 @@ def argsort(keys: npt.NDArray[np.int64]) -> Codes:
 
 
 def gather(codes: npt.NDArray[np.integer], *, by_last: bool) -> Codes:
-    """Return an order in which rows with equal codes are adjacent. Groups are ordered by their first row, or by their last row."""
+    """Return an order in which rows with equal codes are adjacent.
+
+    Groups of rows are ordered by their first row or, if `by_last` is set, by their last row.
+    """
     count = len(codes)
     first = np.full(int(codes.max(initial=-1)) + 1, -1 if by_last else count, np.int64)
     (np.maximum if by_last else np.minimum).at(first, codes, np.arange(count))
@@ -609,7 +615,7 @@ def read_job_table(reader: Reader, builders: Mapping[bytes, str], analyses: Anal
 
 
 def build_first_table(first: FirstJobs, builders: Mapping[bytes, str], analyses: AnalysisKeys) -> JobTable:
-    """Return a table that has only the first jobs, and `whole` with facts about all jobs."""
+    """Return a table that has only the first jobs; its attribute `whole` is a summary of all jobs."""
     table = build_job_table(first.parts, builders, analyses)
     sample = build_job_table(first.sample, builders, analyses)
     table.whole = Whole(first.job_count, first.source_count, first.platform_count, first.mixed, sample)

@@ -284,7 +284,7 @@ def _read_parts_of(reader: Reader, sources: Iterable[int], beginning: Beginning)
 
 
 def read_facts(reader: Reader) -> Iterator[tuple[int, ContentFacts]]:
-    """Yield (job id, facts) of each job whose products have facts; of several products, each fact is the maximum."""
+    """Yield (job id, facts) of each job whose products have facts; each fact is the maximum over these products."""
     for job_id, *values, more in reader.ask(_FACTS_SQL):
         others = combine_others(json.loads(more)) if more != "[]" else ""
         yield job_id, replace(ContentFacts(*values), more=others)

@@ -148,8 +148,9 @@ class TextBuffer:
 class TextPattern:
     """A compiled pattern.
 
-    `words` are its words if it has only words: (word in lower case, with a line break at an anchor; whether a character must
-    precede it; whether one must follow it). `other_spellings` are other characters that match letters of these words.
+    If the pattern has only plain words, `words` has a tuple for each word: (the word in lower case, with a line break for an
+    anchor; whether a character must precede the word; whether a character must follow it). `other_spellings` are other characters
+    that match letters of these words.
     """
 
     def __init__(self, pattern: str) -> None:

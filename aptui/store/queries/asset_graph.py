@@ -80,7 +80,7 @@ class Unmet(NamedTuple):
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the dependency is a pattern: it is stored beside its matches, and is never missing."""
+        """Whether the dependency is a pattern. The dependencies that it matches are also stored, so a pattern is never missing."""
         return "*" in self.path
 
 
@@ -269,7 +269,7 @@ class AssetGraph:
         if self._is_indexed:
             yield from self._pairs(_NEEDING_SQL, products, Link.PRODUCT)
             return
-        # O3DE's tables have no index for this query, so all rows are read once and kept; each query would also read all rows.
+        # O3DE's tables have no index for this query, so every query would read all rows. Therefore all rows are read once and kept.
         if self._needing is None:
             self._needing = group_rows((needed, product) for product, needed in self._ask(_NEEDED_BY_ALL))
         for needed in products:
@@ -362,7 +362,7 @@ class AssetGraph:
         return reached
 
     def some_path(self, starts: Collection[Node], ends: Collection[Node]) -> list[Edge]:
-        """Return a shortest path from one of `starts` to one of `ends`, [] if there is no path or it has no edges."""
+        """Return the edges of a shortest path from one of `starts` to one of `ends`; [] if no path exists or a start is an end."""
         wanted = frozenset(ends)
         reached = self.walk(starts, ends=wanted)
         end = next((node for node in reached if node in wanted), None)

@@ -126,7 +126,8 @@ _SHORT_UUID = re.compile(r"\{([0-9a-fA-F]{8})(?:…|\.\.\.)\}(?::(\d+|0x[0-9a-fA
 class DeclaredDependency(Struct, frozen=True):
     """A source dependency; `kind` is "source", "job" or "wildcard".
 
-    `text` is the path of the target; if the target is not a known source (`source_id` 0), its pattern, path or UUID as declared.
+    `text` is the path of the target. If the target is not a known source (`source_id` 0), `text` is the declared pattern, path or
+    UUID.
     """
 
     text: str
@@ -173,7 +174,7 @@ NOTHING_MISSING = "No missing dependencies found"
 
 
 class ProductDetails(Struct, frozen=True):
-    """A product with the facts that are cheap to query; `queries.dependencies` has its dependencies.
+    """A product with its job, its source, and its unmet and missing dependencies; `queries.dependencies` finds all dependencies.
 
     `scanned_s` is the time of the product's last scan for missing dependencies (seconds since 1970), 0 = never. `scan_says` is the
     stored text about the result of the whole scan. `facts` are the facts that its builder reported.
@@ -344,7 +345,7 @@ def product_ids(reader: Reader, uuid: bytes, sub_id: int | None) -> list[int]:
 
 
 def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
-    """Return a product with its facts; None if the product is gone."""
+    """Return the details of a product; None if the product is gone."""
     row = reader.ask(f"{PRODUCTS_SQL} WHERE p.ProductID = ?", (product_id,)).fetchone()
     if row is None:
         return None
@@ -379,7 +380,7 @@ def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDepe
 
 
 def _product_for(reader: Reader, uuid: bytes, sub_id: int, platform: str) -> int:
-    """Return the product with this asset id, for the given platform if possible; 0 = it does not exist."""
+    """Return the product with this asset id, for the given platform if possible; 0 if no product has it."""
     sql = """SELECT p.ProductID FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products p ON p.JobPK = j.JobID
         WHERE s.SourceGuid = ? AND p.SubID = ? ORDER BY j.Platform <> ?, p.ProductID LIMIT 1"""
     row = reader.ask(sql, (uuid, sub_id, platform)).fetchone()

@@ -131,7 +131,9 @@ def _problem(root: bytes, name: str, recorded: bytes) -> str:
 
 
 def orphans(reader: Reader, cache_dir: Path, platforms: Sequence[str] = ()) -> Iterator[tuple[str, list[OrphanFile]]]:
-    """Yield every folder of the cache with its files that have no row; only folders of platforms, which belong to aptui.
+    """Yield (folder, its files that have no row) for each platform's folder in the cache and all folders below it.
+
+    Other folders of the cache are skipped, because they do not belong to aptui.
 
     While an engine works, check the found files again (`still_orphans`), because a product is placed before its row is saved.
     """
@@ -256,7 +258,7 @@ class CheckMark(Struct, frozen=True):
 
 
 def check_marks(reader: Reader, checks: Sequence[Check]) -> dict[int, CheckMark]:
-    """Return {job id: its findings}, for jobs that have any.
+    """Return {job id: its findings} for the jobs that have findings.
 
     A job has the findings about its products and about the name of its source, and the finding that prevented its commit.
     """
@@ -290,9 +292,9 @@ def findings_of(reader: Reader, checks: Sequence[Check], source: str) -> list[Ch
 
 
 def products_to_check(reader: Reader, source: str = "", left_out: Collection[str] = ()) -> Iterator[ProductToCheck]:
-    """Yield all products, or those of `source`, in the order of their sources; skip products of the platforms `left_out`.
+    """Yield all products, or those of `source`, in the order of their sources; skip products of the platforms in `left_out`.
 
-    It takes a second for 300,000 products.
+    A call takes a second for 300,000 products.
     """
     sql = f"{_PRODUCTS_SQL} WHERE s.SourceName = ?" if source else _PRODUCTS_SQL
     rows = reader.ask(f"{sql} ORDER BY s.SourceName, p.ProductName", (source,) if source else ())

@@ -33,7 +33,7 @@ from aptui.store.queries.reader import Reader
 # --------------------------------------------------------------------------------------------- dependencies between sources
 
 _IN_ONE = 500
-"""Maximum number of blobs in one query, because JSON cannot contain blobs."""
+"""Maximum number of UUIDs in one query. Each UUID is a parameter of its own, because a JSON list cannot contain blobs."""
 _OWN_COLUMNS = "e.source_id, e.builder, e.kind, e.target"
 _FOREIGN_COLUMNS = "m.SourceID, d.BuilderGuid, d.TypeOfDependency, d.DependsOnSource"
 _JOB_BIT, _WILDCARD_BIT = 2, 4

@@ -110,7 +110,7 @@ LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
 _END_BYTES = 128 * 1024
 """Number of bytes at the beginning and at the end of a run's output that `worker.output` keeps.
 
-Of a log that is longer than both, the first `2 * _END_BYTES` and the last `_END_BYTES` bytes are read.
+If a log is longer than `3 * _END_BYTES`, only its first `2 * _END_BYTES` and its last `_END_BYTES` bytes are read.
 """
 _MOST_CHARS = 4096
 """Maximum number of characters that are kept of one log at one level."""

@@ -62,9 +62,10 @@ class BuilderSpent(Struct, frozen=True):
 
 
 class Entry(Struct, frozen=True):
-    """The last measured time of one builder for one source: of the analysis, or of all its jobs for the source together.
+    """The last measured duration of a builder for a source: of the analysis, or of all jobs of the builder and source together.
 
-    `job_key` and `platform` list the values of these jobs, separated by commas. `job_id` is 0 if the entry is not exactly one job.
+    `job_key` and `platform` list the values of these jobs, separated by commas. `job_id` is the id of the job; 0 if the entry is an
+    analysis, or has several jobs.
     """
 
     source: str

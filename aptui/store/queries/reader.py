@@ -141,8 +141,8 @@ class ProductRow(Struct, frozen=True):
 class RunRow(Struct, frozen=True):
     """One run of a job's history; `outcome` is `core.orders.Outcome`.
 
-    `version` is the version of the builder, `products` one digest over the products of the run (b"" for none), `step` as
-    `core.rows` packs it.
+    `version` is the version of the builder. `products` is one digest over all products of the run, b"" if it has no products.
+    `step` is the packed difference from the inputs and products of this run to those of another run (`core.rows`).
     """
 
     run_key: int
@@ -350,7 +350,7 @@ class Reader:
         return [name for (name,) in self._database.execute(_DEPENDENTS_SQL, {"target": target.lower()})]
 
     def file(self, path: str) -> FileFact | None:
-        """Return the stored state of a file. If several scan folders have the path, the folder of its source comes first."""
+        """Return the stored state of the file at a path. If several scan folders have it, prefer the file that is a source."""
         key = path.lower()
         sql = "SELECT scan_folder_id, files FROM aptui_folders WHERE folder = ? ORDER BY scan_folder_id"
         rows = self._database.execute(sql, (key.rpartition("/")[0],)).fetchall()
@@ -384,7 +384,7 @@ class NoDatabaseError(UserError):
 
 
 def open_reader(path: Path) -> Reader:
-    """Open an asset database for reading: ours, or a private copy of one that O3DE wrote (versions 36 to 40).
+    """Open an asset database for reading. If O3DE wrote the database (versions 36 to 40), open a private copy of it.
 
     Raises:
         NoDatabaseError: the database does not exist.

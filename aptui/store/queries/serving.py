@@ -438,7 +438,7 @@ def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequenc
 
 
 def _is_unsettled(row: JobRow) -> bool:
-    """Whether the job has no up-to-date result. An up-to-date draft is one, even if the run for the final products is pending."""
+    """Whether the job has no up-to-date result; an up-to-date draft counts, even if the run for the final products is pending."""
     return row.status in UNSETTLED and not row.is_finishing
 
 
@@ -514,7 +514,7 @@ def source_with_id(reader: Reader, uuid: bytes) -> SourceRow | None:
 
 
 def products_with_id(reader: Reader, uuid: bytes, sub_id: int | None, platform: str = "") -> list[Served]:
-    """Return the products with an asset id, `sub_id` None = all of the source; `platform` "" = on all platforms."""
+    """Return the products with an asset id, `sub_id` None = all products of the source; `platform` "" = on all platforms."""
     found = products_by_id(reader, product_ids(reader, uuid, None))
     wanted = [each for each in found if sub_id in (None, each.sub_id & 0xFFFFFFFF)]
     return [each for each in wanted if platform in ("", each.name.partition("/")[0])]
@@ -543,7 +543,7 @@ def walk_dependencies(reader: Reader, product_id: int, *, is_all: bool) -> list[
 
 _THREADS = 4
 _TRIES, _PAUSE_S = 50, 0.01
-"""Maximum number and interval (seconds) of queries that wait until the database has the rows of a notice."""
+"""Maximum number of queries, and the pause after each (seconds), while the database lacks the rows of a commit."""
 
 
 class Database:

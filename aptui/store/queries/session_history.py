@@ -204,7 +204,7 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
 #
 # If the durations of a job vary much, a slow run means little. So a run counts as slower only if its extra time exceeds three times
 # the noise, a quarter of the median, and 30 ms. The noise of a few runs is not reliable; then the run must have taken twice as long
-# as the median. If the last run made a draft, only drafts are compared; otherwise only finals are compared.
+# as the median. If the last run made a draft, only runs for drafts are compared, otherwise only runs for final products.
 
 LAST_RUNS = 12
 """Maximum number of earlier runs that are compared; these are the newest runs."""
@@ -287,7 +287,7 @@ def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
 
 
 def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
-    """Return {job id: its pace} for those of these jobs that have run."""
+    """Return {job id: its pace} for these jobs; jobs that have not run are left out."""
     durations: dict[int, list[float]] = defaultdict(list)
     makes_drafts: dict[int, int] = {}
     for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (str([*job_ids]),)):

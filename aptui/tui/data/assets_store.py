@@ -82,14 +82,14 @@ class TreeHealth:
         return {word: int(count) for word, count in zip(UNWELL, found, strict=True) if count}
 
     def most_cells(self) -> int:
-        """Return the maximum width of the cells of all nodes; 0 = no problems."""
+        """Return the maximum width of the cells of all nodes, 0 if no file has a problem."""
         total = {word: int(count) for word, count in zip(UNWELL, self._sums[:, -1], strict=True) if count}
         words = list(total)
         texts = (_signs({word: total[word] for word in words[at:]}) for at in range(len(words)))
         return max((max(width_of(signs[0]), min(HEALTH_CELLS, width_of("  ".join(signs)))) for signs in texts), default=0)
 
     def next_bad(self, node: int, step: int) -> int | None:
-        """Return the nearest file after (1) or before (-1) a node with a failed job or errors, wrapping around; None = no other."""
+        """Return the next file with a failed job or errors, after (1) or before (-1) `node`, wrapping around, else None."""
         return nearest(np.flatnonzero(self._is_bad), node, step)
 
 
@@ -426,7 +426,7 @@ class AssetsStore:
             return self._trees.get(kind)
 
     def mark_stale(self) -> None:
-        """Read all trees again that were ever requested, after `Batch.are_assets_stale`; `tree` returns old trees until then."""
+        """Read all requested trees again, because sources or products changed; `tree` returns an old tree during the read."""
         with self._lock:
             for kind in self._visited:
                 self._request(kind)
@@ -551,7 +551,7 @@ class AssetModel:
         return Cell(duration_text(took_ms) if took_ms else "")
 
     def highlight(self, text: str) -> None:
-        """Mark the hits of a search in the names, "" = none; `AssetTree.search`, which is thread-safe, finds the nodes."""
+        """Mark the matches of `text` in the names, or no matches if it is ""; `AssetTree.search` (thread-safe) finds the nodes."""
         self._filter = parse(text) if text.strip() and not assets.is_id(text) else Filter()
         self._spans.clear()
         self.version += 1

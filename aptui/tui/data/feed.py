@@ -89,7 +89,7 @@ class Batch(Struct, frozen=True):
         percents: {id of a job: the newest report about its progress}.
         are_assets_stale: whether sources or products changed, so that trees are out of date.
         missing_scans: progress of scans for missing dependencies.
-        error: why the database cannot be read, "" = it can.
+        error: why the database cannot be read; "" if it can be read.
     """
 
     table: JobTable | None = None
@@ -371,7 +371,7 @@ class Feed(NoticeListener):
         return None
 
     def _without_first(self, parts: Iterator[JobPart]) -> Iterator[JobPart]:
-        """Yield all parts except `FirstJobs`. Show `FirstJobs` at once, and pause then, so that the screen can paint these jobs."""
+        """Yield all parts except `FirstJobs`. Show `FirstJobs` at once, then pause, so that the screen can paint these jobs."""
         for part in parts:
             if isinstance(part, FirstJobs):
                 table = build_first_table(part, self._builders, self._analyses)

@@ -190,7 +190,7 @@ def _reason(table: JobTable, row: int) -> Cell:
 
 
 def short_error(error: str, source: str) -> str:
-    """Return the first line of an error without the words that all failed commands share and without the source at its beginning.
+    """Return the first line of an error without its prefixes: words that all failed commands share, path or name of the source.
 
     `error` may also be the text of a cause (`cause_of`), in which "#" stands for a number.
     """
@@ -247,7 +247,7 @@ class CauseGroup(Struct, frozen=True):
 
 
 def job_info(table: JobTable, key: int) -> JobRowInfo | None:
-    """Return the facts of a job's row, None = unknown job."""
+    """Return the facts of a job's row, None if the job is unknown."""
     row = table.row_of(key)
     if row < 0:
         return None
@@ -289,9 +289,9 @@ def find_with(table: JobTable, rows: Rows, word: str) -> Rows:
 
 
 def nearest(places: Rows, at: int, step: int) -> int | None:
-    """Return the nearest number before (-1) or after (1) `at`; after the last one, continue at the other end; None = no other.
+    """Return the nearest number in `places` before (-1) or after (1) `at`; after the last number, continue at the other end.
 
-    `places` is ascending.
+    Return None if `places` has no other number. `places` is ascending.
     """
     places = places[places != at]
     return int(places[(int(np.searchsorted(places, at)) - (step < 0)) % len(places)]) if len(places) else None
@@ -311,7 +311,7 @@ _SCREENFUL = 100
 _SAMPLE = 300
 """Approximate number of rows after the first screenful in which the widths of texts are measured."""
 _CHEAP_SORT = 200_000
-"""Maximum number of rows that are sorted again at an edit of the filter if rows changed; sorting them takes 10 ms."""
+"""If rows changed, an edit of the filter sorts at most this number of rows again (10 ms); more rows keep their previous order."""
 
 
 class ViewRequest(Struct, frozen=True):
@@ -366,7 +366,7 @@ class ViewWorker:
         self._worker.put(request, interrupts=True)
 
     def pop(self) -> View | None:
-        """Return the newest view and remove it, None = no new one."""
+        """Return the newest view and remove it; return None if no view is ready."""
         with self._condition:
             view, self._view = self._view, None
             return view
@@ -468,7 +468,10 @@ def _complete(request: ViewRequest, rows: Codes) -> View:
 # line has the key of this job.
 
 _SOURCES = 1 << 62
-"""Number that is added to the smallest job id of a source to make its key; the id of a failed analysis is negative."""
+"""Number that is added to the smallest job id of a source to make its key.
+
+The key is greater than every job id, even if the smallest id is negative, as the id of a failed analysis is.
+"""
 _LEAST_SOURCE_KEY = 1 << 61
 
 

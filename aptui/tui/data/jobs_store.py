@@ -70,7 +70,7 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, add_prefix
 
 _LEAST_SIZE = 1024
-"""Number of rows by which arrays are longer than necessary, so that new rows fit."""
+"""Number of elements that an array has in reserve for new rows."""
 
 
 class ShownRows:
@@ -99,7 +99,7 @@ class ShownRows:
         return self.rows[start:end]
 
     def index_of(self, row: int) -> int | None:
-        """Return the line of a row, None = not shown."""
+        """Return the line of a row, None if the row is not shown."""
         if row < 0 or row >= len(self._is_shown) or not self._is_shown[row]:
             return None
         return int(self.lines_of(np.array([np.argmax(self.rows == row)]))[0])
@@ -202,11 +202,11 @@ class _Derived(Struct):
 
     version: int
     sources: dict[int, SourceJobs] = field(default_factory=dict)
-    """{first row of a line: its jobs}."""
+    """{first row of a line: the jobs of the line}."""
     job_counts: Rows | None = None
     """Number of jobs of each source, by its code."""
     failed_lines: Rows | None = None
-    """Lines that failed or have errors, in order."""
+    """Lines with a job that failed or has errors, in order."""
 
 
 class JobsStore:
@@ -267,7 +267,7 @@ class JobsStore:
         return self._table.value("id", int(rows[0])) if len(rows) == 1 else source_key(self._table.number("id")[rows])
 
     def index_of(self, key: int) -> int | None:
-        """Return the line of a job or source, None = not shown; a job of a collapsed source is in the line of its source."""
+        """Return the line of a job or source, None if it is not shown; a job of a collapsed source is in the line of its source."""
         row = self._table.row_of(job_of_key(key))
         if row < 0 or not is_source_key(key):
             return self._shown.index_of(row)
@@ -322,7 +322,7 @@ class JobsStore:
         return self._derived
 
     def _count_jobs(self, row: int) -> int:
-        """Return the number of jobs of a row's source, also of those that the filter hides."""
+        """Return the number of jobs of a row's source, including the jobs that the filter hides."""
         if not self.filter.terms:
             return 0  # without a filter all jobs are shown, so the number is not needed
         derived = self._current_derived()
@@ -476,11 +476,11 @@ class JobsStore:
         return [self.key(index) for index in range(start, min(end, self.row_count()))]
 
     def next_with(self, word: str, index: int, step: int) -> int | None:
-        """Return the nearest line that failed or has errors ("errors"), or that has warnings, before (-1) or after (1) a line."""
+        """Return the nearest line with "errors" (or a failed job) or with "warnings", before (-1) or after (1) the line `index`."""
         return nearest(self._shown.lines_of(find_with(self._table, self._shown.rows, word)), index, step)
 
     def count_failed_above(self, index: int) -> int:
-        """Return the number of lines before a line that failed or have errors."""
+        """Return how many lines above a line have a job that failed or has errors."""
         derived = self._current_derived()
         if derived.failed_lines is None:
             derived.failed_lines = self._shown.lines_of(find_with(self._table, self._shown.rows, "errors"))

@@ -249,7 +249,7 @@ class LinkSession(Session):
         self._turn(self.state, why)
 
     def restart_engine(self, *, is_when_idle: bool) -> None:
-        """Stop the engine; when the connection ends, a new one starts."""
+        """Stop the engine; when the connection ends, a new engine starts."""
         from aptui.link.port import StopEngine  # imported here: not needed before the first paint
 
         self._wants_engine = self._places.start is not None

@@ -88,7 +88,7 @@ class Line(PlainLines):
             await self.app.run_action(action)
 
     def action_at(self, x: int) -> str:
-        """Return the action of the part at column `x`, "" = none."""
+        """Return the action of the part at column `x`, "" if the part has no action."""
         ends = accumulate(part.width for part in self._drawn)
         return next((part.action for part, end in zip(self._drawn, ends, strict=True) if x < end), "")
 

@@ -194,7 +194,7 @@ class Sheet(Vertical):
         self._placeholder, self._folds = placeholder, folds
         self._all: Sequence[Parts] = ()
         self.opening_keys: frozenset[str] = frozenset()
-        """Keys of the action that opened the sheet; they close the sheet, too."""
+        """Keys of the action that opened the sheet; these keys also close the sheet."""
 
     def _fill(self) -> None:
         """Mount the input and the lines when they are first needed: most sheets are never opened."""

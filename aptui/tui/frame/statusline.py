@@ -163,7 +163,7 @@ def health_part(health: Health | None) -> Part:
 
 
 class Banner(Line):
-    """Up to three lines below the tabs that show why no engine is connected, or the action that the engine needs."""
+    """Up to three lines below the tabs that show why no engine is connected, or a problem of the engine."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(id="banner")

@@ -158,7 +158,7 @@ class ThemeManager(Actions):
         self._screen.show_toast(f"theme {self._app.theme}", seconds=2)
 
     def preview(self, name: str, *, is_final: bool) -> None:
-        """Show the theme that the picker requests; close the picker if the user selected it."""
+        """Show the theme that the picker requests; close the picker if the user selected the theme."""
         self._app.theme = name
         self._screen.wake()
         if is_final:

@@ -374,7 +374,7 @@ def _draw_font(stream: BinaryIO, view: PictureView) -> Image.Image:
 
 
 def _list_characters(font: Any) -> str:
-    """Return up to 24 characters that the font has: letters and digits first, then others, also of icon fonts."""
+    """Return up to 24 characters that the font has: letters and digits first, then other characters (also of icon fonts)."""
     missing = bytes(font.getmask(_NO_CHARACTER))
     others = (chr(code) for start, end in _RANGES for code in range(start, end))
     found = (each for each in dict.fromkeys((*_SAMPLE, *others)) if bytes(mask := font.getmask(each)) != missing and any(mask))

@@ -50,7 +50,7 @@ class Facts(NamedTuple):
 
 
 def image_facts(head: bytes, name: str) -> Facts | None:
-    """Return the facts of an image by its first bytes, None = not an image."""
+    """Return the facts of an image by its first bytes, None if the file is not an image."""
     reads = next((read for mark, read in _BY_MARK.items() if head.startswith(mark)), None)
     if reads is None and name.lower().endswith(".tga"):
         reads = _tga

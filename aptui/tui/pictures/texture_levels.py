@@ -85,13 +85,13 @@ def ktx2_levels(head: bytes) -> tuple[Level, ...]:
 
 
 def ktx2_pictures(head: bytes) -> Pictures:
-    """Return the listed layers and the faces of a KTX2 file."""
+    """Return the layers of a KTX2 file, at most `_MOST_LAYERS`, and its faces."""
     pictures = _all_ktx2_pictures(head)
     return pictures._replace(layers=min(pictures.layers, _MOST_LAYERS))
 
 
 def _all_ktx2_pictures(head: bytes) -> Pictures:
-    """Return all layers and faces of a KTX2 file, not only those that are listed: their number determines the offsets."""
+    """Return all layers and faces of a KTX2 file, even those beyond `_MOST_LAYERS`, because their number determines the offsets."""
     layers, faces = struct.unpack_from("<2I", head, 32)
     return Pictures(layers, len(_FACES) if faces == len(_FACES) else 1)
 

@@ -59,7 +59,7 @@ class AssetExtension:
         return {}
 
     def menu_items(self, panel: Panel) -> Sequence[MenuItem | None]:
-        """Return entries for the menu of an asset. Their ids are the ids of `actions`; None draws a rule."""
+        """Return more entries for the menu of an asset. Each entry has an id of `actions`; None draws a rule between entries."""
         del panel
         return ()
 

@@ -46,7 +46,7 @@ COLUMNS = (
     Column("size", "Size", 8, align="right", drop_rank=2),
 )
 _OPEN_UP_TO = 24
-"""Maximum number of references in a group for it to be open when an asset is shown."""
+"""Maximum number of references in a group that is open when an asset is first shown."""
 
 
 class References(LazyTree):
@@ -332,7 +332,7 @@ class AssetDetail(Vertical):
 
     @property
     def preview_width(self) -> int:
-        """Width of a line of the preview without edge and scroll bar (cells); before the first layout, that of a full screen."""
+        """Width of a line of the preview without edge and scroll bar (cells), computed from the screen before the first layout."""
         return (self.size.width or self.app.size.width) - 2
 
     def show(self, panel: Panel) -> None:
@@ -432,7 +432,7 @@ class AssetDetail(Vertical):
             self._decoder.want(wanted, partial(self._accept_picture, wanted, replace(preview, above=above), self._place))
 
     def step_texture(self, levels: int, pictures: int) -> bool:
-        """Show another level, or another face or layer, of a texture; return False if the shown file has only one."""
+        """Show another level, or another face or layer, of a texture; return False if no other exists."""
         preview = self._preview
         if preview is None or (len(preview.levels) if levels else preview.pictures.total) < 2:
             return False

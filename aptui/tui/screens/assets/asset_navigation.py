@@ -200,7 +200,7 @@ class WayBack:
         return self._stops[self._at]
 
     def pop_origin(self) -> str:
-        """Return and remove the screen from which the user came to the current place; "" = none, or removed already."""
+        """Return and remove the screen from which the user came to the current place; "" if unknown or removed already."""
         if not self._stops:
             return ""
         stop = self._stops[self._at]

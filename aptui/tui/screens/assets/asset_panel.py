@@ -41,7 +41,7 @@ class AssetPlaces(Struct, frozen=True):
 
     Args:
         cache_dir: path of the cache.
-        orders: {name of a scan folder: its order}.
+        orders: {name of a scan folder: number that sets its precedence, the lowest first}.
         checks: the checks of products and sources.
         roots: (name, path) of each scan folder, in order of precedence.
         config: has the parameters of builders; None = unknown.
@@ -90,7 +90,7 @@ class Panel(Struct, frozen=True):
 
     Args:
         path: the relative path of a source or folder, or the name of a product.
-        file: the path of the file, or of the folder if it exists, for Python's file functions.
+        file: the path of the file or of a folder of products, for Python's file functions; "" = a folder of sources.
         source: the path of the source whose jobs belong to the panel; for a folder, the path of the folder; "" = no source.
         products: native paths of the products, for copying.
         folders: possible paths of a folder of sources, in order of precedence.
@@ -381,7 +381,7 @@ def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | N
 
 
 def _intermediate(reader: Reader, name: str) -> int:
-    """Return the id of the source with the same file as a product of the platform `common`; 0 = it is not an intermediate."""
+    """Return the id of the source with the same file as a product of the platform `common`, 0 if that source does not exist."""
     below = f"s.ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
     sql = f"SELECT s.SourceID FROM Sources s JOIN Products p ON p.ProductName = ? WHERE {below} AND lower(s.SourceName) = ?"  # noqa: S608  # constants
     row = reader.ask(sql, (name, name.partition("/")[2].lower())).fetchone()

@@ -163,7 +163,7 @@ def search(tree: AssetTree, text: str, reader: Reader) -> SearchResult:
 
 
 class TreeSearch:
-    """Filters the front tree by the text of the box.
+    """Filters the front tree by the text in the search box.
 
     Args:
         shown: called with the result once the tree shows it.
@@ -317,7 +317,7 @@ class LiveTrees:
 
     @property
     def is_placed(self) -> bool:
-        """Whether the cursor has been put on the first problem, or needs no move: products have no problems."""
+        """Whether the cursor was put on the first problem or can stay: products have no problems, and a failed read finds none."""
         return self._is_placed or self._trees.kind is Kind.PRODUCTS or self._store.error is not None
 
     @property
@@ -392,7 +392,7 @@ class LiveTrees:
             self.renew()
 
     def search(self) -> None:
-        """Search the newest front tree for the text of the box, or show all of it again."""
+        """Search the newest front tree for the text in the search box, or show the whole tree again."""
         if self._store.tree(self._trees.kind) is None:
             return
         if self._search.is_wanted:

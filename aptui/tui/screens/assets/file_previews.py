@@ -101,9 +101,8 @@ class Preview(Struct, frozen=True):
             place: the level and picture of a texture; if the texture has fewer, the nearest one is decoded.
             columns, rows: size of the area for all pictures (cells).
             shares: number of pictures beside each other.
-            cell: width and height of a cell in pixels, None = the terminal shows no pixels. Then a picture is decoded at a fixed
-            size,
-                and a drawing (of a sound, a font or a model) for the number of cells.
+            cell: width and height of a cell in pixels, None = the terminal shows no pixels. Then the size of a picture is fixed,
+                and the size of a drawing (of a sound, a font or a model) depends on the number of cells.
         """
         if cell is not None:
             wide, high = min(columns * cell[0], _MOST_PIXELS), min(rows * cell[1], _MOST_PIXELS)
@@ -113,7 +112,7 @@ class Preview(Struct, frozen=True):
         return PictureView(self.form, level, max(1, wide // shares), max(1, high), number)
 
     def title(self, place: TexturePlace) -> str:
-        """Return the title of the picture: its kind; if the texture has several pictures, also layer, face, level and size."""
+        """Return the title of the picture: layer and face if there are several, level and size if there are several, and kind."""
         level, number = self.place(*place)
         words = [self.pictures.name(number)]
         if len(self.levels) > 1:

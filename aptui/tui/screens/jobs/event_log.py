@@ -134,7 +134,7 @@ class LogCursor:
             self.go_to_main_line(job_details)
 
     def go_to_main_line(self, job_details: JobDetails | None) -> None:
-        """Go to the first error, else to the first warning, else to the last line that does not count the errors.
+        """Go to the first error, else to the first warning, else to the last line; skip the last line if it counts the errors.
 
         If the job is running, go to the last line.
         """
