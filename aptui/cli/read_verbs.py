@@ -208,7 +208,7 @@ def _status(row: JobRow, slow: session_history.JobPace | None, percent: int) -> 
 
 
 def facts_json(facts: ContentFacts | None) -> dict[str, Any]:
-    """Return the facts about products for `--json`; unknown facts are left out."""
+    """Return width, format and other known facts about products for `--json`; unknown facts are left out."""
     return {} if facts is None else facts.all
 
 

@@ -119,7 +119,7 @@ def rerun_arguments(parser: ArgumentParser) -> None:
 
 
 def rerun(arguments: Namespace) -> int:
-    """Run one job in a worker of its own, print all its output, and keep its products."""
+    """Run one job in a worker of its own, print all its output, and leave its products in a temporary folder."""
     from aptui.batch import alone  # imported here, because other verbs use this module without running jobs
 
     config = load_to_run(arguments)

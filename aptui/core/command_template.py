@@ -351,9 +351,9 @@ class _Document(Struct):
 
     Args:
         word: the delimiter, which ends the document.
-        strips: whether the shell ignores tabs at the beginning of its lines.
+        strips: whether the shell ignores tabs at the beginning of the document's lines.
         is_quoted: whether the delimiter is quoted, so that the shell does not replace references in the document.
-        reader: the program that runs it as code, "" = none.
+        reader: the program that runs the document as code, "" = none.
     """
 
     word: str
@@ -412,7 +412,7 @@ class _Scan:
         The program may be inside a loop or group. A here-document after the end of the loop or group may be its input.
         """
         self._refused: tuple[str, str] | None = None
-        """If placeholders are refused at the current position: (name of the position, alternative), both for the error message."""
+        """(name of the position, alternative) for the error message; None if placeholders are allowed at the current position."""
 
     def commands(self, closer: str) -> None:
         """Read commands up to `closer`, or the end of the text."""

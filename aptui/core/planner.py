@@ -42,7 +42,7 @@ class Planner:
         self._roots = {folder.id: folder.path for folder in project.scan_folders}
         self._asked: dict[tuple[str, int], MatchedBuilders] = {}
         self._wanted: dict[tuple[int, ...], MatchedBuilders] = {}
-        """{(scan folder, indexes of the builders whose patterns match)}: the common result of many paths."""
+        """{(scan folder, indexes of the builders whose patterns match): the common result of many paths}."""
         self._enabled: dict[tuple[bytes, int], tuple[str, ...]] = {}
         self._inline: dict[tuple[bytes, tuple[str, ...]], tuple[JobPlan, ...]] = {}
         self._order = {builder.uuid: index for index, builder in enumerate(project.builders)}
@@ -102,7 +102,7 @@ class Planner:
     def inline_plans(self, builder: Builder, source: Source | FileFact) -> tuple[JobPlan, ...]:
         """Return the jobs of a rule that needs no analysis: one per platform, or one for `common`.
 
-        The key is the builder's name.
+        The key of these jobs is the builder's name.
         """
         platforms = self.platforms_of(builder, source)
         plans = self._inline.get((builder.uuid, platforms))

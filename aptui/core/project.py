@@ -127,7 +127,7 @@ class FileRule(Struct, frozen=True):
 
 
 class BuilderStep(Struct, frozen=True):
-    """One step of a builder with `steps`: the name before its parameters, and `origin` and `patterns` as in `Builder`."""
+    """One step of a builder with `steps`: `name` is the prefix of its parameters; `origin` and `patterns` are as in `Builder`."""
 
     name: str
     origin: str
@@ -154,7 +154,7 @@ class Builder(Struct, frozen=True):
     parameters that name programs, commands or places outside the project: a folder's `.aptui.yaml` must not set them.
     `variables` are the configured environment variables: (name, digest of the value, "" = not set); its runs get them, and they
     affect products. `retry` None = that of the project. `resources` are the names of the resources that each of its runs holds
-    (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final products later
+    (`Project.resources`), sorted. `has_drafts`: it makes a draft first, and its final products when nothing else is pending
     (`core.quality`). `rules` set parameters by file; a later rule wins. Files that match `exclude` are not its sources. They
     are already excluded from configured `patterns`; they are excluded from the patterns of its class when the class is loaded.
     With `steps` it is a chain of builders in one job; its parameters are named `step.parameter` (`worker.step_chain`). `fault`

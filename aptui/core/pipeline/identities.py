@@ -70,7 +70,7 @@ class Identities(PipelinePart):
         return source
 
     def metadata_identity(self, source: Source) -> SourceIdentity | None:
-        """Return the content of the `.meta` file of `source` when its folder was last scanned."""
+        """Return the content that the `.meta` file of `source` had when its folder was last scanned."""
         pending = self._memory.folders.get(parent(source.key))
         return pending.identities.get(source.key, source.identity) if pending is not None else source.identity
 

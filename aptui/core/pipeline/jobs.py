@@ -434,7 +434,7 @@ class Jobs:
     def delete_lost(self, job: Job) -> None:
         """Delete the lost products of `job`, which failed and does not make them again.
 
-        Other programs may have changed their files.
+        The files of these products may still exist, changed by other programs.
         """
         if job.lost:
             self._delete_files(job, job.lost)
