@@ -39,7 +39,7 @@ _GRACE_S = 1.0
 
 
 class RerunOptions(Struct, frozen=True):
-    """Options of a run: `settings` are the folder settings; the other fields are as in `ProcessOrder`."""
+    """Options of a run outside an engine; the fields have the same meaning as in `ProcessOrder`."""
 
     settings: str = ""
     debug_output: bool = False
@@ -47,7 +47,7 @@ class RerunOptions(Struct, frozen=True):
 
 
 def new_folder(config: Config, prefix: str) -> str:
-    """Create a temporary folder for products on the disk of the cache. The engine does not delete its contents.
+    """Create a temporary folder for products on the disk of the cache. The engine does not delete files in this folder.
 
     Raises:
         HostError: the folder cannot be created.
@@ -63,7 +63,7 @@ def new_folder(config: Config, prefix: str) -> str:
 
 
 def scan_paths(config: Config) -> list[str]:
-    """Return the paths of the scan folders in their order, the intermediates folder last."""
+    """Return the paths of the scan folders in the order of their precedence, followed by the intermediates folder."""
     return [*(folder.path for folder in config.project.scan_folders), f"{config.cache_dir}/{INTERMEDIATES}"]
 
 
@@ -87,8 +87,8 @@ def order_for(
 
     Args:
         root: path of the source's scan folder.
-        scan_folders: paths of all scan folders, in their order.
-        staging: path of a folder that does not exist yet; if the builder only copies, path of the copy.
+        scan_folders: paths of all scan folders, in the order of their precedence.
+        staging: path of the folder for the products, which must not exist yet; if the builder only copies, path of the copied file.
 
     Raises:
         UserError: the source cannot be read.
@@ -128,7 +128,9 @@ def order_for(
 
 
 class Workers:
-    """Workers with the engine's limits; their output is captured and limited, and they end at the end of the `with` block.
+    """Worker processes with the same limits as those of an engine; their output is captured, and its size is limited.
+
+    They end at the end of the `with` block.
 
     Args:
         count: number of workers.

@@ -1,8 +1,8 @@
 """Jobs as JUnit XML, which every CI service reads.
 
 The report has one test case for each job of the whole database, so that a second run gives the same report. A job that succeeded
-after failed runs has a `flakyFailure` for each, as in Maven's Surefire (surefire-test-report.xsd); CI services count such a job as
-flaky.
+after failed runs has a `flakyFailure` element for each failed run, as in Maven's Surefire (surefire-test-report.xsd). CI services
+count this job as flaky.
 
 Tests: `tests/batch/test_run.py`.
 """
@@ -37,7 +37,7 @@ MOST_LOG_LINES = 50
 MOST_LOG_CHARACTERS, _LONGEST_LINE = 8192, 1000
 """Maximum number of characters of the text of one job, and of each of its lines."""
 _NOT_XML = {0xFFFE: "\ufffd", 0xFFFF: "\ufffd"}
-"""Characters that XML 1.0 cannot contain; `line` replaces control characters."""
+"""{character that XML 1.0 cannot contain: its replacement}; `printing.line` replaces control characters."""
 
 
 def write_junit(file: str, config: Config, summary: Summary, fail_on: str | None = None) -> None:

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 
 def last_good(project_dir: Path, sets: Sequence[str] = (), platforms: Sequence[str] | None = None) -> Config | None:
-    """Return the last configuration of a project that could be loaded with these options, None if none is stored.
+    """Return the last configuration of a project that could be loaded with these options.
 
-    If none is stored on this machine, a running engine is asked for the path of its cache. Then only the paths in the returned
-    configuration are valid; its builders and scan folders are empty.
+    If this configuration is not stored, but an engine of the project is running, return a configuration with the cache of this
+    engine: only its paths are valid, and it has no builders and no scan folders. Return None if no engine is running either.
     """
     project_dir = Path(os.path.abspath(project_dir))
     config = read_compiled(find_compiled_file(project_dir, sets, None if platforms is None else tuple(platforms)))
@@ -276,11 +276,11 @@ def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
 
 
 def project_facts(config: configuration.Config) -> Any | None:
-    """Return additional facts of the project of another program, such as O3DE; None for an aptui project.
+    """Return what a feature reads from the settings of another program's project, such as O3DE; None for an aptui project.
 
     Features add such programs by the extension point `project facts`.
 
-    The facts have the fields `engine`, the folder of the game engine ("" if unknown), and `skips_start_scan`.
+    The returned record has the fields `engine`, the folder of the game engine ("" if unknown), and `skips_start_scan`.
     """
     read = feature.load_first("project facts") if config.foreign else None
     return None if read is None else read(config)
@@ -292,7 +292,7 @@ def project_dir(arguments: Namespace) -> Path:
 
 
 def load_config(arguments: Namespace, *, warns: bool = True) -> configuration.Config:
-    """Load the configuration that the command line names; print its warnings if `warns` is set."""
+    """Load the configuration that the command line names; if `warns` is set, print the warnings about the configuration."""
     platforms = platforms_of(arguments)
     if platforms == []:
         raise UserError("--platforms: no platform is given", hint="for example --platforms linux,server")
@@ -330,12 +330,12 @@ def _missing_programs(config: configuration.Config) -> Iterable[str]:
 
 
 def load_last_config(arguments: Namespace) -> configuration.Config:
-    """Return the configuration without its warnings, or the last valid one if it is broken.
+    """Load the configuration and print no warnings; if the configuration is broken, return the last valid configuration.
 
     Only verbs that read the database or ask a running engine use this function.
 
     Raises:
-        UserError: the configuration is broken, and no earlier one is stored.
+        UserError: the configuration is broken, and no earlier configuration is stored.
     """
     try:
         return load_config(arguments, warns=False)
@@ -355,7 +355,7 @@ def platforms_of(arguments: Namespace) -> list[str] | None:
 
 
 def options_of(arguments: Namespace, *, is_full_scan: bool = False, sources: tuple[PathKey, ...] = ()) -> RunOptions:
-    """Convert the options of `engine_arguments` and, if declared, `report_arguments`."""
+    """Return the options of a run from the command line of a verb that calls `engine_arguments` and perhaps `report_arguments`."""
     platforms, is_draft = platforms_of(arguments), getattr(arguments, "draft", False)
     if is_draft and arguments.require:
         raise UserError("'--draft' makes drafts, and '--require final' rejects drafts", hint="use only one of these options")

@@ -138,7 +138,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
         and (summary := _run_by_engine(config, options, reporter, began_s)) is not None
     ):
         return summary
-    # the engine is imported here, because a run with a running engine and verbs that only read do not need it
+    # imported here, because neither verbs that only read nor a run by an engine that is already running need this module
     from aptui.engine.loop.opening import PreparedSession
 
     opening = PreparedSession(config, trusts_times=not options.is_full_scan, starts_worker=True)
@@ -164,7 +164,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
 
 
 def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
-    """Ask the running engine to do the work; None = no engine answers."""
+    """Let the running engine do the work, and return the summary; return None if no engine answers."""
     from aptui.link.client import EngineClient, NoEngine
 
     try:
@@ -202,7 +202,8 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
         )
     builders = {builder.uuid: builder.name for builder in config.project.builders}
     jobs_run = int(str(answer["run"])) if answer else 0
-    # The engine sends no notices of runs that ended before the subscription, but they are not skipped.
+    # The reporter received no notices of runs that ended before it subscribed. The engine's answer also counts these runs, whose
+    # jobs would otherwise be counted as skipped.
     reporter.jobs_run = max(reporter.jobs_run, jobs_run)
     summary = collect(config, reporter, jobs_run, builders)
     summary.seconds = time.monotonic() - began_s
@@ -228,7 +229,9 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
 
 
 def _describe_difference(name: str, mine: str, engines: str) -> str:
-    """Return how an environment variable differs, without its values, because they may be secret.
+    """Describe how an environment variable differs between this process and the engine.
+
+    The text does not contain the values, because they may be secret.
 
     Args:
         name: the name of the variable.
@@ -350,7 +353,7 @@ def exit_code(summary: Summary, fail_on: str | None) -> int:
 
 @contextmanager
 def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -> Iterator[None]:
-    """Accept these scan folders as they are until the run ends; a running engine accepts them, too."""
+    """Accept the present state of these scan folders until the run ends, both for this process and for a running engine."""
     if not names:
         yield
         return
@@ -389,7 +392,7 @@ def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
             # A signal that is already ignored stays ignored, because nohup, or a shell without job control, ignores it on purpose.
             if signal.getsignal(wanted) is not signal.SIG_IGN:
                 previous[wanted] = signal.signal(wanted, stop)
-    except ValueError:  # raised in any thread but the main thread, which alone can handle signals
+    except ValueError:  # raised because this thread is not the main thread, the only thread that can set signal handlers
         previous.clear()
     try:
         yield

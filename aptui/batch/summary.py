@@ -65,7 +65,7 @@ class Failure(_NamedJob, frozen=True):
 
 
 class SlowJob(_NamedJob, frozen=True):
-    """A job whose last run was slower than its earlier runs, by more than these usually vary (`store.queries.session_history`)."""
+    """A job whose last run took longer than usual, by more than its earlier runs vary (`store.queries.session_history`)."""
 
     duration_s: float
     median_s: float
@@ -96,7 +96,8 @@ class Summary(Struct):
     `complaints` are jobs that `--fail-on` counts as failed although they completed; their `first_error` is a text with the numbers
     of warnings and errors in their logs.
 
-    `account` is a sentence about restored results and the time saved, "" if no results were looked up; `shared` has its counts.
+    `account` is a sentence about restored results and the time saved, "" if no result was restored and no shared
+    cache is configured; `shared` has the counts of restored and made results.
     """
 
     sources: int = 0
@@ -118,10 +119,10 @@ class Summary(Struct):
     """Whether a job is slower than `--fail-on slower:` allows."""
     flaky: list[FlakyJob] = field(default_factory=list)
     is_too_flaky: bool = False
-    """Whether `--fail-on flaky` refuses some jobs."""
+    """Whether `--fail-on flaky` is set and a job is flaky."""
     drafts: list[DraftJob] = field(default_factory=list)
     is_unfinished: bool = False
-    """Whether `--require final` refuses some jobs."""
+    """Whether `--require final` is set and a job has made only a draft."""
     stopped_after: str = ""
     """Reason for which `--stop-after` stopped the run."""
     is_count_partial: bool = False
@@ -289,7 +290,7 @@ def complete(summary: Summary, config: Config, wanted: Namespace, began_ms: int)
     Checks that start a program do not run; their findings are left out.
 
     Args:
-        wanted: the values of these options. Without `--json`, a run without work skips the queries that no option needs.
+        wanted: the values of these options. If no job ran, and `--json` is not set, only the queries that an option needs are made.
         began_ms: time of the start of the run.
     """
     asked, builders = _find_asked_platforms(config), {builder.uuid: builder.name for builder in config.project.builders}
@@ -346,7 +347,7 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
 
     Args:
         config: the engine's configuration.
-        reporter: the reporter of the run, which collected its facts.
+        reporter: the reporter of the run, which counted the jobs that ran and recorded the slowest of them.
         jobs_run: number of processing runs.
         builders: {uuid: name} of all builders of the engine.
     """

@@ -1,9 +1,9 @@
 """The `atlas` builder: sprites of an `.atlas` file become pages and a list of frames that engines read.
 
 An `.atlas` file is JSON: `{"sprites": ["ui/*.png"], "frames": {"ui/button.png": {"slice": [8, 8, 8, 8], "pivot": [0.5, 1]}}}`.
-`sprites` are patterns relative to the scan folders, or to the file's own folder if they begin with `./`. A sprite that is added,
-changed or removed runs this one job. A pattern may match Aseprite's JSON of a sprite sheet: its frames are sprites, its tags become
-lists of frames, and its slices give 9-slice borders and pivots.
+`sprites` are patterns relative to the scan folders, or to the file's own folder if they begin with `./`. If a sprite is added,
+changed or removed, the one job of the atlas runs. A pattern may match Aseprite's JSON of a sprite sheet: its frames are sprites,
+its tags become lists of frames, and its slices give 9-slice borders and pivots.
 
 Equal pictures are stored once. Sprites are sorted by size and name before they are packed, so equal sprites give equal pages.
 
@@ -485,7 +485,7 @@ def _list_sizes(options: AtlasParams) -> list[tuple[int, int]]:
 
 
 def _shrink(sprites: list[Sprite], size: tuple[int, int], options: AtlasParams) -> tuple[int, int]:
-    """Return the smallest size with which the last page still holds its sprites, which keep their places."""
+    """Return the smallest size that the last page can have without moving any of its sprites."""
     needed = [0, 0]
     for each in sprites:
         shape = each.shape[::-1] if each.is_rotated else each.shape

@@ -529,7 +529,10 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
 
 
 def _replace_odd(block: Samples) -> int:
-    """Replace samples that are NaN or infinite, because resampling would spread them to their neighbours; return the number."""
+    """Replace samples that are NaN or infinite, because resampling would spread them to other samples.
+
+    Return the number of replaced samples.
+    """
     import numpy as np
 
     is_odd = ~np.isfinite(block)

@@ -141,7 +141,7 @@ def fonttools_logged(log: JobLog, source: str) -> Iterator[None]:
 
 
 class FontReport:
-    """Logs the warnings about one font; if `strict` is set, a warning is a failure. Also logs details from fontTools."""
+    """Logs the warnings about one font, and the messages of fontTools; if `strict` is set, a warning is a failure."""
 
     def __init__(self, request: ProcessJobRequest, *, is_strict: bool) -> None:
         self._request = request

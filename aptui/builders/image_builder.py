@@ -293,7 +293,7 @@ def _to_srgb(picture: Image.Image, profile: bytes, job: PictureJob) -> Image.Ima
 
 def _fit_for_format(picture: Image.Image, job: PictureJob) -> Image.Image:
     """Return `picture` in a mode of the requested format, without metadata."""
-    picture.info = {}  # cleared, because Pillow would write the profile, comments and resolution in `info`
+    picture.info = {}  # Pillow would write the profile, comments and resolution in `info` into the product
     if job.options.grayscale:
         picture = picture.convert("LA" if picture.mode in ("RGBA", "LA") else "L")
     if job.format == "jpeg" and picture.mode in ("RGBA", "LA"):
@@ -405,7 +405,7 @@ def convert_to_srgb(picture: Image.Image, profile: bytes) -> tuple[Image.Image, 
 
     Args:
         picture: returned unchanged if the profile is sRGB or does not fit the picture's mode.
-        profile: bytes of its ICC profile.
+        profile: bytes of the picture's ICC profile.
 
     Returns:
         The picture, a note of the conversion ("" if nothing was converted), and a warning ("" if nothing is wrong).

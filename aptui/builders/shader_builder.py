@@ -370,7 +370,10 @@ def _compile_shader(data: bytes, options: ShaderParams, request: ProcessJobReque
 
 
 def _describe(named: str, base: str, options: ShaderParams, request: ProcessJobRequest) -> list[JobProduct]:
-    """Write the interface of the module at `named`, and the module in other languages."""
+    """Write the interface of the module in the file `named`, and translate the module into other languages.
+
+    Return the products that were written.
+    """
     products = []
     if options.reflect:
         with open(named, "rb") as file:

@@ -294,7 +294,7 @@ def _pack(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
 
 
 def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: str) -> Pixels:
-    """Return the decoded pixels of a file of the project, which are converted to sRGB if they are colours by their `usage`."""
+    """Return the decoded pixels of a file of the project; if `usage` is color or ui, the pixels are converted to sRGB."""
     import numpy as np
 
     try:

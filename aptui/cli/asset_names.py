@@ -50,7 +50,7 @@ class Misspelling(Struct, frozen=True):
 
 def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
     """Yield misspelt references in the text of a source, or of a file that it needs (such as an .mtl that names pictures)."""
-    from aptui.config.folder import find_spelling  # imported here, because the module imports the readers of YAML
+    from aptui.config.folder import find_spelling  # imported here, because importing it is slow: it imports ruamel.yaml
 
     places = [(item.root, item.source), *((each.root, each.path) for each in item.needs)]
     places += ((item.root, find_spelling(item.root, file).removeprefix(f"{item.root}/")) for file in item.files)

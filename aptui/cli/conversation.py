@@ -120,7 +120,8 @@ class Conversation:
         try:
             return "\n".join(job_lines(self._arguments, " ".join(map(_quote, terms))))
         except KnownError as error:
-            is_about_terms = error.where.startswith(FILTER_PLACE)  # the place of a mistake in a filter is the option `--filter`
+            # The error names the option `--filter` as the place of the mistake, but the user did not type this option.
+            is_about_terms = error.where.startswith(FILTER_PLACE)
             return printing.line(f"{error.what}; {error.hint}" if error.hint else error.what) if is_about_terms else _trouble(error)
 
     def _verb(self, verb: str, words: list[str]) -> str:

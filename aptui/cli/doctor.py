@@ -238,7 +238,8 @@ def _builders(config: Config) -> Result:
 def _list_missing(builder: Builder) -> list[str]:
     """Return the packages and programs that a builder uses and that are not installed.
 
-    A table has the needs of shipped builders. The version of any other builder names its required packages, and which are missing.
+    `_OPTIONAL` and `_PROGRAMS` list the packages and programs that shipped builders use. The version text of any other builder
+    contains `NAME missing` for each required package that is not installed.
     """
     from importlib.util import find_spec
 

@@ -159,7 +159,10 @@ def _gateway(config: Config) -> places.GatewayRecord:
 
 
 def _running(config: Config) -> int:
-    """Return the process id of the running engine, 0 = no engine. If the engine has another version, stop it once it is idle."""
+    """Return the process id of the running engine, 0 if no engine is running.
+
+    If the running engine has another version, ask it to stop as soon as it is idle, wait until it has ended, and return 0.
+    """
     try:
         with EngineClient.of(config.cache_dir) as client:
             welcome = client.hello

@@ -32,8 +32,8 @@ from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.printing import line
 
-# `why` prints the reason if a file has no jobs: an ignore rule matches the file, no pattern matches the file, another file wins
-# its path, or the file is outside all scan folders.
+# `why` prints the reason if a file has no jobs: an ignore rule matches the file, no pattern matches the file, a file in another
+# scan folder overrides the file, or the file is outside all scan folders.
 
 _NEAR = 3
 """Maximum number of similar patterns that are listed."""
@@ -50,7 +50,7 @@ def outside(word: str, config: Config) -> str:
 
 
 def explain_unwanted(named: NamedPath, project: OpenedProject) -> dict[str, Any]:
-    """Return the facts about an existing file that has no jobs."""
+    """Return an answer about an existing path that has no jobs: the kind of the path, and why it has no jobs."""
     answer: dict[str, Any] = {"path": named.rel, "scan_folder": named.root}
     if os.path.isdir(named.path):
         return {**answer, "is": "folder", "said": "it is a folder; 'aptui jobs --filter source:FOLDER/*' lists its jobs"}
@@ -164,7 +164,7 @@ class ExplainedProject(Struct, frozen=True):
 
     Args:
         root: the effective configuration; each node has its file and line.
-        builders: all builders, completed by the facts that their Python classes declare.
+        builders: all builders, completed from their Python classes (`engine.registry`).
         nodes: {builder: its node in the configuration}.
         settings: the settings of folders.
         files: {settings file above the explained path, relative to its scan folder: absolute path}.
@@ -254,7 +254,7 @@ def _place_text(text: str, given: ExplainedProject) -> str:
 
 
 def _matching(rel: str, folder: ScanFolder, given: ExplainedProject) -> Iterator[dict[str, Any]]:
-    """Yield the facts about each builder that matches the path."""
+    """Yield an answer for each builder that matches the path: its pattern, limits, environment variables and platforms."""
     for builder in given.builders if not is_settings(rel) else ():
         pattern = next((item for item in builder.patterns if matches(item, rel, folder.path)), None)
         if pattern is not None:

@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 INTERRUPTED = 130
 _LEAN_START = "aptui.shared.lean_start"
-"""Module that must be imported before any module that imports msgspec. `--version` and `--help` need neither module."""
+"""Module that must be imported before any module that imports msgspec.
+
+`--version` and `--help` need neither this module nor msgspec.
+"""
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
 """Options that may stand before a verb, and whose value is the next word."""
 _HIDDEN = "==SUPPRESS=="

@@ -1,9 +1,9 @@
 """`help`, `docs` and `completion`: print the reference of verbs, keys, filters and HTTP addresses.
 
-The reference appears as help, as pages, and as code that completes words in shells.
+`help` and `docs` print the reference as text, Markdown or a man page; `completion` prints shell code that completes words. Every
+page is generated from the parsers of the verbs, the schema, the fields of the filter, and the OpenAPI document.
 
-Every page is generated: from the parsers of the verbs, the schema, the fields of the filter, the OpenAPI document. Tests:
-`tests/cli/test_manual.py`.
+Tests: `tests/cli/test_manual.py`.
 """
 
 from __future__ import annotations
@@ -296,7 +296,7 @@ def _write_action(action: Action) -> str:
 def _own_options(verb: str, action: str = "") -> list[tuple[str, str]]:
     """Return the options of a verb or action, without the options that every verb has.
 
-    A verb with actions has no options of its own: the options of its actions are listed.
+    Return no options for a verb with actions, because only its actions have options.
     """
     if actions_of(verb) and not action:
         return []

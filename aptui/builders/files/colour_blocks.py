@@ -84,8 +84,8 @@ def _fit_ends(colours: Integers, choices: Integers) -> Integers:
     two = 3 - one
     ones, twos, both = ((one * one).sum(axis=1), (two * two).sum(axis=1), (one * two).sum(axis=1))
     by_one, by_two = (colours * one[:, None]).sum(axis=2), (colours * two[:, None]).sum(axis=2)
-    # The determinant is 0 if all pixels have the same choice. Then 1 replaces it: the result does not improve the block, and the
-    # caller ignores it.
+    # The determinant is 0 if all pixels have the same choice. Then the code divides by 1 instead. The resulting colours do not
+    # improve the block, so the caller ignores them.
     factor = np.maximum(ones * twos - both * both, 1)[:, None]
     first = (by_one * twos[:, None] - by_two * both[:, None]) * 3 / factor
     second = (by_two * ones[:, None] - by_one * both[:, None]) * 3 / factor

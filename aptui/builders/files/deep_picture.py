@@ -179,7 +179,8 @@ def _decode_as(picture: ImageFile.ImageFile, raw_mode: str, load: Callable[[Imag
     tiles = []
     for tile in picture.tile:
         name, separator, order = raw_mode.partition(";")
-        name = _raw_mode(tile.args) if _has_deep_planes(picture) else name  # a tile that stores one channel keeps its own mode
+        # If each channel is stored separately, a tile has one channel, so the name in the tile's own mode is used.
+        name = _raw_mode(tile.args) if _has_deep_planes(picture) else name
         new_mode = f"{name}{separator}{order}"
         tiles.append(tile._replace(args=(new_mode, *tile.args[1:]) if isinstance(tile.args, tuple) else new_mode))
     picture.tile = tiles
@@ -206,6 +207,6 @@ def _divide_by_alpha(samples: Samples) -> Samples:
 
 
 def _raw_mode(args: object) -> str:
-    """Return Pillow's raw mode of a tile: how it stores its samples."""
+    """Return Pillow's raw mode of a tile (the layout of its samples in the file) from the arguments of the tile's decoder."""
     first = args[0] if isinstance(args, tuple) and args else args
     return first if isinstance(first, str) else ""

@@ -2,8 +2,8 @@
 
 A few bytes of a font can expand to gigabytes: offsets that lead to the same subtable again and again, ranges of all glyphs,
 composite glyphs of composite glyphs, compressed tables. As HarfBuzz does, this module limits the work by the length of the table:
-each table may take `WORK_PER_BYTE` steps for each of its bytes, and `FREE_WORK` more. A step is a byte that is read, or a point,
-glyph or character that a range stands for.
+each table may take `WORK_PER_BYTE` steps for each of its bytes, and `FREE_WORK` more. A step is one byte that is read, one point
+of an outline, or one glyph or character in a range.
 
 Tests: `tests/builders/test_font_builder.py`.
 """
@@ -78,7 +78,7 @@ def check_unpacked_size(data: bytes) -> None:
     """Check the unpacked size of a WOFF or WOFF2, by unpacking it without storing the result.
 
     Raises:
-        TooMuchWorkError: it unpacks to more bytes than its size allows.
+        TooMuchWorkError: the font unpacks to more bytes than its size allows.
     """
     work = Work("the compressed font", MOST_UNPACKED_PER_BYTE * len(data) + FREE_WORK)
     if data.startswith(b"wOF2"):
@@ -408,7 +408,7 @@ _LINEAR = {
 """Tables that fontTools reads once from start to end, so that their work is bounded by their length."""
 
 _APPLE = {"ankr", "bsln", "cidg", "feat", "gcid", "lcar", "mort", "morx", "opbd", "prop", "trak"}
-"""Tables of Apple's layout: fontTools expands each range. Font engines read only their bytes."""
+"""Tables in Apple's layout: fontTools expands each range in these tables, but font engines only read the bytes of the tables."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- drawing

@@ -36,7 +36,8 @@ def validate_by_schema(texts: Sequence[DataText], path: str, request: ProcessJob
     """Validate data with the schema at `path`; all mistakes but the first are logged.
 
     Raises:
-        BrokenTextError: the data has a mistake; the error is the first one. NamedFileError: the schema is missing or damaged.
+        BrokenTextError: the data has a mistake; the error describes the first mistake.
+        NamedFileError: the schema is missing or damaged.
     """
     schema = SchemaFile(request, placed_name("", path))
     errors = []

@@ -109,7 +109,7 @@ _BRANDS = {
     b"M4B ": "an M4A sound (AAC)",
     b"qt  ": "a QuickTime video",
 }
-"""Kinds of files in the ISO base media format (ISO/IEC 14496-12), by their brand; all others are called MP4."""
+"""Kinds of files in the ISO base media format (ISO/IEC 14496-12), by their brand; files with another brand are called MP4."""
 
 _MARKUP = (
     (re.compile(rb"<svg[\s>]", re.IGNORECASE), "an SVG drawing"),

@@ -1,4 +1,4 @@
-"""The loudness of a sound (ITU-R BS.1770-4), its highest sample, and where its silence ends, measured block by block.
+"""Measures a sound block by block: its loudness (ITU-R BS.1770-4), its highest sample, and its first and last audible frame.
 
 The K-weighting of BS.1770 is applied by FFT, as a finite impulse response of 0.17 s: the standard's recursive filters decay to less
 than 1e-12 in that time.
@@ -42,7 +42,7 @@ class SoundMeter:
     Args:
         rate: samples a second.
         channel_count: channels of each block.
-        threshold: absolute value of samples that count as silence.
+        threshold: highest absolute value of a sample that counts as silence.
         measures_loudness: False saves time; then `loudness` is -inf.
     """
 

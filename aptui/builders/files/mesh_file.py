@@ -226,7 +226,7 @@ def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pix
         materials: text of a material file.
         path: path of that material file.
         request: the job's request.
-        pixels: {path: number of pixels} of the pictures so far; the pictures of this file are added.
+        pixels: {path: number of pixels} of the pictures of earlier material files; the pictures of this file are added.
 
     Raises:
         ForbiddenNameError: a picture is outside the project.
@@ -406,9 +406,9 @@ def _smooth_normals(mesh: Any) -> Any:
 
 # ---------------------------------------------------------------------------------------------------------------------- OBJ
 
-# The functions below check the lines of Wavefront OBJ and MTL files, and find the files that they name.
+# The functions below check the lines of Wavefront OBJ and MTL files, and find the files that these lines name.
 #
-# Most readers of OBJ silently skip missing files, and lines that they do not understand. These functions report them with the line.
+# Most readers of OBJ silently skip a missing file and an unknown line. These functions report both, with the number of the line.
 
 _LIBRARIES = re.compile(r"\S.*?\.mtl(?=\s|$)", re.IGNORECASE)
 _OPTION = re.compile(
@@ -418,7 +418,10 @@ _OPTION = re.compile(
 _TEXTURE = re.compile(r"^\s*(map_\w+|bump|disp|decal|refl|norm)\s+(\S.*?)\s*$", re.IGNORECASE)
 _CORNER = re.compile(r"[+-]?[0-9]{1,18}(?:/(?:[+-]?[0-9]{1,18})?){0,2}")
 _FEWEST = {"v": 3, "vt": 1, "vn": 3}
-"""{keyword of a line: minimum count of its numbers}. The corner of a face, such as 1/2/3, refers to the lines in this order."""
+"""{keyword of a line: minimum count of numbers in the line}.
+
+The indices in the corner of a face, such as 1/2/3, refer to the keywords in this order: vertex 1, texture coordinate 2, normal 3.
+"""
 _KINDS = {"v": ("vertex", "vertices"), "vt": ("texture coordinate", "texture coordinates"), "vn": ("normal", "normals")}
 """{keyword of a line: (singular, plural) of the element that the line defines}."""
 

@@ -79,7 +79,9 @@ class NamedPicture(Struct, frozen=True):
 
 
 class MapReader:
-    """Reads a map with the files that it names, and lists these in `files`. Pictures are not read; they are listed in `pictures`.
+    """Reads a map and the files that it names. Pictures are not read.
+
+    `files` lists the files that were read, and `pictures` lists the pictures.
 
     Args:
         source: path of the map below its scan folder.

@@ -1,9 +1,9 @@
 """Checks a glTF 2.0 document: its references, and the data of its accessors.
 
-`Checker(document, read).check()` fills `errors` and `warnings` with one line each. A line identifies an object by its index and
-name; for an accessor, it also names the first object that uses the accessor. After the first mistake in an object, the rest of
-the object is not checked, but objects that use it are. Draco, meshopt and quantised meshes are supported; other extensions are
-not checked.
+`Checker(document, read).check()` fills the lists `errors` and `warnings`; each entry is one line. The line identifies an object
+by its index and name; for an accessor, the line also names the first object that uses the accessor. After the first mistake in an
+object, the rest of this object is not checked; objects that use this object are still checked. Draco, meshopt and quantised meshes
+are supported; other extensions are not checked.
 
 Tests: `tests/builders/test_gltf_check.py`.
 """

@@ -31,7 +31,7 @@ MOST_MISTAKES = 100
 MOST_EXPANDED_PER_BYTE = 64
 """Maximum expanded bytes of all buffers, images and accessors for each byte of the files.
 
-Many accessors may share bytes of a file.
+The limit is necessary, because any number of accessors may use the same bytes of a file.
 """
 
 FREE_EXPANDED_BYTES = 256 << 20
@@ -72,7 +72,7 @@ Array = Any
 
 
 class GltfContents:
-    """The top-level lists of one document. Entries of `errors` and `warnings` are lines; `read` fetches files."""
+    """The top-level lists of one document. Each entry of `errors` and `warnings` is one line; `read` fetches files."""
 
     def __init__(self, document: Document, read: Read) -> None:
         self.errors: list[str] = []
@@ -91,7 +91,10 @@ class GltfContents:
         self._known: dict[tuple[str, int], Any] = {}
 
     def _counting(self, read: Read) -> Read:
-        """Return a function like `read` that, at the first read of each file, adds its size to the limit of expanded bytes."""
+        """Return a function that calls `read`; the first time that it reads a file, it raises the limit of expanded bytes.
+
+        The limit grows by `MOST_EXPANDED_PER_BYTE` times the size of the file.
+        """
         seen: set[str] = set()
 
         def read_counted(path: str) -> bytes:

@@ -166,9 +166,9 @@ def _jpeg_mistake(data: bytes) -> str:
 
 
 def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
-    """Return `document` as one GLB: all buffers in its BIN chunk, and the images too on request. Equal documents give equal bytes.
+    """Return `document` as one GLB, with all buffers and, on request, all images in the BIN chunk.
 
-    The document must have passed the checks; its JSON is changed.
+    Equal documents give equal bytes. The document must have passed the checks; its JSON is changed.
     """
     tree = document.tree
     binary = bytearray()
@@ -202,7 +202,7 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
 
 
 def buffer_bytes(document: Document, index: int, buffer: Object, read: Read) -> bytes:
-    """Return the bytes of a buffer, which may be more than its `byteLength`.
+    """Return the bytes that are stored for a buffer; their number may be larger than `byteLength`.
 
     Raises:
         BrokenGltfError, aptui.sdk.NamedFileError: the bytes cannot be read.
@@ -218,7 +218,7 @@ def buffer_bytes(document: Document, index: int, buffer: Object, read: Read) -> 
 
 
 def _find_compressed(view: Object) -> list[Object]:
-    """Return the extensions of a buffer view that refer to a buffer."""
+    """Return the compression extensions (`MESHOPT`) of a buffer view; each contains a reference to a buffer."""
     extensions = as_object(view.get("extensions"))
     return [each for each in (as_object(extensions.get(name)) for name in MESHOPT) if "buffer" in each]
 

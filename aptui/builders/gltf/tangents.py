@@ -192,7 +192,10 @@ def _unit(vectors: Array) -> Array:
 
 
 def _project(vectors: Array, normals: Array) -> Array:
-    """Return vectors (corners, number, 3), projected to the planes at right angles to the normals (corners, 3)."""
+    """Project the vectors of each corner to the plane at right angles to the normal of the corner.
+
+    `vectors` has the shape (corners, vectors of a corner, 3), and so has the result; `normals` has the shape (corners, 3).
+    """
     normals = normals[:, None]
     return vectors - normals * _dot(vectors, normals)[..., None]
 
