@@ -198,9 +198,9 @@ class EngineClient:
         return number
 
     def ask(self, verb: Verb, timeout_s: float | None = None, *, on_news: Callable[[NoticeLine], object] | None = None) -> Answer:
-        """Send `verb` and return the answer; timeout None = wait while the engine works.
+        """Send `verb` and return the answer. If `timeout_s` is None, wait as long as the engine answers pings.
 
-        `on_news` receives notices; without it they are stored for `next_news`.
+        `on_news` receives notices; without `on_news`, notices are stored for `next_news`.
 
         Raises:
             RequestRefused: the engine refuses the request. NoAnswer: the answer is too late. EngineGone: the connection has ended.
@@ -227,7 +227,7 @@ class EngineClient:
     ) -> bool:
         """Receive messages of the engine until `is_over` returns true; return False if the timeout passed first.
 
-        `on_news` receives notices; without it they are stored for `next_news`.
+        `on_news` receives notices; without `on_news`, notices are stored for `next_news`.
 
         Raises:
             EngineGone: the connection has ended.
@@ -254,7 +254,7 @@ class EngineClient:
                 raise NoAnswer(what, hint="it hangs or was suspended; 'aptui ps' lists it")
 
     def next_news(self, timeout_s: float | None = None) -> NoticeLine | None:
-        """Return the next notice, None after the timeout; without a timeout wait until a notice arrives.
+        """Return the next notice, or None after the timeout. Without a timeout, wait until a notice arrives.
 
         Raises:
             EngineGone: the connection has ended, and all notices were returned.
@@ -262,7 +262,7 @@ class EngineClient:
         return self._unread_notices.popleft() if self.listen_until(lambda: self._unread_notices, timeout_s) else None
 
     def news(self, timeout_s: float | None = None) -> list[NoticeLine]:
-        """Return all received notices, [] after the timeout; without a timeout wait until a notice arrives.
+        """Return all received notices, or [] after the timeout. Without a timeout, wait until a notice arrives.
 
         Raises:
             EngineGone: the connection has ended, and all notices were returned.

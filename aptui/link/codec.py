@@ -282,7 +282,10 @@ class AnswerLine(NamedTuple):
 
 
 class RefusalLine(NamedTuple):
-    """A refusal of request `number` (0: of the connection or of an unreadable line); `code` is the exit code for it."""
+    """The refusal of request `number`; `code` is the exit code of a verb that gets the refusal.
+
+    `number` is 0 if the connection or an unreadable line is refused.
+    """
 
     number: int
     what: str
@@ -330,7 +333,7 @@ def encode_notices(notices: Sequence[Notice], epoch: int, seqs: Sequence[int]) -
 
 
 def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | NoticeLines | None:
-    """Return a message of an engine; None for a kind of message that only newer engines send.
+    """Return the message of an engine in `line`, or None if only newer engines send messages of this kind.
 
     Raises:
         MalformedLine: the line is not a JSON object.

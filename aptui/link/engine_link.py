@@ -52,7 +52,7 @@ class EngineLink:
     ) -> None:
         self._cache_dir, self._name = cache_dir, name
         self.listeners, self.change_callbacks = [on_notices], [on_change]
-        """Callbacks as in `Args`, in lists: callers may append more."""
+        """Lists of callbacks like `on_notices` and `on_change`; callers may append more callbacks."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._client: EngineClient | None = None

@@ -38,7 +38,7 @@ _SEND_LINES = 1_000
 class Outbox:
     """Lines that wait to be sent to one client, in order, through the socket `channel`, which must not block.
 
-    The server limits their number.
+    The server limits the number of lines.
 
     Attributes:
         waiting_bytes: total size of the waiting lines.
@@ -140,8 +140,7 @@ class NoticeFeed:
         self._most = most
         self._waiting: dict[object, NoticeLine] = {}
         self._products: dict[str, str] = {}
-        """Entries of all `ProductsChanged` since the last one that was sent. `_sources` has those of `SourcesChanged`.
-        """
+        """Entries of the waiting `ProductsChanged` notices; `_sources` has the entries of the waiting `SourcesChanged` notices."""
         self._sources: dict[str, bool] = {}
         self._count = 0
         self._due_s = 0.0
@@ -174,7 +173,7 @@ class NoticeFeed:
         """Return when `lines` has to be called (seconds of the clock), None if no notice waits.
 
         The next lines are due when all clients have received the previous lines, at the latest after `timeout_s` seconds. A client
-        that has received nothing for `timeout_s` seconds does not delay them.
+        that has received nothing for `timeout_s` seconds does not delay the next lines.
         """
         if not self._waiting:
             return None

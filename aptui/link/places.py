@@ -68,9 +68,9 @@ class EngineRecord(_ProcessRecord, frozen=True):
     Args:
         project: path of the project; `cache` is the path of the cache.
         version: version of its aptui; `protocol` is the version of its messages (`link.port`).
-        started_ms: when it was announced, in milliseconds since 1970.
+        started_ms: start time of the engine, in milliseconds since 1970.
         socket: path of the socket on which it listens.
-        cache_id: device and inode of the cache folder. If they are those of another folder, the record is in a copy of the folder.
+        cache_id: device and inode of the cache folder. A copy of the folder has another inode, so a copied record is recognized.
     """
 
     project: str
@@ -86,7 +86,7 @@ class EngineRecord(_ProcessRecord, frozen=True):
 
 
 def state_dir() -> Path:
-    """Return the folder of all engines and crash reports of this user; it need not exist."""
+    """Return the folder for the files of this user's engines and for crash reports; it need not exist."""
     folder = xdg("XDG_STATE_HOME", "~/.local/state")
     if not os.path.isabs(folder) or _is_too_long(folder) or filesystem(folder) in NETWORK:
         return Path(TEMPORARY, f"aptui-{os.getuid()}")
@@ -217,7 +217,7 @@ def describe_this_process(project: Folder, cache: Folder, started_ms: int) -> En
 def announce(cache_dir: Folder, record: EngineRecord) -> None:
     """Write the record of an engine atomically into the registry.
 
-    The record is also written beside the cache's lock, for users of another registry.
+    The record is also written beside the cache's lock, so that clients with another registry find the engine.
 
     Raises:
         HostError: the record cannot be written into the registry.

@@ -72,7 +72,7 @@ class Cancel(Struct, frozen=True):
 STATUS_URGENCY, JOBS_URGENCY, WAIT_URGENCY = 150, 100, 200
 """Values of `amount` in `EscalateJobs`, as in O3DE.
 
-They are for a status request, for a request for job information, and for a client that waits for an asset.
+In this order, the values are for a status request, for a request for job information, and for a client that waits for an asset.
 """
 
 
@@ -267,7 +267,11 @@ class Request(Protocol):
         """Send the answer."""
 
     def refuse(self, what: str, hint: str = "", code: int = 3) -> None:
-        """Send a refusal; `code` is the exit code for it (3 = the client's mistake, 2 = trouble of the engine, 4 = busy)."""
+        """Send a refusal.
+
+        Args:
+            code: exit code of a verb that gets the refusal: 3 = the client's mistake, 2 = trouble of the engine, 4 = busy.
+        """
 
 
 class Answerer(Protocol):

@@ -61,8 +61,8 @@ class LinkLimits(Struct, frozen=True):
     Args:
         connections: maximum number of clients.
         message_s: time limit (seconds) for the first message, and for the end of each later message that has begun.
-        begun_bytes: maximum size of all unfinished messages; a client that exceeds it is dropped.
-        waiting_bytes: maximum size of the lines that wait for a client; if more wait, it is dropped.
+        begun_bytes: maximum total size of the unfinished messages of all clients; the client that exceeds the maximum is dropped.
+        waiting_bytes: maximum size of the lines that wait for one client; a client that exceeds the maximum is dropped.
         waiting_lines: maximum number of notices for a client that has read nothing for `stalled_s` seconds. A client that reads may
             exceed the limit, because one turn of the loop may have more notices.
     """
@@ -125,7 +125,7 @@ class ClientRequest:
             self.refuse(f"the answer cannot be written: {error}", "this is a bug in aptui; please report it", 2)
 
     def refuse(self, what: str, hint: str = "", code: int = 3) -> None:
-        """Send a refusal; `code` is the exit code for it."""
+        """Send a refusal; `code` is the exit code of a verb that gets the refusal."""
         self._say(codec.encode_refusal(self._number, what, hint, code))
 
     def _say(self, line: bytes) -> None:

@@ -208,7 +208,7 @@ class CreateJobsResponse(Struct):
 
 
 class LoadBehavior(IntEnum):
-    """The time when the runtime loads a dependency of a product: before the product is ready, right after it, or on demand.
+    """The time when the runtime loads a dependency of a product: before the product is ready, right after the product or on demand.
 
     The low bits of a dependency's flags contain this value.
     """
@@ -243,8 +243,8 @@ class PathDependency(Struct):
     If these products change, no job runs again; the path need not exist yet.
 
     `path` is relative to the scan folders (the path of a source may be absolute, too), or to the folder of the product's own
-    platform; case is ignored. In `path`, `*` stands for any text, also `/`. A path that begins with `!` is excluded from the
-    matches of the paths with `*` of this product. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) counts as a
+    platform; case is ignored. In `path`, `*` stands for any text, also `/`. A path that begins with `!` excludes products from
+    the matches of this product's paths with `*`. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) counts as a
     SOURCE_FILE, because builders name images by their sources. `load` is as in `ProductDependency`.
     """
 
@@ -399,7 +399,7 @@ class CreateJobsRequest(_Request):
     unknown_patterns: list[str] = field(default_factory=list)
     """Patterns that the builder requested and that no earlier analysis declared.
 
-    The engine repeats this analysis with their files.
+    The engine repeats this analysis with the files that match the patterns.
     """
     is_same_for_all_sources: bool = False
 
@@ -448,7 +448,9 @@ class ProcessJobRequest(_Request):
     `products_dir` is an empty folder of this run; `temp_dir` is another empty folder, for all other files.
 
     `params` are the builder's parameters for `platform`; `job_params` those of the job descriptor. `quality` is "final", or "draft"
-    if the configuration has `quality: [draft, final]` for the builder: a fast first version, which the final replaces later.
+    if the configuration has `quality: [draft, final]` for the builder: a fast first version, which a run with quality
+    "final" replaces later.
+
     `threads` is the maximum number of threads for the run; if each run uses that many, all workers together use each core once.
 
     `progress(fraction)` reports the progress of the run (0 … 1); the screen, `aptui jobs` and the gateway show it.
@@ -527,11 +529,11 @@ class ProcessJobRequest(_Request):
         return self.add_product(name, **fields)
 
     def run_program(self, arguments: Sequence[str], folder: str = "", **limits: int) -> ProgramResult:
-        """Run a program until it ends, in `temp_dir` or `folder`; the job's log gets its output, line by line.
+        """Run a program until it ends; the job's log gets the output of the program, line by line.
 
         Args:
             arguments: the program, by name (found in PATH) or absolute path, and its arguments.
-            folder: the folder in which the program runs.
+            folder: the folder in which the program runs, `temp_dir` by default.
             limits: as in `aptui.sdk.run_program`.
 
         Raises:
@@ -551,8 +553,8 @@ class Builder(Protocol):
         version: text; if it changes, all jobs of the builder run again.
         patterns: globs on the relative path.
         analysis_fingerprint: optional text; if it changes, the analysis of all sources of the builder is repeated. It is required
-            if its jobs have an `additional_fingerprint`: the analysis computes this fingerprint, so the engine must know when to
-            repeat the analysis.
+            if its jobs have an `additional_fingerprint`: the analysis computes the additional fingerprint, so the engine must know
+            when to repeat the analysis.
         params_schema: optional; the form of its parameters, which are checked before anything runs: a record type of msgspec with
             types, defaults and `Annotated` bounds, or a JSON Schema.
         requires: optional; Python packages that it imports: `("etcpak>=0.9",)`. Their versions are part of the fingerprints of its
@@ -566,7 +568,7 @@ class Builder(Protocol):
     A parameter that names a program, a command, an environment variable, or a place outside the project has `is_trusted_only` in
     the schema (`Meta(extra_json_schema={"is_trusted_only": True})` in a record): only the project's `aptui.yaml` may set it,
     never an `.aptui.yaml` in a folder of assets. A parameter that only `create_jobs` reads has `is_planning_only`; `process_job`
-    does not get it. When it changes, a job runs again only if its plan is new or differs.
+    does not get it. When only parameters of this kind change, a job runs again only if its plan is new or differs.
     """
 
     name: ClassVar[str]
@@ -628,7 +630,11 @@ def same_for_all_sources(create_jobs: _Method) -> _Method:
 
 
 def is_same_for_all_sources(builder: Any) -> bool:
-    """Whether `create_jobs` is decorated with `same_for_all_sources`, or is the method of `SimpleBuilder` without an `analyse`."""
+    """Whether all sources have the same answer of `create_jobs`.
+
+    This is so if `create_jobs` is decorated with `same_for_all_sources`, or if the builder inherits both `create_jobs` and
+    `analyse` from `SimpleBuilder`.
+    """
     method = getattr(builder.create_jobs, "__func__", None)
     if method is SimpleBuilder.create_jobs:
         return getattr(builder.analyse, "__func__", None) is SimpleBuilder.analyse

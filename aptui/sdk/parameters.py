@@ -75,9 +75,9 @@ def check_params(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def library_versions(*names: str) -> str:
-    """Return the text `name version, …` for some installed distributions without importing them; builders put it into fingerprints.
+    """Return the text `name version, …` for the installed distributions `names`, without importing them.
 
-    An upgrade of a distribution may change products.
+    Builders put the text into fingerprints, because an upgrade of a distribution may change products.
     """
     return ", ".join(f"{name} {_version(name)}" for name in names)
 

@@ -49,7 +49,7 @@ class FloodGate:
         return False
 
     def spans_over(self, now: float) -> list[tuple[str, int]]:
-        """End the spans whose time is over. Return (kind, number of suppressed records) for each of them that suppressed any."""
+        """End the spans whose time is over; return (kind, number of suppressed records) for each span that suppressed records."""
         over = [name for name, kind in self._kinds.items() if now >= kind.began_s + self._span_s]
         ended = [(name, self._kinds.pop(name).held_back) for name in over]
         return [(name, count) for name, count in ended if count]

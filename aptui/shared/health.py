@@ -53,7 +53,7 @@ class WorkerInfo(Struct, frozen=True):
 class Connection(Struct, frozen=True):
     """One client of the engine: `kind` is tui, cli, batch or a name that the client chose.
 
-    `waiting_bytes` were sent to the client, which has not read them yet.
+    `waiting_bytes` is the size of the messages that wait because the client has not read earlier messages.
     """
 
     number: int

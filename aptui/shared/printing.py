@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from typing import TextIO
 
 _LEAST_COLUMN = 12
-"""Minimum width (terminal columns) of a text column of a table; a longer text is not cut further."""
+"""Minimum width (terminal columns) to which the text columns of a table are cut."""
 _MINUTE_S, _HOUR_MIN, _KIBI = 60, 60, 1024
 _COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 
@@ -39,7 +39,7 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            with contextlib.suppress(OSError):  # it writes buffered text; `flush` reports the error
+            with contextlib.suppress(OSError):  # `reconfigure` writes buffered text; a later `flush` reports the error
                 reconfigure(errors="backslashreplace")
 
 
@@ -100,7 +100,7 @@ def say_now(text: str) -> None:
 
 
 def flush() -> None:
-    """Write the buffered text of stdout. `is_of_stdout` recognizes an error that this module raises."""
+    """Write the buffered text of stdout. `is_of_stdout` recognizes a failed write, because it happens in this module."""
     sys.stdout.flush()
 
 
@@ -288,7 +288,7 @@ def count(number: int, noun: str) -> str:
 
 
 def when(time_ms: int) -> str:
-    """Return a time in local time for users, "" for never."""
+    """Return a time in local time for users, or "" if `time_ms` is 0 (never)."""
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(time_ms / 1000)) if time_ms else ""
 
 
@@ -298,11 +298,11 @@ def minute(time_ms: int) -> str:
 
 
 def iso(time_ms: int) -> str | None:
-    """Return a time in UTC for programs (ISO 8601), None for never."""
+    """Return a time in UTC for programs (ISO 8601), or None if `time_ms` is 0 (never)."""
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(time_ms // 1000))}.{time_ms % 1000:03d}Z" if time_ms else None
 
 
-# A process inherits streams and signals of its parent, which could break it. So it calls `prepare` first.
+# The streams and signals that a process inherits from its parent could break the process. So a process calls `prepare` first.
 
 
 def prepare() -> None:

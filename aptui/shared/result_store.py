@@ -166,7 +166,7 @@ class Store(Protocol):
         ...
 
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
-        """Publish the file `source` under its digest, unless the blob exists and `replaces` is not set.
+        """Publish the file `source` under its digest; an existing blob is replaced only if `replaces` is set.
 
         Raises:
             Mismatch: the file has another digest now; nothing was published.

@@ -167,7 +167,7 @@ def start_if_asked() -> None:
 
 @contextlib.contextmanager
 def write_trace_to(path: str | None) -> Iterator[None]:
-    """Trace this process into `path` during the block; None = do not trace.
+    """Trace this process into the file `path` during the block; if `path` is None, do not trace.
 
     Raises:
         UserError, HostError: the file cannot be written.

@@ -234,7 +234,10 @@ def _split(line: str, now_ms: int) -> tuple[int, str, str, int]:
 
 
 def _clean(level: int, window: str, message: str) -> tuple[int, str]:
-    """Return the level that a prefix or a span of the message gives, else `level`; and the message without parts for programs."""
+    """Return the level of the message, and the message without its prefix and the tags of spans.
+
+    The level is that of the prefix or span; without prefix and span, it is `level`.
+    """
     for prefix, level_name in _PREFIXES:
         match = prefix.match(message)
         if match:
@@ -268,7 +271,7 @@ def engine_logs(log_dir: Path, base: str = "aptui") -> list[Path]:
     rolled = [path for path in log_dir.glob(f"{base}.*.log") if path.name[len(base) + 1 : -4].isdigit()]
     rolled.sort(key=lambda path: -int(path.name[len(base) + 1 : -4]))
     current = log_dir / f"{base}.log"
-    return [*([current] if os.path.isfile(current) else []), *rolled]  # `Path.is_file` raises PermissionError
+    return [*([current] if os.path.isfile(current) else []), *rolled]  # `Path.is_file` would raise PermissionError
 
 
 class EngineLog:

@@ -280,7 +280,7 @@ def _products(task: RebuildTask, found: FoundResult) -> dict[str, ExpectedProduc
 def _remove(stored: Mapping[int, tuple[RebuildTask, FoundResult]], differences: Iterable[RebuildDifference]) -> int:
     """Remove the records that differ from both runs, and return their number.
 
-    If the two runs differ from each other, the builder is not deterministic, and its record stays.
+    If the two runs differ from each other, the builder is not deterministic, and the stored record stays.
     """
     differing = (item for item in differences if item.against == STORED and item.kind != "failed")
     wrong = {(item.builder, item.source, item.platform, item.job_key) for item in differing}

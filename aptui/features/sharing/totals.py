@@ -1,4 +1,4 @@
-"""Savings and costs of sharing, summed over all runs of a project. An ending engine adds its sums to a small file in the cache.
+"""Savings and costs of sharing, summed over all runs of a project. An engine adds its sums to a file in the cache.
 
 Tests: `tests/features/sharing/screen/test_shared_settings.py`.
 """

@@ -116,7 +116,7 @@ def _loose_ends(graph: AssetGraph, facts: dict[Node, ProductFact]) -> list[Loose
 
 
 def read(data: bytes, path: str) -> AssetList:
-    """Return the asset list in a file with the JSON of `AssetList.to_json`.
+    """Return the asset list from `data`, the JSON of `AssetList.to_json`; `path` names the file in messages.
 
     Raises:
         UserError: the file is not an asset list, or has another version.

@@ -1,4 +1,6 @@
-"""Checks that the cache is up to date with the sources, before a verb uses its products. No job runs, and no digest is computed.
+"""Checks that the cache is up to date with the sources, before a verb uses the products in the cache. No job runs.
+
+Source files are read only in folders whose sizes or times differ from the stored ones.
 
 Tests: `tests/features/shipping/test_verbs.py`, `tests/features/shipping/test_missing_verb.py`.
 """

@@ -197,8 +197,8 @@ def _junit(wanted: Sequence[str], found: Iterable[LintFinding]) -> Iterator[str]
     yield "</testsuite></testsuites>"
 
 
-# `aptui check` applies the checks of `aptui.yaml` to the last results. A check may concern names, sizes, facts, budgets, the
-# findings of `lint`, or the result of a command.
+# `aptui check` applies the checks of `aptui.yaml` to the last results. A check may concern names, sizes, values that builders
+# report (such as pixels or durations), budgets, the findings of `lint`, or the result of a command.
 
 _COMMAND_LIMIT_S = 60.0
 _MOST_CHARS = 1000
@@ -272,7 +272,7 @@ def print_findings(found: Sequence[CheckFinding], limit: int) -> None:
 def _of_commands(project: OpenedProject, checks: Sequence[Check]) -> list[CheckFinding]:
     """Run the commands of checks in the same way as commands of builders.
 
-    They run in the sandbox, with the same environment, output format and limits.
+    The commands run in the sandbox, with the same environment, output format and limits.
     """
     if not checks:
         return []

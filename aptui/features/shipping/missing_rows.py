@@ -24,7 +24,7 @@ from aptui.store.queries.reader import Reader
 
 
 class ScanMissing(FeatureRequest, frozen=True):
-    """Search products for missing dependencies: the products that `choose_scanned` returns for these patterns and ids.
+    """Search for missing dependencies in the products that `choose_scanned` returns for these patterns and ids.
 
     Refused while work is pending or another search runs; `name` describes the products in progress notices. Answered at the end
     with {files, done, read, flawed, hits, failed, partial, ignored, seconds, is_given_up, complaints: […]}.
@@ -51,7 +51,7 @@ NOTHING = NOTHING_MISSING
 UNREADABLE = "The file could not be opened."
 BROKEN = "An error occured, see log for details."
 PARTIAL = "partially scanned: a line has too many names"
-"""Texts of rows that report the outcome of a scan. The first three are O3DE's own, with its spelling."""
+"""Texts of rows that report the outcome of a scan. The first three texts are O3DE's, including a misspelled word."""
 _AT_ONCE = 500
 _NAMES_AT_ONCE = 5000
 _FOLDERS_MAX = 64
@@ -117,7 +117,7 @@ class MissingHit(NamedTuple):
 
 
 class DeclaredReference(Struct):
-    """The declared dependencies of a product: asset ids, UUIDs of their sources, and paths and wildcards in lower case."""
+    """The declared dependencies of a product: asset ids, the UUIDs in these ids, and paths and wildcards in lower case."""
 
     assets: set[tuple[bytes, int]] = field(default_factory=set)
     sources: set[bytes] = field(default_factory=set)
@@ -159,8 +159,11 @@ def choose_scanned(reader: Reader, patterns: Sequence[str] = (), product_ids: Se
 
     Products that are only intermediates are left out.
 
-    A pattern is a product with or without its platform, a folder of products, a wildcard (`*`, `?`) or SQL LIKE (`%`) over either,
-    the path of a source, a UUID or an asset id.
+    A pattern is one of these:
+
+    * the name of a product or of a folder of products, with or without the platform;
+    * a wildcard pattern (`*`, `?`) or a pattern of SQL LIKE (`%`) for names of products, with or without the platform;
+    * the path of a source, a UUID or an asset id.
     """
     conditions: list[str] = []
     values: list[object] = []
@@ -378,7 +381,8 @@ def unpack_names(data: bytes) -> Names:
 def results(reader: Reader, product_ids: Collection[int]) -> list[FoundName]:
     """Return the missing dependencies of these products, and the outcomes of their scans, by name.
 
-    Each row has the name of the referenced product for the platform of the scanned product, or else for any platform.
+    Each row has the name of the referenced product on the platform of the scanned product. If the referenced product is not made
+    for that platform, the row has its name on another platform.
     """
     meant = """SELECT q.ProductName FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products q ON q.JobPK = j.JobID
         WHERE s.SourceGuid = m.DependencySourceGuid AND +q.SubID = m.DependencySubId"""

@@ -1,7 +1,8 @@
-"""The search for missing product dependencies, and its reader processes: assets that files name but builders did not declare.
+"""The search for missing product dependencies (assets that files name but builders did not declare), and its reader processes.
 
-A product's bytes are read once. Its names are stored with the SHA-256 of the bytes; later scans only look the names up again,
-because the assets may have changed. The file is read again if its bytes, the limit, or the extensions of assets have changed.
+A product's bytes are read once. The names in it are stored with the SHA-256 of the bytes; later scans only look the names up
+again, because the assets may have changed. The file is read again if its bytes, the limit, or the extensions of assets have
+changed.
 
 Tests: `tests/features/shipping/test_missing_search.py`.
 """
@@ -71,7 +72,7 @@ class Readers:
         self._is_closed = False
 
     def read(self, path: str) -> Future[Reading]:
-        """Start reading a file; `path` is in the form of Python's file functions."""
+        """Start reading a file; `path` is in the form that Python's `open` needs."""
         return self._threads.submit(self._read, path)
 
     def close(self) -> None:
@@ -169,7 +170,10 @@ class ScanRules(Struct):
         return any(pattern.fullmatch(path) for pattern in self.shipped for path in paths)
 
     def tags_of(self, path: str, *, is_product: bool) -> tuple[str, ...]:
-        """Return the tags that exclude a file (lower case, without a platform) from the scan, () = it is scanned."""
+        """Return the tags that exclude a file from the scan, or () if the file is scanned.
+
+        `path` is in lower case and without a platform.
+        """
         for wanted in _SKIPPED_PRODUCTS if is_product else _SKIPPED_FILES:
             if _has(self.excluded, path, wanted) and not _has(self.included, path, wanted):
                 return tuple(sorted(wanted))
@@ -449,7 +453,10 @@ class MissingSearch:
         return tally
 
     def files(self, paths: Sequence[str]) -> tuple[list[FileFound], Tally]:
-        """Scan files that are not products (absolute, in the form of Python's file functions); return those with findings."""
+        """Scan files that are not products; return the files with findings.
+
+        The paths are absolute, in the form that Python's `open` needs.
+        """
         tally, found = Tally(files=len(paths)), []
         with self._work(tally) as work:
             for at in range(0, len(paths), _PAGE):
@@ -513,7 +520,7 @@ class _Work(Struct):
         return begun
 
     def rows_of(self, page: Sequence[Scanned], begun: _Begun) -> Rows:
-        """Return the rows of some products: their missing dependencies, or why they are unknown."""
+        """Return the rows of some products: the missing dependencies of each product, or the reason why it was not scanned."""
         moment = int(time.time())
         stamp = moment, f"{datetime.fromtimestamp(moment):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006  # local time, as in O3DE
         rows: Rows = {"drop_missing": [(each.product_id,) for each in page], "put_missing": [], "put_missing_scan": []}

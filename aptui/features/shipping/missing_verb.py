@@ -1,6 +1,7 @@
 """`scan-missing`: search products and other files for references to assets that are not declared.
 
-Only products have rows in the database. Other files are searched in this process, and their findings are printed at once.
+The database stores only findings in products. Other files are searched in this process, and the findings in them are printed at
+once.
 """
 
 from __future__ import annotations

@@ -299,9 +299,9 @@ def _safe_end(data: bytes) -> int:
 
 
 def utf16_translator(head: bytes) -> Callable[[bytes, bool], bytes] | None:
-    """Return a function that converts a UTF-16 file to UTF-8; None if the first bytes are not those of a UTF-16 file.
+    """Return a function that converts a UTF-16 file to UTF-8, or None if the first bytes are not those of a UTF-16 file.
 
-    The function is called for each piece of the file, with the bytes and whether this piece is the last one.
+    The returned function is called for each piece of the file, with the bytes and whether this piece is the last one.
     """
     if not head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return None

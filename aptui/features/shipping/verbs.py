@@ -184,7 +184,7 @@ def _platform_of(given: AssetList, arguments: Namespace) -> str:
 
 
 def _as_it_is_now(given: AssetList, graph: AssetGraph, file: str) -> AssetList:
-    """Return the asset list with the present rows of its products in the database.
+    """Return the asset list with the values that the database has for its products now.
 
     Raises:
         UserError: a product was deleted, or changed since the list was made.

@@ -128,10 +128,10 @@ _ID_LENGTH = 80
 
 
 def apply_order(settings: PeerSettings, order: PeerOrder) -> PeerSettings:
-    """Return a copy of the settings with the change that the order of a user requests.
+    """Return a copy of the settings with the change that a user requests in `order`.
 
     Raises:
-        UserError: the order is not possible; the text gives the reason.
+        UserError: the change is not possible; the text gives the reason.
     """
     match order.action:
         case PeerAction.ADD | PeerAction.EDIT | PeerAction.REMOVE | PeerAction.ENABLE | PeerAction.DISABLE:

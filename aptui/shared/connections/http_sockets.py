@@ -71,8 +71,8 @@ class Acceptor:
         listening: the socket.
         factory: makes the protocol of a connection; called after the TLS handshake.
         context: TLS context, None = no TLS.
-        free_capacity: called before a connection is accepted; returns whether one more connection fits. To make room, it may end a
-            connection whose age is at least its argument (seconds).
+        free_capacity: called with a minimum age (seconds) before a connection is accepted; returns whether a connection fits.
+            To make room, it may end a connection that has at least this age.
         refuses: returns why clients at an address are refused, "" = they are accepted. The protocol sends the reason to a refused
             client after the TLS handshake. Of each refused address, only `_REFUSED_LIMIT` connections are accepted at a time.
         limit: maximum number of pending connections.
@@ -261,7 +261,7 @@ class HttpSocket(RequestHandler):
         """Report our own errors at a bounded rate; invalid requests and lost connections are not reported."""
         error = more.get("exc_info")
         if isinstance(error, HttpProcessingError):
-            # The traceback refers to the error and to the request's bytes; deleting it breaks the reference cycle.
+            # The traceback refers to the error and to the request's bytes; deleting the traceback breaks the reference cycle.
             error.__traceback__ = None
         elif not isinstance(error, ConnectionError) and self._limits.reports.admits(type(error).__name__):
             super().log_exception(*args, **more)
@@ -375,7 +375,7 @@ def bind(address: str, port: int, option: str) -> socket.socket:
 
 
 class LimitedServer:
-    """An HTTP server with connection limits: `open`, then `close`.
+    """An HTTP server with connection limits; call `open` first, and `close` at the end.
 
     Args:
         app: the application; its signal `on_shutdown` ends long requests.

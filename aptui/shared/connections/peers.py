@@ -125,7 +125,7 @@ class PeerAction(StrEnum):
 
 
 class PeerOrder(Struct, frozen=True):
-    """An order of the user about connections.
+    """An action on connections that a user requests.
 
     Args:
         id: the connection to edit, remove, enable or disable.

@@ -366,7 +366,7 @@ class ConfinedTree:
         """{folder: its descriptor}, the least recently used first."""
 
     def descriptor_of(self, folder: bytes) -> int:
-        """Return a descriptor of a folder, "" = the root; it is valid until the next call."""
+        """Return a descriptor of `folder` ("" = the root); the descriptor is valid until the next call."""
         found = self._open.pop(folder, -1)
         if found < 0:
             if len(self._open) >= _FOLDERS_OPEN:

@@ -65,7 +65,7 @@ def replacing(
     Args:
         mode: mode of the new file, before the process's umask applies.
         is_synced: sync the file, so that it survives a power cut.
-        what: what messages call the file, if the user named it in an option or setting; "" = messages use the path.
+        what: how messages name the file, if the user gave it in an option or setting; "" = messages use the path.
         folder: folder in which the new file is written before it replaces `path`; must be on the same file system. None = the
             folder of `path`.
 

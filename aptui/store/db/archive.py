@@ -73,7 +73,7 @@ SELECT t.job_id, t.kinds FROM json_each(?) k JOIN aptui_retries t ON t.job_id = 
 def read_sources(database: sqlite3.Connection, keys: Sequence[PathKey]) -> list[tuple[Source, Digest]]:
     """Return (source, digest of its file at the last planning) of the stored sources among `keys`.
 
-    The sources have their jobs, but no file facts.
+    The sources have their jobs, but not the state of their files (`Source.fact`).
     """
     sources: dict[int, Source] = {}
     planned: list[Digest] = []
@@ -156,7 +156,7 @@ class DatabaseArchive(LastRun):
 
     @report_damage
     def sources(self, keys: Sequence[PathKey]) -> dict[PathKey, Source]:
-        """Return the stored sources among `keys`, each with all its jobs (analyses too), products and edges."""
+        """Return the stored sources among `keys`, each with all its jobs (including analyses), products and edges."""
         found: dict[PathKey, Source] = {}
         with self._snapshot():
             for at in range(0, len(keys), CHUNK):
@@ -196,7 +196,7 @@ class DatabaseArchive(LastRun):
         ]
 
     def count_failed(self) -> int:
-        """Return how many jobs and analyses are failed."""
+        """Return the number of failed jobs and analyses."""
         sql = """SELECT (SELECT COUNT(*) FROM aptui_jobs WHERE state = 'failed')
             + (SELECT COUNT(*) FROM aptui_analyses WHERE state = 'failed')"""
         return int(self._database.execute(sql).fetchone()[0])

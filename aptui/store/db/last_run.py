@@ -62,7 +62,7 @@ class FolderArchive:
     """Queries of stored files, from the rows of their folders.
 
     Args:
-        path: of the database, for messages.
+        path: path of the database, for messages.
         ranks: {scan folder id: its place among the scan folders}; the file in the scan folder with the lowest rank wins a path.
         metadata_types: extensions of files that do not override each other (`core.paths.merge_folder`).
     """
@@ -79,7 +79,7 @@ class FolderArchive:
         """{folder that is not unpacked: number of queries for single files in it}."""
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
-        """Return the stored facts of these files from the folder table (winners only)."""
+        """Return {key: stored state} of these files; if several scan folders have a file, the state of the winning file."""
         if len(keys) == 1:
             (key,) = keys
             if (folder := key.rpartition("/")[0]) in self._folders:
@@ -258,7 +258,10 @@ ORDER BY o.path_key"""
 
 
 def _platform_values(platforms: Collection[str] | None) -> dict[str, str | None]:
-    """Return the value of the query parameter `platforms`: these platforms and `COMMON_PLATFORM`; None = no restriction."""
+    """Return the query parameter `platforms`: these platforms and `COMMON_PLATFORM`.
+
+    None becomes null, with which the queries return the rows of all platforms.
+    """
     return {"platforms": None if platforms is None else json.dumps([COMMON_PLATFORM, *platforms])}
 
 
@@ -302,7 +305,7 @@ class LastRun:
         return int(self._database.execute("SELECT COALESCE(MAX(SourceID), 0) FROM Sources").fetchone()[0])
 
     def list_unfinished(self, platforms: Collection[str] | None = None) -> list[PathKey]:
-        """Return the keys of sources with unfinished work; with `platforms`, without the jobs of other platforms.
+        """Return the keys of sources with unfinished work; if `platforms` is given, jobs of other platforms do not count.
 
         Unfinished work is a job or analysis that is neither COMPLETED nor CANCELLED, or an analysis without a fingerprint.
         """
@@ -313,7 +316,7 @@ class LastRun:
         return self._database.execute("SELECT 1 FROM aptui_intents LIMIT 1").fetchone() is not None
 
     def drafts(self, platforms: Collection[str] | None = None) -> list[PathKey]:
-        """Return the keys of sources with jobs that have only drafts; with `platforms`, without the jobs of other platforms."""
+        """Return the keys of sources with jobs that have only drafts. With `platforms`, jobs of other platforms do not count."""
         sql = """SELECT DISTINCT o.path_key FROM aptui_drafts d CROSS JOIN Jobs j ON j.JobID = d.job_id
             JOIN aptui_sources o ON o.source_id = j.SourcePK WHERE j.Status = 4
             AND (:platforms IS NULL OR j.Platform IN (SELECT value FROM json_each(:platforms))) ORDER BY d.job_id"""

@@ -373,9 +373,9 @@ _PARTS = ("-wal", "-shm", "")
 
 
 def delete_if_newer(path: Path) -> str:
-    """Delete an asset database of a newer version; return a message about it, "" if there was nothing to delete.
+    """Delete an asset database of a newer version; return a message about the deletion, or "" if nothing was deleted.
 
-    The caller holds the cache, so that no other process has it open.
+    The caller holds the cache, so that no other process has the database open.
     """
     version = _version(path)
     if version <= O3DE_VERSION:

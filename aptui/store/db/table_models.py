@@ -131,7 +131,7 @@ OWN_TABLES = (
     ),
     # Failed attempts before the successful run `run_key`; a row is ignored unless `run_key` is the job's last run.
     make_table("aptui_retries", job_id=KEY, run_key=INTEGER, kinds=TEXT),
-    # Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned final.
+    # Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned run with final quality.
     make_table("aptui_drafts", job_id=KEY, final=INTEGER_OR_NULL),
     # Analyses; they have no rows in Jobs. `plans` has the job plans and edges of the last successful analysis.
     make_table(

@@ -41,7 +41,7 @@ from aptui.store.db.statements import STATEMENTS, Parameters, execute, query_ids
 # After a run, the core requests two changes: drop all products of the job, and put the new products. `keep_products` reduces these
 # rows to the differences: a product with the same name and sub id keeps its row, as in O3DE
 # (`AssetDatabaseConnection::SetProduct`), and unchanged rows are not written. Deleting a row and inserting it again costs every
-# index of Products twice, and a look-up in each table that refers to it.
+# index of Products twice, and a look-up in each table that refers to the row.
 
 _Row = tuple[object, ...]
 _PRODUCTS = """SELECT p.JobPK, p.ProductName, p.SubID, p.ProductID, p.AssetType, p.Hash, p.Flags, o.digest, o.size
@@ -362,7 +362,7 @@ class Writer:
             raise InternalError("the asset database is closed")
 
     def _work(self) -> None:
-        """Handle requests from the queue until None."""
+        """Handle requests from the queue until the queue returns None."""
         item = self._queue.get()
         while item is not None:
             if isinstance(item, _Call):

@@ -81,7 +81,7 @@ FAILURES = 5
 """Number of failures in a row that opens a breaker."""
 _FIRST_REST_S = 30.0
 _LONGEST_REST_S = 600.0
-"""Time (seconds) for which a breaker stays open at first, and the maximum to which this time can grow."""
+"""First and longest time (seconds) for which a breaker stays open."""
 
 
 class Breaker:

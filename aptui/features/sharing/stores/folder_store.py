@@ -67,7 +67,7 @@ class FolderStore:
         return self._path("cas", digest)
 
     def get_record(self, key: str) -> bytes | None:
-        """Return a record's bytes, None = it does not exist."""
+        """Return a record's bytes, or None if the record does not exist."""
         with name_errors(self.address):
             try:
                 with open(self.record_path(key), "rb", buffering=0) as file:
@@ -135,12 +135,12 @@ class FolderStore:
         return os.path.join(self._tmp, f"{os.getpid()}-{secrets.token_hex(8)}")
 
     def _make_folder(self, folder: str) -> None:
-        """Make a folder of the store and its parents; all users who may write to the store may write there."""
+        """Make a folder of the store, and its missing parents; users who may write to the store may write to the new folders."""
         if os.path.isdir(folder):
             return
         self._make_folder(os.path.dirname(folder))
         with contextlib.suppress(FileExistsError):
-            os.mkdir(folder, 0o755)  # even with umask 0, other users must not write to the folder
+            os.mkdir(folder, 0o755)  # not 0o777: with umask 0, all users could write to the folder
             if shared := self._read_shared_mode():
                 os.chmod(folder, shared)
 

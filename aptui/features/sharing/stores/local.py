@@ -37,8 +37,8 @@ from aptui.shared.result_store import Mismatch
 # Maintenance of this machine's store removes the least recently used results, checks the bytes of all files, and counts files.
 #
 # The access time of a record is the last use of its result. The access time of a blob is less reliable, because a product may be a
-# hard link to the blob, and reading this product changes the access time. So the last use of a blob is that of the newest record
-# that names the blob, and both files are removed together.
+# hard link to the blob, and reading this product changes the access time. So the last use of a blob is that of the most recently
+# used record that names the blob, and both files are removed together.
 
 GRACE_S = 600.0
 """While an engine uses the store, a cleanup removes only results that were not used for this time (seconds).
@@ -130,13 +130,13 @@ def _by_result(entries: list[_Entry]) -> list[_Entry]:
     """Return all files, sorted by the last use of their results, the least recently used first."""
     used: dict[tuple[str, str], float] = {}
     for newer in sorted(entry for entry in entries if not entry.is_blob):
-        # Newer records come later in the loop, so the newest record that names a blob determines the last use of the blob.
+        # Records that were used later come later in the loop, so the last record that names a blob determines the blob's last use.
         used |= {(_top(newer), digest): newer.used for digest in _read_digests(newer)}
     return sorted(replace(entry, used=used.get((_top(entry), os.path.basename(entry.path)), entry.used)) for entry in entries)
 
 
 def _top(entry: _Entry) -> str:
-    """Return the folder of a file's namespace: `<top>/ac/<2 hex>/<name>`."""
+    """Return the folder of a file's namespace: `<top>` in the path `<top>/ac/<2 hex>/<name>`."""
     return entry.path.rsplit("/", 3)[0]
 
 
@@ -233,8 +233,8 @@ class LocalStore(FolderStore):
         links: allow products that are hard links to blobs; writing into one of them changes all products of that blob.
         origins: addresses of other stores; results that were fetched from them are trusted like results that were made here.
         origin: address of the store from which the written results were fetched, "" = they were made here. This machine's seal of
-            a record covers it. So without keys, a project does not use results from the store of another project.
-        say: called about changed blobs.
+            a record includes this address. So without keys, a project does not use results from the store of another project.
+        say: called with a message about each changed blob.
 
     Raises:
         HostError: the folder cannot be made or used.
@@ -260,7 +260,7 @@ class LocalStore(FolderStore):
         super().__init__(root, trust.namespace, syncs=False)
 
     def get_record(self, key: str) -> bytes | None:
-        """Return a record that this machine wrote or that has a trusted seal; None = no trusted record exists."""
+        """Return a record that this machine wrote or that has a trusted seal, or None if no trusted record exists."""
         data = super().get_record(key)
         if data is None or not self._is_trusted(data):
             return None
@@ -331,7 +331,7 @@ class LocalStore(FolderStore):
             os.rename(written, path)
         finally:
             with contextlib.suppress(OSError):
-                os.unlink(written)  # rename(2) keeps `written` if the blob is already a hard link to it
+                os.unlink(written)  # rename(2) does not remove `written` if the blob is already a hard link to it
 
     def _put_at(self, path: str, target: str, *, is_executable: bool) -> None:
         if not placing.reflink(path, target):
@@ -371,7 +371,8 @@ class LocalStore(FolderStore):
     def _note_use_of_blob(self, path: str, checked: os.stat_result) -> None:
         """Record the use of a blob.
 
-        Recording changes the inode's change time, so the blob's check is noted again if the blob is unchanged since `checked`.
+        `checked` is the status of the blob at its last check. Recording the use changes the inode's change time, so the check is
+        noted again if the blob did not change since then.
         """
         state = os.stat(path)
         is_same = (state.st_size, state.st_mtime_ns) == (checked.st_size, checked.st_mtime_ns)

@@ -30,7 +30,7 @@ def write_verified(chunks: Iterable[bytes], target: str, digest: str, size: int)
 
     Raises:
         Mismatch: the length or the SHA-256 is wrong. An error during writing deletes `target`.
-        FileExistsError: the file exists; it stays.
+        FileExistsError: `target` exists; it is not changed.
     """
     hasher, left = hashlib.sha256(), size
     with open(target, "xb", buffering=0) as file:

@@ -89,7 +89,7 @@ class HttpStore:
         self._idle: deque[_Connection] = deque()
 
     def get_record(self, key: str) -> bytes | None:
-        """Return the bytes at `/ac/<key>`, None = they do not exist."""
+        """Return the record at `/ac/<key>`, or None if the record does not exist."""
         with self._answer("GET", "ac", key) as answer:
             if answer.status == 404:
                 return None
@@ -114,7 +114,8 @@ class HttpStore:
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
         """Publish a record.
 
-        If the server ignores `If-None-Match`, another writer may publish a record between the check and the upload.
+        With `if_absent`, check first whether the record exists. If the server ignores `If-None-Match`, another writer may publish a
+        record between this check and the upload.
         """
         if if_absent and self._has("ac", key):
             return False
@@ -380,7 +381,7 @@ class ObjectStore:
             raise UserError(f"the object store cannot be used: {_first_line(error)}", where=address) from None
 
     def get_record(self, key: str) -> bytes | None:
-        """Return the record at `key`, None = it does not exist."""
+        """Return the record at `key`, or None if the record does not exist."""
         with self._name_errors():
             try:
                 answer = self._store.get(self._name("ac", key))
