@@ -108,7 +108,7 @@ def test_popen_does_not_fork_if_an_argument_is_not_supported(tmp_path: Path, cha
 
 
 @pytest.mark.starts
-def test_popen_does_not_fork_in_a_test_with_the_mark_starts(tmp_path: Path) -> None:
+def test_popen_does_not_fork_in_a_test_with_the_starts_marker(tmp_path: Path) -> None:
     with started(tmp_path) as process:
         assert not is_forked(process)
         process.communicate(b"[]")

@@ -274,7 +274,7 @@ def test_pattern_with_an_unescaped_dot_before_an_extension_gets_a_hint(text: str
     assert parse(text).hint == hint
 
 
-def test_filter_error_says_what_to_install_without_the_search_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_search_without_the_search_engine_names_the_missing_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "re2", None)
     regex.compile_pattern.cache_clear()
 

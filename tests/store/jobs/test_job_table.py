@@ -218,7 +218,7 @@ def test_row_is_counted_only_after_all_columns_are_written() -> None:
     assert order_rows(table, "platform", is_descending=False).tolist() == [0]
 
 
-def test_job_is_a_draft_until_its_final_is_stored(store: Store) -> None:
+def test_job_is_a_draft_until_its_final_products_are_stored(store: Store) -> None:
     store.put(
         put_source=[source_row()],
         put_job=[job_row(1, run_key=5), job_row(2, run_key=6, platform="mac"), job_row(3, run_key=7, platform="windows")],
@@ -338,7 +338,7 @@ SAME = [
 
 
 @pytest.mark.parametrize(("one", "other", "cause"), SAME)
-def test_paths_and_numbers_of_a_job_are_masked(one: str, other: str, cause: str) -> None:
+def test_cause_of_an_error_masks_its_paths_and_numbers(one: str, other: str, cause: str) -> None:
     assert (cause_of(one), cause_of(other)) == (cause, cause)
 
 
@@ -347,5 +347,5 @@ def test_different_errors_have_different_causes_and_only_the_first_line_is_used(
     assert cause_of("\n  broken pipe \nmore") == "broken pipe"
 
 
-def test_very_long_line_without_an_end_has_a_cause() -> None:
+def test_very_long_error_without_a_line_break_has_a_cause() -> None:
     assert cause_of("a/" * 100_000 + "'" * 5000)

@@ -135,7 +135,7 @@ def test_deleted_file_or_a_file_with_a_new_row_is_not_an_orphan(store):
     assert [each.name for each in still_orphans(before, store.reader(), cache)] == ["linux/d.png"]
 
 
-def test_marking_orphans_touches_only_folders_with_products(store):
+def test_marking_orphans_sets_times_only_of_folders_with_products(store):
     put(store, "linux/a.png")
     cache = store.path.parent
     for name in ("linux/stray", "linux/lonely/x"):
@@ -206,7 +206,7 @@ def test_new_database_has_counts_of_zero(store: Store) -> None:
     assert (checks.product_bytes(reader), checks.last_completed_ms(reader), checks.folder_count(reader)) == (0, 0, 0)
 
 
-def test_health_has_the_size_and_the_last_completion_of_a_database(store: Store) -> None:
+def test_checks_return_size_of_products_and_last_completion_and_folder_count(store: Store) -> None:
     gem = store.writer.sync_scan_folders([("project", "/project", 0), ("gem", "/gem", 1)])[0]["gem"]
     store.put(
         put_source=[source_row()],

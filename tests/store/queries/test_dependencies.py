@@ -79,7 +79,7 @@ def test_changed_preloaders_are_returned_once(project: Project) -> None:
     assert writer.pop_preloaders() == {ids(project.store)["linux/other.mesh"]}
 
 
-def test_changed_product_clears_the_catalog_mark(project: Project) -> None:
+def test_changed_product_makes_catalogs_out_of_date(project: Project) -> None:
     writer, archive = project.store.writer, project.store.archive()
     changes, _names = writer.product_changes()
     project.store.put(put_state=[("other", "1")])
@@ -96,7 +96,7 @@ def test_changed_product_clears_the_catalog_mark(project: Project) -> None:
     assert archive.state("catalogs") is None
 
 
-def test_changed_uuid_of_a_source_clears_the_catalog_mark(project: Project) -> None:
+def test_changed_uuid_of_a_source_makes_catalogs_out_of_date(project: Project) -> None:
     writer = project.store.writer
     assert writer.mark_catalogs(writer.product_changes()[0], "these")
 

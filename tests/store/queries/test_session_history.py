@@ -111,7 +111,7 @@ def test_deleted_job_keeps_its_name_and_number(store: Store) -> None:
     assert store.archive().next_ids()[1] == 3
 
 
-def test_pruning_moves_runs_of_a_session_to_before_the_first_session(store: Store) -> None:
+def test_runs_of_a_pruned_session_precede_the_first_session(store: Store) -> None:
     job(store, 1, 5, duration_ms=10)
     job(store, 2, 6, duration_ms=20)
     store.put(put_session=[session_row(ended_ms=9 * SECOND)])

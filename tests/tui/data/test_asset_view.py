@@ -175,7 +175,7 @@ class Screen:
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(STEPS, min_size=1, max_size=14))
-def test_open_closed_and_selected_rows_of_a_tree_equal_a_plain_model(steps: list[tuple[str, Any]]) -> None:
+def test_expanded_and_selected_rows_of_a_tree_equal_a_plain_model(steps: list[tuple[str, Any]]) -> None:
     screen = Screen()
     view, plain, names = screen.view, screen.plain, dict[str, str]()
     for what, value in steps:

@@ -130,7 +130,7 @@ def test_jobs_and_failed_analyses_are_sorted_by_time(jobs: JobsStore) -> None:
     assert jobs.total == jobs.hit_count == 6
 
 
-def test_failed_jobs_are_selected_by_key_even_before_jobs_are_read(jobs: JobsStore) -> None:
+def test_failed_jobs_are_found_by_key_and_unknown_keys_are_ignored(jobs: JobsStore) -> None:
     assert jobs.find_failed_among([1, 2, 5, 99]) == {2, 5}
     with closing(JobsStore()) as empty:
         assert empty.find_failed_among([1]) == set()
@@ -401,7 +401,7 @@ def test_analysis_is_listed_only_if_its_last_run_failed(jobs: JobsStore) -> None
     assert shown(jobs)[-1] == ANALYSIS
 
 
-def test_notices_before_the_moment_of_the_rows_only_show_that_a_job_runs(jobs: JobsStore) -> None:
+def test_notice_older_than_the_rows_changes_only_whether_a_job_is_running(jobs: JobsStore) -> None:
     jobs.apply(Batch(running={1: NOW_MS, 4: NOW_MS - 18_000}))
     assert [jobs.cell(index, "status").text for index in (0, 5)] == ["▶ processing", "▶ processing"]
     assert [jobs.cell(index, "duration").text for index in (0, 5)] == ["0 s…", "18 s…"]
@@ -482,7 +482,7 @@ def test_hits_in_the_path_of_a_critical_job_are_marked_after_its_sign(jobs: Jobs
     assert info.source == "textures/sand.PNG"
 
 
-def test_row_is_marked_as_a_draft_until_the_final_run_is_reported(jobs: JobsStore) -> None:
+def test_row_is_marked_as_a_draft_until_its_final_products_are_reported(jobs: JobsStore) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", is_draft=True)))
     marked, found = jobs.cell(shown(jobs).index(3), "reason").text, filtered(jobs, "is:draft")
     jobs.apply(news(notice(3, "textures/sand.PNG", "processing", is_draft=True)))

@@ -205,7 +205,7 @@ def test_database_is_read_again_while_another_run_writes_to_it(tmp_path, monkeyp
     assert all(each == ("subscribed", 0, 0, {}) for each in listener.calls)
 
 
-def test_session_waits_for_a_run_that_took_the_cache_before_its_engine():
+def test_session_waits_if_another_run_takes_the_cache_before_its_engine():
     holders, started = [0], []
 
     def start() -> None:
@@ -258,7 +258,7 @@ def test_session_without_engine_reads_the_database_and_refuses_requests(tmp_path
     session.close()
 
 
-def test_database_is_read_beside_an_engine_of_another_protocol(link_harness, monkeypatch):
+def test_database_is_read_although_the_engine_has_another_protocol(link_harness, monkeypatch):
     monkeypatch.setattr("aptui.link.port.PROTOCOL", -1)
     with link_harness.running() as engine:
         session, listener = opened(engine.harness.server.path)

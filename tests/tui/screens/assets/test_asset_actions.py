@@ -158,7 +158,7 @@ async def test_hostile_names_are_displayed_safely_and_copied_byte_for_byte(app, 
 
 
 @pytest.mark.usefixtures("store")
-def test_other_programs_get_the_path_of_an_asset_and_the_shell_its_folder(tmp_path, monkeypatch):
+def test_pager_and_editor_get_the_asset_path_and_shell_gets_its_folder(tmp_path, monkeypatch):
     for name, value in (("PAGER", "view -x"), ("VISUAL", ""), ("EDITOR", "'broken"), ("SHELL", "/bin/zsh"), ("DISPLAY", "")):
         monkeypatch.setenv(name, value)
     monkeypatch.delenv("WAYLAND_DISPLAY", raising=False)

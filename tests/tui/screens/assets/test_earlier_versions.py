@@ -157,14 +157,14 @@ def test_versions_without_different_lines_are_reported(repository, before, now, 
     assert compare(repository, before, now) == why
 
 
-def test_lines_of_a_file_that_is_empty_now_are_counted_as_removed_only(repository):
+def test_all_lines_of_a_file_that_became_empty_count_as_removed(repository):
     found = compare(repository, b"a\nb\n", b"")
 
     assert found.kind == "2 lines removed, 0 added"
     assert texts(found)[2:] == ["1    - a", "2    - b"]
 
 
-def test_comparison_of_long_texts_ends_at_its_time_limit_with_all_lines(repository, monkeypatch):
+def test_all_lines_count_as_different_after_the_time_limit(repository, monkeypatch):
     monkeypatch.setattr(file_previews, "_LIMIT_S", -1.0)
 
     found = compare(repository, b"a\nx\nb\n\x1b[2J\ny\n", b"c\nx\nd\n\x1b[2J\nz\n")

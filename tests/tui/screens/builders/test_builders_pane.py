@@ -142,7 +142,7 @@ def may_read(monkeypatch):
 
 
 @on_builders(opens=False)
-async def test_builder_list_shows_reading_before_its_first_read(app, pilot, store, may_read):
+async def test_builder_list_shows_that_the_first_read_is_running(app, pilot, store, may_read):
     await pilot.press("5", "m")
     await until(pilot, lambda: "reading the builders" in text(app) and "reading its metrics" in text(app))
     assert "this builder has not run" not in text(app)
@@ -316,7 +316,7 @@ def test_metrics_can_be_sorted_by_count_or_by_average(tmp_path, store):
     visit(tmp_path, sort)
 
 
-def test_average_in_the_builder_list_excludes_analysis_jobs(tmp_path, store):
+def test_average_in_the_builder_list_excludes_analyses(tmp_path, store):
     spent = BuilderSpent(BUILDER, Spent(98, 0, 0), Spent(2, 300, 200))
 
     row = row_of(1, KnownBuilder(BUILDER, "Image", IMAGES, spent), "", 300)
@@ -421,7 +421,7 @@ def test_builders_of_the_configuration_get_details_from_their_code(tmp_path, sto
     visit(tmp_path, script, builders=(bare,), complete=lambda: (IMAGES,))
 
 
-def test_error_of_completing_builders_is_reported_and_other_facts_are_shown(tmp_path, store):
+def test_failed_completion_of_builders_is_reported_and_other_facts_are_shown(tmp_path, store):
     def complete():
         raise UserError("the builder cannot be loaded: [/oops]")
 
