@@ -228,7 +228,7 @@ def test_every_field_of_a_reference_changes_the_rule(name: str) -> None:
     assert digests_of(reference=other)["references"] != digests_of()["references"]
 
 
-def test_commands_and_references_have_the_same_digest_in_every_version() -> None:
+def test_digest_of_commands_and_references_is_equal_in_every_aptui_version() -> None:
     assert (digests_of()["command"], digests_of()["references"]) == (
         "0d6b1afb92e3bf91ea739fbe51154b9b",
         "9be7aade1741d91e3f30737717684e34",

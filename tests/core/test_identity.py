@@ -53,7 +53,7 @@ def test_source_is_found_by_path_uuids_and_earlier_uuids() -> None:
     )
 
 
-def test_source_with_a_damaged_identity_has_no_other_uuids() -> None:
+def test_source_with_a_damaged_identity_file_has_no_additional_uuids() -> None:
     broken = SourceIdentity(SourceUuid(bytes(16)), problem="damaged")
 
     assert legacy_of(source("a.txt", broken)) == ()

@@ -61,7 +61,7 @@ def test_first_run_is_stored_as_one_character_and_an_equal_run_as_empty_text() -
 
 
 @given(st.text())
-def test_stored_form_of_a_step_is_the_same_in_every_version(text: str) -> None:
+def test_stored_form_of_a_run_step_is_equal_in_every_aptui_version(text: str) -> None:
     known, wanted = RunStep((("source", text, "00"),), (("old", "00", 1),)), RunStep((("rule", text, text),), ((text, "11", 2),))
 
     parts = [[["rule", text, text]], [["source", text]], [[text, "11", 2]], ["old"] if text != "old" else []]

@@ -177,7 +177,7 @@ def test_verbs_that_steer_the_queue_need_an_engine(home: Home) -> None:
     assert "aptui start" in refused.stderr
 
 
-def test_verbs_of_the_queue_change_the_order_of_a_running_engine(home: Home) -> None:
+def test_queue_verbs_pause_resume_and_drain_a_running_engine(home: Home) -> None:
     home.run("start")
     until(lambda: home.product("a.txt") == "a")
     assert "paused" in home.run("pause").stdout

@@ -89,7 +89,9 @@ def test_result_is_discarded_if_a_hidden_file_was_visible_during_the_run(word: s
 
 
 @pytest.mark.parametrize(("check", "is_away"), [("find_hiders", True), ("find_changed", False)])
-def test_stale_result_is_committed_if_the_check_is_disabled(check: str, is_away: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changed_source_or_hidden_file_is_missed_if_the_check_is_disabled(
+    check: str, is_away: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(StaleResultCheck, check, lambda *_args: ())
 
     with pytest.raises(AssertionError, match="differs from a clean build"):
@@ -168,7 +170,7 @@ MUTANTS = [
 
 
 @pytest.mark.parametrize(("where", "name", "case"), MUTANTS)
-def test_stale_result_is_committed_if_a_check_is_disabled(
+def test_changed_input_or_code_is_missed_if_its_check_is_disabled(
     where: str, name: str, case: tuple[str, bool, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StaleResultCheck if where == "stale_results" else run_results, name, lambda *_args: ())

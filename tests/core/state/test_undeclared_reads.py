@@ -102,7 +102,7 @@ def test_read_of_a_file_that_is_not_a_source_is_not_reported(world: Reading) -> 
     assert world.log_lines("a.s@linux:main") == []
 
 
-def test_read_of_an_ignored_file_is_not_reported_before_its_scan(world: Reading) -> None:
+def test_read_of_an_ignored_file_that_was_not_scanned_is_not_reported(world: Reading) -> None:
     world.read_by_runs["a.s"] = ["z/x.tmp"]
     world.pipeline.reads._graph._is_ignored = below_matcher("z")
     world.apply({"z/x.tmp": ""})
@@ -110,7 +110,7 @@ def test_read_of_an_ignored_file_is_not_reported_before_its_scan(world: Reading)
     assert world.log_lines("a.s@linux:main") == []
 
 
-def test_added_read_reruns_the_job_only_when_the_file_changes() -> None:
+def test_undeclared_read_added_as_dependency_reruns_the_job_after_changes() -> None:
     world = Reading(ADDS)
     world.edit({"a.s": "", "Part.txt": "1"})
     world.read_by_runs["a.s"] = ["Part.txt", "gone.txt"]
@@ -141,7 +141,7 @@ def test_undeclared_read_of_a_failed_run_is_added_as_a_dependency() -> None:
     assert [name for name, _digest in world.job("a.s@linux:main").discovered] == ["part.txt"]
 
 
-def test_undeclared_read_of_an_analysis_warns_or_is_added() -> None:
+def test_undeclared_read_of_an_analysis_gives_a_warning_or_a_dependency() -> None:
     warns, adds = Reading(), Reading(ADDS)
     for world in (warns, adds):
         world.edit({"a.s": "", "Part.txt": "1"})

@@ -196,7 +196,7 @@ def test_loaded_source_has_the_digest_from_its_reported_folder(memory: WorkingSe
     assert item.fact == fact("a.s", sha("new"))
 
 
-def test_folder_is_released_when_its_row_is_saved_and_files_handled(memory: WorkingSet, archive: FakeArchive) -> None:
+def test_folder_is_released_when_its_row_is_saved_and_its_files_are_handled(memory: WorkingSet, archive: FakeArchive) -> None:
     folder = pending(fact("b.bin", sha("new")))
     memory.begin_scan()
     memory.folders[""] = folder

@@ -59,7 +59,7 @@ def test_drill_finds_an_engine_that_does_not_wait_for_a_checkout(tmp_path: Path)
     assert live_scenes.checkouts(tmp_path, 0, files=40, mutant="without-holds").violations
 
 
-def test_products_deleted_by_hand_are_restored(tmp_path: Path) -> None:
+def test_products_deleted_by_hand_are_made_again(tmp_path: Path) -> None:
     assert not live_scenes.products_by_hand(tmp_path).violations
 
 

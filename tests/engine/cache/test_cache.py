@@ -252,7 +252,7 @@ def test_commit_does_not_move_a_file_from_outside_the_staging_folder(
     assert not (cache.root / "linux" / "a.txt").exists()
 
 
-def test_commit_writes_intents_before_it_renames_and_rows_afterwards(cache: Cache, diary: Diary) -> None:
+def test_commit_writes_intents_before_and_rows_after_it_renames_products(cache: Cache, diary: Diary) -> None:
     order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/b.txt", b"b"))))
 
     done, failed = cache.commit(order, diary, rows_of)
@@ -451,7 +451,7 @@ def put(cache: Cache, name: str, data: bytes) -> Path:
     return path
 
 
-def test_recovery_marks_a_job_as_doubtful_if_its_product_is_newer(cache: Cache, diary: Diary) -> None:
+def test_recovery_marks_a_job_as_doubtful_if_its_product_is_newer_than_its_row(cache: Cache, diary: Diary) -> None:
     put(cache, "linux/a.txt", b"new")
     put(cache, "linux/b.txt", b"old b")
     diary.digests = {"linux/a.txt": hashlib.sha256(b"old").digest(), "linux/b.txt": hashlib.sha256(b"old b").digest()}

@@ -92,7 +92,7 @@ def test_source_moved_within_the_identity_delay_keeps_its_uuid(project: LiveProj
         assert project.product("linux/sub/a.txt") is None
 
 
-def test_sources_of_a_folder_that_was_renamed_without_an_engine_keep_uuids(project: LiveProject) -> None:
+def test_sources_of_a_folder_that_was_renamed_while_no_engine_ran_keep_uuids(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -309,7 +309,7 @@ def test_edited_identity_file_of_an_intermediate_changes_its_uuid_at_once(projec
 # ---------------------------------------------------------------------------------- differences of live engine and batch
 
 
-def test_batch_makes_the_products_of_a_live_engine_without_identity_files(project: LiveProject) -> None:
+def test_batch_makes_the_same_products_as_a_live_engine_but_no_identity_files(project: LiveProject) -> None:
     project.edit({"assets/x.top": "one", "shared/sub/a.txt": "another"})
     project.config(SETTINGS.replace("path: assets}", "path: assets}, {name: shared, path: shared, order: 10}"))
     with project.running():

@@ -110,7 +110,7 @@ def test_request_to_run_next_is_refused_if_the_queue_is_not_paused(project: Live
         assert "not paused" in project.ask(port.RunNext()).refused
 
 
-def test_request_to_run_next_reports_zero_without_pending_jobs(project: LiveProject) -> None:
+def test_request_to_run_next_returns_job_id_zero_if_no_job_is_pending(project: LiveProject) -> None:
     with project.running():
         project.ask(port.PauseJobs())
 
@@ -320,7 +320,7 @@ def test_full_rescan_of_unchanged_files_runs_no_jobs(project: LiveProject) -> No
         assert not project.runs
 
 
-def test_reload_reports_changes_and_refuses_errors(project: LiveProject) -> None:
+def test_reload_reports_changes_and_refuses_an_invalid_configuration(project: LiveProject) -> None:
     with project.running():
         assert project.ask(port.ReloadConfig()).answered == {"is_changed": False}
         project.config(COPIES + "nonsense: 1\n")

@@ -577,7 +577,9 @@ def test_epoch_of_the_engine_increases_with_a_new_database(retrying: LiveProject
         assert live.engine.epoch > before, "readers distinguish notices of the two databases by the epoch"
 
 
-def test_pause_before_a_new_attempt_grows_until_the_engine_was_idle(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_delay_before_the_engine_reopens_grows_until_the_engine_was_idle(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(supervisor, "_RETRY_S", (0.01, 60.0))
     with project.running() as live:
         project.settle()

@@ -172,7 +172,7 @@ def test_analysis_is_discarded_if_its_source_changed_before_it_ran(tmp_path: Pat
     assert not project.engine_run().runs
 
 
-def test_builder_code_that_was_changed_back_only_needs_new_workers(tmp_path: Path) -> None:
+def test_builder_code_that_was_changed_back_needs_only_new_workers(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     described = registry.describe_again
 
@@ -288,7 +288,7 @@ def test_live_engine_runs_jobs_again_after_their_tool_changed(tmp_path: Path, ho
         project.until_product(f"{HOST}/a.out", "tool2 a\n")
 
 
-def test_source_that_is_edited_after_its_tool_gets_the_new_tool_digest(tmp_path: Path) -> None:
+def test_source_edited_after_its_tool_is_processed_with_the_new_tool(tmp_path: Path) -> None:
     project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
     put_tool(project, "tool1")
     project.edit({"assets/a.txt": "a", "assets/b.txt": "b"})
@@ -605,7 +605,7 @@ def pointer_to(text: str) -> str:
 
 @pytest.mark.parametrize("how", READS)
 @pytest.mark.parametrize("is_live", [False, True])
-def test_lfs_pointer_as_dependency_fails_until_the_file_arrives(tmp_path: Path, how: str, is_live: bool) -> None:
+def test_job_with_an_lfs_pointer_as_dependency_fails_until_the_file_arrives(tmp_path: Path, how: str, is_live: bool) -> None:
     project = reading(LiveProject(tmp_path, CONFIG), how)
     project.engine_run({"assets/cfg.inc": pointer_to("A")})
     assert set(project.errors().values()) <= {
@@ -651,7 +651,7 @@ def test_error_of_a_builder_that_read_an_lfs_pointer_names_the_pointer(tmp_path:
     assert made(project) == {"a.out": "7 7"}
 
 
-def test_lfs_pointer_as_source_fails_until_the_file_arrives(tmp_path: Path) -> None:
+def test_job_with_an_lfs_pointer_as_source_fails_until_the_file_arrives(tmp_path: Path) -> None:
     project = LiveProject(tmp_path, CONFIG + 'builders: [{name: copies, copy: ["*.txt"]}]\n')
     with project.running():
         project.write("assets/a.txt", pointer_to("A"))
@@ -660,7 +660,7 @@ def test_lfs_pointer_as_source_fails_until_the_file_arrives(tmp_path: Path) -> N
         project.until_product(f"{HOST}/a.txt", "A")
 
 
-def test_lfs_pointer_as_companion_fails(tmp_path: Path) -> None:
+def test_job_with_an_lfs_pointer_as_companion_fails_until_the_file_arrives(tmp_path: Path) -> None:
     project = Project(
         tmp_path,
         """

@@ -59,7 +59,7 @@ def test_products_are_deleted_only_after_their_rows_are_saved(notes: Notes, dele
     assert list(notes.news.from_threads) == ["'linux/f/busy' stays"]
 
 
-def test_urgent_deletion_removes_products_without_pending_rows_at_once(notes: Notes, deletions: Deletions) -> None:
+def test_urgent_deletion_removes_products_at_once_if_no_rows_are_pending(notes: Notes, deletions: Deletions) -> None:
     deletions.put(DeleteProducts(1, ("linux/a",), 7))
 
     deletions.perform_urgent()

@@ -207,7 +207,9 @@ def test_failed_analysis_is_listed_and_has_a_log(project: Project) -> None:
     assert any("b.scr" in path.name for path in (project.cache / ".aptui" / "logs").rglob("*") if path.is_file())
 
 
-def test_dependency_of_several_runs_is_read_only_by_the_first_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shared_dependency_is_read_in_the_first_run_and_not_in_later_runs(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read: list[str] = []
     want = HashQueue.want
 

@@ -76,7 +76,7 @@ def test_job_that_another_process_killed_runs_next_without_other_jobs(harness):
     assert harness.admission.refusal("b") == ""  # the pool does not count the first kill against the builder
 
 
-def test_verdict_about_one_run_of_a_dead_worker_does_not_fail_its_other_runs(harness):
+def test_time_limit_of_one_run_does_not_fail_other_runs_of_the_dead_worker(harness):
     verdict = Verdict(Outcome.FAILED, "took longer than 1 s")
     harness.answers.account_for_the_dead(harness.slot(jobs(1, 2), verdicts={1: verdict}))
     harness.answers.account_for_the_dead(harness.slot(jobs(3, 4), verdicts={9: verdict}))
@@ -84,7 +84,7 @@ def test_verdict_about_one_run_of_a_dead_worker_does_not_fail_its_other_runs(har
     assert harness.outcomes() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
 
 
-def test_only_copy_of_a_dead_worker_is_lost_but_several_copies_are_returned(harness):
+def test_single_copy_of_a_dead_worker_is_lost_but_several_copies_are_returned(harness):
     def copies(*keys: int) -> PoolMessage:
         return PoolMessage(wire.FrameKind.COPY, [CopyOrder(key, "a", "b") for key in keys])
 

@@ -108,7 +108,7 @@ def test_waiting_message_is_overtaken_only_a_limited_number_of_times(harness, mo
     assert outcomes(pool, [first, second, *goods]) == [Outcome.SUCCEEDED] * 6
 
 
-def test_copy_and_hash_orders_run_while_jobs_use_all_memory(harness):
+def test_files_are_copied_and_hashed_while_jobs_use_all_memory(harness):
     pool = harness(GATED, memory=budget(1, gated=60))
     begin(pool, "a.txt", "b.txt")
 
@@ -177,7 +177,7 @@ def test_killed_job_runs_without_other_jobs_the_second_time(harness):
     assert outcomes(pool, [after]) == [Outcome.SUCCEEDED]
 
 
-def test_pool_starts_no_job_beside_a_job_that_must_run_alone(harness):
+def test_pool_starts_no_job_while_a_job_that_must_run_alone_is_running(harness):
     pool = harness(GOOD, GATED, size=3)
     pool.pool._admission.lonely["gated", str(pool.root), "alone.txt", "linux", "gated"] = None
     (alone,) = begin(pool, "alone.txt")
@@ -334,7 +334,7 @@ def test_worker_can_be_restarted_before_it_is_ready(harness):
 
 
 @pytest.mark.starts
-def test_cancellation_during_a_start_is_not_a_failed_start(harness):
+def test_run_cancelled_while_its_worker_starts_is_not_a_failed_start(harness):
     pool = harness(GOOD, size=1)
     for _ in range(3):
         order = pool.process_order("good")
@@ -365,7 +365,7 @@ def test_new_configuration_returns_waiting_orders_and_ends_no_current_run(harnes
 
 
 @pytest.mark.starts
-def test_starting_worker_returns_orders_and_hashing_continues(harness):
+def test_new_configuration_takes_jobs_but_no_hashing_from_a_starting_worker(harness):
     pool = harness(GATED)
     (order,) = begin(pool, "a.txt")
     pool.pool.send_hash(HashOrder(7, (str(pool.root / "a.txt"),)))
