@@ -63,7 +63,7 @@ FINALS = {"a.txt": "final final\na", "b.bin": "final"}
 DRAFTS = {"a.txt": "draft draft\na", "b.bin": "draft"}
 
 
-def test_batch_makes_finals_by_default(run: Run, project: Path) -> None:
+def test_batch_makes_final_products_by_default(run: Run, project: Path) -> None:
     code, out, _ = run("batch", "--json", "--require", "final")
 
     summary = json.loads(out)
@@ -71,7 +71,7 @@ def test_batch_makes_finals_by_default(run: Run, project: Path) -> None:
     assert products(project) == FINALS
 
 
-def test_batch_with_the_draft_option_postpones_finals(run: Run, project: Path) -> None:
+def test_batch_with_the_draft_option_postpones_final_products(run: Run, project: Path) -> None:
     code, out, _ = run("batch", "--draft", "--json")
     left = products(project)
     listed = json.loads(run("jobs", "--filter", "is:draft", "--json")[1])
@@ -89,7 +89,7 @@ def test_batch_with_the_draft_option_postpones_finals(run: Run, project: Path) -
     assert products(project) == FINALS
 
 
-def test_batch_that_requires_finals_fails_if_a_draft_remains(run: Run, project: Path) -> None:
+def test_batch_that_requires_final_products_fails_if_a_draft_remains(run: Run, project: Path) -> None:
     config = project / "aptui.yaml"
     config.write_text(config.read_text().replace("test ! -e fail-{quality}", "test {quality} = draft"))
 
@@ -112,7 +112,7 @@ def test_status_with_a_draft_is_not_an_error(run: Run, project: Path) -> None:
     assert (code, json.loads(out)["draft_jobs"]) == (0, 1)
 
 
-def test_draft_option_together_with_require_final_is_a_mistake(run: Run) -> None:
+def test_draft_option_together_with_require_option_is_a_mistake(run: Run) -> None:
     code, _, err = run("batch", "--draft", "--require", "final")
 
     assert code == 3
@@ -126,7 +126,7 @@ def test_require_option_accepts_only_the_value_final(run: Run) -> None:
     assert "best" in err
 
 
-def test_require_final_succeeds_in_a_project_without_drafts(run: Run, project: Path) -> None:
+def test_require_option_succeeds_in_a_project_without_drafts(run: Run, project: Path) -> None:
     (project / "aptui.yaml").write_text("scan_folders: [{name: game, path: assets}]\nplatforms: {linux: {}}\n")
 
     code, out, _ = run("batch", "--draft", "--json")
@@ -157,7 +157,7 @@ def test_restore_refuses_a_run_that_made_a_draft(run: Run, project: Path) -> Non
     assert products(project) == FINALS
 
 
-def test_next_batch_keeps_a_restored_final(run: Run, project: Path) -> None:
+def test_next_batch_does_not_replace_a_restored_final_product(run: Run, project: Path) -> None:
     (project / "assets" / "b.st").unlink()
     run("batch")
     (project / "assets" / "a.up").write_text("other")
@@ -172,7 +172,7 @@ def test_next_batch_keeps_a_restored_final(run: Run, project: Path) -> None:
     assert json.loads(out)["drafts"] == []
 
 
-def test_final_in_the_store_is_restored_instead_of_making_a_draft(run: Run, project: Path) -> None:
+def test_stored_final_product_is_restored_even_if_only_drafts_are_requested(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "a.up").write_text("other")
     run("batch")

@@ -145,7 +145,7 @@ def test_summary_of_a_stopped_run_counts_the_known_pending_jobs(
     assert (summary.to_json()["jobs_pending"], summary.to_json()["pending_is_all"]) == (pending, not is_partial)
 
 
-def test_exit_codes_differ_for_stopped_slower_and_interrupted_runs() -> None:
+def test_exit_code_shows_whether_a_run_was_stopped_or_too_slow_or_interrupted() -> None:
     assert exit_code(Summary(jobs_failed=2, stopped_after="2 failures"), None) == STOPPED_EARLY
     assert exit_code(Summary(is_too_slow=True), None) == 1
     assert exit_code(Summary(is_interrupted=True, stopped_after=""), None) == 130

@@ -404,7 +404,7 @@ def test_progress_on_a_pipe_is_plain_lines_at_intervals() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
-def test_progress_beside_an_engine_counts_the_present_session_only() -> None:
+def test_progress_counts_only_jobs_of_the_present_session_of_the_engine() -> None:
     stream, clock = io.StringIO(), Clock()
     reporter = Reporter(stream, clock)
     for second in range(11):
@@ -466,7 +466,7 @@ def test_minimum_time_left_is_shown_if_it_differs_from_the_estimate(least_ms: in
     assert format_time_left(10_000, least_ms) == text
 
 
-def test_reporter_counts_a_job_once_and_keeps_the_slowest_jobs() -> None:
+def test_reporter_counts_a_job_once_and_records_the_slowest_jobs() -> None:
     reporter = Reporter(io.StringIO())
     for number in range(1, 21):
         reporter(job(f"{number}.png", duration_ms=number, job_id=number * 997))
@@ -529,7 +529,7 @@ def test_products_of_removed_platform_are_deleted(run: Run, project: Path) -> No
     assert not product.exists()
 
 
-def test_junit_lists_jobs_that_violate_the_option_fail_on_as_failures(run: Run, project: Path) -> None:
+def test_junit_report_counts_jobs_refused_by_the_fail_on_option_as_failures(run: Run, project: Path) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     assert run("batch", "--platforms", "linux")[0] == 0
 
@@ -643,7 +643,7 @@ def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, ob
         ({"misses": 3}, "shared_cache: {mode: client, store: /share}", "0 % from cache"),
     ],
 )
-def test_counts_of_restored_results_are_printed_after_hits_or_with_a_shared_store(
+def test_restored_results_are_summarised_only_after_hits_or_with_a_shared_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shared: object, store: str, account: str
 ) -> None:
     assert settle(tmp_path, monkeypatch, {"run": 2, "shared": shared}, store).account == account

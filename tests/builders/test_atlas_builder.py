@@ -364,7 +364,7 @@ def test_placing_stops_at_the_first_misfit_if_all_rectangles_are_needed() -> Non
     assert place_items(items, (20, 20), is_all_needed=True) == ([Place(0, 0, 10, 10, 1)], [items[1]])
 
 
-def test_thousands_of_rectangles_are_placed_equally_every_time() -> None:
+def test_thousands_of_rectangles_get_the_same_places_every_time() -> None:
     """The list of free rectangles stays short. If it kept contained rectangles, this test would not end."""
     items = make_items(2400)
     side = int((1.12 * sum(item.width * item.height for item in items)) ** 0.5)

@@ -95,7 +95,7 @@ def test_mono_is_the_mean_of_the_channels_and_stereo_repeats_one_channel(bench):
     assert stereo.tolist() == [[0.5, 0.5]] * 9
 
 
-def test_stereo_of_a_sound_with_six_channels_is_refused(bench):
+def test_sound_with_six_channels_cannot_become_stereo(bench):
     source = bench.write("a.wav", encoded(sine(channels=6)))
 
     assert bench.fail(source, channels="stereo").startswith("a.wav: 6 channels cannot become stereo")
@@ -537,7 +537,7 @@ def test_memory_does_not_grow_with_the_length_of_a_sound(bench):
     assert int(done.stdout) * 1024 < long_frames
 
 
-def test_duration_of_a_sound_is_a_fact_of_its_product(bench):
+def test_duration_of_a_sound_is_recorded_with_its_product(bench):
     source = bench.write("a.wav", encoded(sine()))
     seconds = len(sine()) / RATE
 

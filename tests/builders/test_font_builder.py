@@ -422,14 +422,14 @@ def test_composite_glyph_that_contains_itself_fails(bench):
     assert "contains itself" in bench.fail(bench.write("a.ttf", saved(font)))
 
 
-def test_nested_colour_layers_fail_when_a_font_is_subset(bench):
+def test_font_with_nested_colour_layers_fails_when_it_is_subset(bench):
     source = bench.write("a.ttf", layers_of_layers())
 
     assert bench.build(source)
     assert "would expand to far more than its size" in bench.fail(source, unicodes=["U+4E00"])
 
 
-def test_too_many_subroutine_calls_fail_when_a_font_is_subset(bench):
+def test_font_with_too_many_subroutine_calls_fails_when_it_is_subset(bench):
     font = opened(otf())
     top = font["CFF "].cff.topDictIndex[0]
     for level in range(12):

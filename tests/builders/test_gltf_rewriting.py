@@ -50,7 +50,7 @@ def shape(tree):
     return {name: len(listed) for name, listed in tree.items() if isinstance(listed, list)}
 
 
-def test_rewriting_keeps_used_objects_and_their_numbers(sample):
+def test_rewriting_does_not_change_used_objects_and_the_values_of_their_accessors(sample):
     before = shape(sample.tree)
 
     tree, numbers = rewritten(sample)

@@ -38,7 +38,7 @@ def test_tangents_of_all_corners_equal_those_of_the_reference_program():
     assert found == pytest.approx(np.array(EXPECTED), abs=2e-5)
 
 
-def test_triangle_without_texture_area_gets_tangents_across_its_normal():
+def test_triangle_without_texture_area_gets_tangents_perpendicular_to_its_normals():
     found = tangents_of(coordinates=[[0.5, 0.5]] * 9)
 
     assert np.linalg.norm(found[:, :3], axis=1) == pytest.approx(np.ones(24), abs=1e-6)

@@ -378,7 +378,7 @@ def test_analysis_does_not_import_pillow():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_width_and_height_of_a_picture_are_facts_of_its_product(bench):
+def test_width_and_height_of_a_picture_are_recorded_with_its_product(bench):
     response = bench.process(bench.write("a.png", encoded(picture(size=(40, 20)))), format="webp", mips=True)
 
     assert [product.facts for product in response.products][:2] == [

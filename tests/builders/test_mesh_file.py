@@ -373,7 +373,7 @@ def test_parameters_of_each_platform_are_validated(bench):
     assert "parameter 'scale' must be a number" in bench.analyse(source, {}, {"server": {"scale": "2"}}).error
 
 
-def test_triangle_count_of_a_model_is_a_fact_of_its_product(bench):
+def test_triangle_count_of_a_model_is_recorded_with_its_product(bench):
     (product,) = bench.process(bench.write("a.obj", ROOF)).products
 
     assert product.facts == {"triangles": 2, "format": "glb"}

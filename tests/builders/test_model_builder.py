@@ -154,7 +154,7 @@ def test_files_of_buffers_and_images_are_dependencies(bench, sample):
     "uri", ["../../key", "%2e%2e/%2e%2e/key", "..%5c..%5ckey", "x/../../../key", "link", "%2Fetc%2Fpasswd", "/etc/passwd"]
 )
 @pytest.mark.parametrize("name", ["images", "buffers"])
-def test_a_model_reads_nothing_outside_the_project(bench, uri, name):
+def test_model_builder_reads_no_file_outside_the_project(bench, uri, name):
     (bench.folder / "key").write_bytes(b"canary" * 8)
     (bench.folder / "assets/art").mkdir()
     (bench.folder / "assets/art/link").symlink_to(bench.folder / "key")
@@ -447,7 +447,7 @@ def imports(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("source", "program"), [("a.dae", "assimp"), ("b.fbx", "blender"), ("c.blend", "blender"), ("d.usdc", "blender")]
 )
-def test_imports_example_runs_its_jobs_again_after_its_program_changed(tmp_path, imports, monkeypatch, sample, source, program):
+def test_jobs_of_the_imports_example_run_again_after_a_converter_changed(tmp_path, imports, monkeypatch, sample, source, program):
     (tmp_path / "model.glb").write_bytes(glb(embedded(sample).tree, sample.numbers))
     converter = imports.write(
         f"bin/{program}", CONVERTER.format(python=sys.executable, source=source, model=tmp_path / "model.glb")

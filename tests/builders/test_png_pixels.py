@@ -115,7 +115,7 @@ def test_alpha_of_16_bits_is_rounded_and_not_truncated(bench, alpha, rounded):
 
 
 @pytest.mark.parametrize("kind", [0, 2, 4, 6])
-def test_picture_with_16_bits_keeps_them_when_it_is_resized(bench, kind):
+def test_resized_16_bit_picture_still_has_16_bits(bench, kind):
     rows = [[(0x1234,) * CHANNELS[kind]] * 8] * 8
 
     products = bench.build(bench.write("a.png", png(rows, 16, kind)), max_size=4, mips=True)

@@ -127,7 +127,7 @@ def test_decoded_texture_resembles_its_source_in_every_level(bench: BuilderBench
 
 
 @pytest.mark.parametrize("name", ["bc1", "bc3"])
-def test_no_block_of_a_texture_with_effort_is_worse_than_in_a_draft(bench: BuilderBench, name: str) -> None:
+def test_more_encoder_effort_makes_no_block_of_a_texture_worse(bench: BuilderBench, name: str) -> None:
     noise = np.random.default_rng(3).integers(0, 256, (32, 128, 4), np.uint8)
     pixels = np.vstack([draw_photo(), np.full((32, 128, 4), (9, 120, 200, 255)), noise | (0, 0, 0, 255)]).astype(np.uint8)
     bench.write("photo.png", png(pixels))

@@ -100,7 +100,7 @@ def test_product_of_a_map_contains_its_tileset_and_depends_on_its_pictures(bench
 
 
 @pytest.mark.parametrize(("textures", "name"), [("files", "ground.png"), ("ktx2", "ground.ktx2")])
-def test_textures_parameter_names_the_products_of_the_pictures_of_a_tiled_map(bench, textures, name):
+def test_textures_parameter_sets_the_picture_names_in_a_tiled_map(bench, textures, name):
     value = '<property name="icon" type="class"><properties><property name="image" value="Icon.PNG"/></properties></property>'
     more = f'<imagelayer id="2" name="sky"><image source="../tiles/Ground.png"/></imagelayer><properties>{value}</properties>'
 
@@ -110,7 +110,7 @@ def test_textures_parameter_names_the_products_of_the_pictures_of_a_tiled_map(be
     assert level["properties"][0]["value"] == {"image": "Icon.PNG"}
 
 
-def test_textures_parameter_names_the_products_of_the_pictures_of_an_ldtk_project(bench):
+def test_textures_parameter_sets_the_picture_names_in_an_ldtk_project(bench):
     project, level = ldtk()
     level["bgRelPath"] = level["layerInstances"][0]["__tilesetRelPath"] = "../tiles/ground.png"
     write_map(bench)
@@ -346,7 +346,7 @@ def test_contradiction_in_an_ldtk_level_gives_a_warning(bench, change, warning):
     assert bench.warnings == [warning]
 
 
-def test_ldtk_project_of_an_old_version_without_the_sizes_of_tilesets_is_accepted(bench):
+def test_old_ldtk_project_that_lacks_tileset_sizes_is_accepted(bench):
     project, level = ldtk()
     del project["defs"]["tilesets"][0]["__cWid"], project["defs"]["tilesets"][0]["__cHei"]
     write_map(bench)

@@ -54,7 +54,7 @@ def test_builder_run_prints_log_dependencies_products_and_undeclared_reads(
 
 
 @pytest.mark.real
-def test_builder_run_prints_a_traceback_of_the_authors_frames(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_builder_run_prints_a_traceback_without_the_code_of_aptui(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "aptui.yaml").write_text(YAML + "builders: [{name: atlas, uses: atlas, params: {key: y}}]\n")
 
     assert main.main(["builder", "run", "atlas", "assets/a.atlas"]) == 1

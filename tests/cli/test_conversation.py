@@ -120,7 +120,7 @@ def test_conversation_reports_the_lines_that_it_copied(monkeypatch, tmp_path):
         (False, {"TERM": "xterm", "ACCESSIBLE": "0"}, True, ""),
     ],
 )
-def test_reason_for_plain_lines_names_the_option_or_the_variable(
+def test_reason_for_plain_lines_names_the_option_or_environment_variable(
     plain: bool, environ: dict[str, str], is_typed: bool, reason: str
 ) -> None:
     assert reason_for_lines(Namespace(plain=plain), environ, is_typed=is_typed) == reason

@@ -90,7 +90,7 @@ def test_log_compare_prints_the_differences_of_two_runs(run: Run) -> None:
     assert "products: no differences" in version
 
 
-def test_log_compare_with_a_failed_run_reports_no_product_as_lost(run: Run) -> None:
+def test_log_compare_with_a_failed_run_does_not_compare_products(run: Run) -> None:
     _, output, _ = run("log", "tables/bad.json@linux", "--compare", "2", "1")
 
     assert "a failed run has no products to compare" in output

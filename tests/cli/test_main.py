@@ -133,7 +133,7 @@ def test_closed_pipe_is_not_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_batch_without_work_or_with_one_copy_imports_no_heavy_modules(tmp_path: Path) -> None:
+def test_batch_without_work_or_with_one_copied_file_imports_no_heavy_modules(tmp_path: Path) -> None:
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets" / "a.txt").write_text("a")
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
@@ -271,7 +271,7 @@ def test_version_option_does_not_import_argparse() -> None:
 
 @pytest.mark.real
 @pytest.mark.parametrize("thread", ["", "threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()"])
-def test_process_ends_after_its_exit_functions_and_threads(thread: str) -> None:
+def test_process_ends_after_its_exit_functions_and_threads_have_ended(thread: str) -> None:
     script = (
         "import atexit, sys, threading, time; from aptui import __main__ as program; from aptui.cli import main\n"
         "class Last:\n    def __del__(self): print('torn down')\n"

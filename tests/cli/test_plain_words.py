@@ -32,7 +32,7 @@ def uses_of(parser: Parser):
 
 
 @pytest.mark.parametrize("verb", sorted(all_verbs()))
-def test_plain_words_are_parsed_as_by_argparse_for_every_argument(verb):
+def test_plain_words_give_the_same_arguments_as_argparse(verb):
     parser = parser_of(verb)
     uses = list(uses_of(parser))
     lines = [[], *uses, *([*one, *other] for one in uses for other in (["--json"], ["word"])), *(["word", *one] for one in uses)]
@@ -63,7 +63,7 @@ def test_usual_command_line_is_read_without_argparse(line):
         "status --json --openmetrics", "why", "why a b", "why a --json b", "jobs --status unknown",
     ],
 )  # fmt: skip
-def test_argparse_parses_mistakes_and_rare_forms(line):
+def test_mistakes_and_rare_forms_are_left_to_argparse(line):
     verb, *words = shlex.split(line)
 
     assert read(verb, words) is None

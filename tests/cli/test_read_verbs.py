@@ -150,7 +150,7 @@ def test_a_raw_log_is_refused_on_a_terminal(run: Run, monkeypatch: pytest.Monkey
     assert run("log", "x.words@linux", "--raw")[0] == 3
 
 
-def test_printed_log_can_be_json_or_the_log_of_a_numbered_run(run: Run) -> None:
+def test_log_verb_prints_json_or_the_log_of_a_numbered_run(run: Run) -> None:
     first = json.loads(run("log", "x.words@linux", "--json")[1])
     again = json.loads(run("log", "x.words@linux", "--json", "--run", "1")[1])
     code, _, err = run("log", "x.words@linux", "--run", "7")

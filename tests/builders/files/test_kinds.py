@@ -38,7 +38,7 @@ def test_first_bytes_of_a_file_determine_its_kind(data, kind):
     assert describe_kind(data) == kind
 
 
-def test_kind_of_a_file_is_found_for_any_bytes_without_an_error():
+def test_kind_of_a_file_with_random_bytes_is_determined_without_an_error():
     import random
 
     chance = random.Random(1)

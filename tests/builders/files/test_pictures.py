@@ -85,7 +85,7 @@ UNSUPPORTED = [
 
 
 @pytest.mark.parametrize(("source", "data"), UNSUPPORTED)
-def test_variant_of_a_format_that_no_reader_supports_is_unsupported(bench, source, data):
+def test_format_variant_without_a_reader_is_reported_as_unsupported(bench, source, data):
     error = bench.fail(bench.write(source, data))
 
     assert error.startswith(f"{source}: unsupported ")
@@ -233,7 +233,7 @@ def test_animation_whose_frames_are_not_counted_warns(bench, monkeypatch):
     assert bench.warnings == ["a.gif: only the first of the frames is used"]
 
 
-def test_frame_count_of_a_tiff_whose_directories_form_a_cycle_ends():
+def test_counting_tiff_frames_ends_if_the_directories_form_a_cycle():
     data = bytearray(changed())
     struct.pack_into("<I", data, 10 + 12 * len(PLAIN), 8)
 

@@ -31,7 +31,7 @@ def test_reference_is_resolved_against_the_file_that_contains_it(source, path, e
     assert placed_name(source, path) == expected
 
 
-def test_dependencies_are_unique_and_absolute_outside_the_scan_folder():
+def test_dependencies_are_listed_once_and_are_absolute_if_outside_the_scan_folder():
     assert [each.path for each in declare_sources("/game/assets", ["b", "a", "b", "../shared/x", "..x"])] == [
         "b",
         "a",
@@ -123,7 +123,7 @@ def test_absolute_path_is_refused_only_outside_the_project(tree):
     assert read_in(tree, placed_name("art/rock.gltf", "./a.bin")) == b"a"
 
 
-def test_file_is_inside_the_project_if_a_link_leads_to_the_project(tree):
+def test_file_is_found_in_a_scan_folder_that_is_a_link(tree):
     (tree / "other_way").symlink_to(tree / "assets")
 
     assert read_named(str(tree / "other_way"), "art/a.bin") == b"a"

@@ -219,7 +219,7 @@ def test_loop_tags_with_impossible_values_warn(bench, tags, words):
     assert words in warning
 
 
-def test_loop_points_and_markers_of_a_flac_product_get_a_separate_product(bench):
+def test_loop_points_and_markers_of_a_flac_product_are_written_to_a_json_product(bench):
     labels = b"adtl" + chunk(b"labl", struct.pack("<I", 2) + b"chorus\0")
     source = bench.write("a.wav", wav(chunk(b"smpl", smpl((1, 1, 9))), chunk(b"cue ", cue(1, 2, 3)), chunk(b"LIST", labels)))
 
