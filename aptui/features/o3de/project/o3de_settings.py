@@ -34,7 +34,7 @@ from aptui.shared.errors import UserError, nearest
 _MACRO = re.compile(r"@(GEMROOT:([^@]+)|[A-Z]+)@", re.IGNORECASE)
 _GEM_START = 100
 _PROJECT_FOLDER = "Project/Assets"
-"""Name of the project's own scan folder. In the order of the scan folders, gems inside the project may be before or after it."""
+"""Name of the project's own scan folder. Settings can put the scan folders of gems in the project before or after this folder."""
 
 
 class ScanFolderEntry(Struct, frozen=True):

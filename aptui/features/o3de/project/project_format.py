@@ -69,7 +69,7 @@ _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/
 
 
 def claims(folder: Path) -> bool:
-    """Whether a folder is opened as an O3DE project; it is not if its `aptui.yaml` names scan folders."""
+    """Whether a folder is opened as an O3DE project: it contains one, and its `aptui.yaml` does not name scan folders."""
     if not is_project(str(folder)):
         return False
     try:
@@ -260,7 +260,7 @@ def _list_unshared_copies(config: Config) -> list[str]:
 
 
 def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: InputRecorder) -> tuple[str, ...]:
-    """Return the platforms whose products stay as they are: platforms not requested for this run, and disabled ones with products.
+    """Return the platforms whose products this run does not change: platforms not requested, and disabled platforms with products.
 
     O3DE keeps products of disabled platforms, so that runs for one platform at a time can share a cache.
     """
