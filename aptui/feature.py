@@ -11,9 +11,9 @@ its line in `aptui/features/__init__.py`.
 
 | extension point | called with | gives |
 |---|---|---|
-| `recovery` | configuration | completes interrupted work (`config.dirs.recovery_folder`); a sentence about it, "" = none |
+| `recovery` | configuration | completes interrupted work (`config.dirs.recovery_folder`); returns a sentence about it or "" |
 | `explain` | key, function that loads a configuration | all values of the key (`config.load.ConfigMessage`), the last one applies |
-| `demo_page` | configuration of the demo | shows it in a browser (`aptui demo --web`); exit code |
+| `demo_page` | configuration of the demo | shows the demo in a browser (`aptui demo --web`); returns the exit code |
 | `doctor` | configuration | lines of `aptui doctor` (`shared.health.DoctorCheck`) |
 | `observer` | function that returns the configuration, function that prints a line | receives the notices of an engine (below) |
 | `daemon` | supervisor of the engine, options of `serve` | runs beside an engine that stays up |
@@ -24,7 +24,7 @@ its line in `aptui/features/__init__.py`.
 | `stored file` | configuration, the first 32 letters of a digest or more | path of a stored product with these bytes, or "" |
 | `format` | (a module) | opens projects of another program (below); only for features that ship |
 | `project facts` | configuration of another program's project | record with `engine` and `skips_start_scan`, None if unknown |
-| `convert` | folder of another program's project | (the `aptui.yaml` that was written, doubts) for `aptui init --from-o3de` |
+| `convert` | folder of another program's project | for `aptui init --from-o3de`: (written `aptui.yaml`, omitted settings) |
 | `adopt cache` | configuration | sets another program's cache aside, returns a sentence or "" |
 | `catalogs` | cache folder, platforms (also its `is_current`) | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
 | `figures` | database, function that names builders, status of the engine or None | OpenMetrics text of `aptui status` |
@@ -35,8 +35,8 @@ its line in `aptui/features/__init__.py`.
 An observer is callable and has `close(has_rested=…)`; `batch` loads observers only if `on:` of the configuration has alerts.
 
 A `format` module has `claims(folder)`, `refuse_unreadable(folder)`, and `load`, `layer_trees`, `check_with` and `explain`. These
-four take the same arguments as the functions with these names in `aptui.config`, but `load` takes no `workers`. Its
-`code_folders(config)` returns the folders of code that its builders run.
+four take the same arguments as the functions with these names in `aptui.config`, but `load` takes no `workers`. The
+module's `code_folders(config)` returns the folders that contain the code of the project's builders.
 
 Tests: `tests/test_feature.py`.
 """
@@ -69,7 +69,7 @@ class VerbInfo(NamedTuple):
         module: has `<verb>_arguments(parser)` and `<verb>(arguments)`, which returns the exit code; imported when the verb is used.
         help: one line, a verb and its object.
         group: a key of `cli.verbs.GROUP_TEXTS`.
-        examples: two command lines, then those of the verb's actions.
+        examples: two command lines of the verb, then command lines of the verb's actions.
     """
 
     module: str
@@ -176,7 +176,10 @@ def load_needed(point: str) -> Any:
 
 
 def formats_of(folder: Path) -> Iterator[Any]:
-    """Yield the project formats (extension point `format`) whose marker file a folder has; only their features are loaded."""
+    """Yield the project formats (extension point `format`) whose marker file is in a folder.
+
+    Only the features of these formats are loaded.
+    """
     for name, marker in import_module("aptui.features").FEATURES.items():
         if marker and (folder / marker).is_file():
             yield load(import_module(f"aptui.features.{name}").FEATURE.points["format"])

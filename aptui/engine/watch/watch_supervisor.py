@@ -55,9 +55,9 @@ class _NothingMoreError(Exception):
 
 
 class _OneRead:
-    """Replaces the stop event of `RustNotify.watch`, which calls `is_set` before each of its turns.
+    """A stop event that lets `RustNotify.watch` do at most two turns of its loop.
 
-    The second turn returns the changes that have arrived.
+    `RustNotify.watch` calls `is_set` before each turn. The second turn returns the changes that have arrived.
     """
 
     turns = 0
@@ -73,7 +73,7 @@ class _OneRead:
 class NativeWatch:
     """A watch that the kernel serves: one inotify descriptor of watchfiles, for one root.
 
-    `descriptor` is -1 if it is unknown; `extra_watches` is the number of kernel watches besides those of the root's folders.
+    `descriptor` is -1 if it is unknown; `extra_watches` is 1 if the folder of sync cookies has a kernel watch of its own, else 0.
 
     Args:
         thread_id: the kernel sends SIGIO to this thread when notifications can be read.
@@ -139,10 +139,10 @@ class NativeWatch:
         return 2 * proc.read_queued_bytes(self.descriptor) >= self._queue_length * _BYTES_PER_EVENT
 
     def came_at_once(self, count: int, now: float) -> bool:
-        """Whether enough changes came within a tenth of a second that the queue may have overflowed.
+        """Whether the changes within a tenth of a second were numerous enough to overflow the queue.
 
-        Creating and writing a file uses four notifications but gives one change; so the limit is a quarter of the queue. A rename
-        uses as many notifications as it gives changes.
+        Creating and writing a file queues four notifications but is reported as one change, so the limit is a quarter of the queue.
+        It is half of the queue for roots that do not want all changes. A rename queues as many notifications as it reports changes.
         """
         since, total = self._window
         self._window = (now, count) if now - since > _WINDOW_S else (since, total + count)
@@ -184,9 +184,9 @@ class RootWatch(Struct, eq=False):
     retries: int = 0
     """Number of retries since a name that is not UTF-8 prevented watching."""
     arm_at: float = 0.0
-    """When the watch is set or tried again (the clock's seconds)."""
+    """Time of the next attempt to set the watch, in seconds of the clock."""
     armed_at: float = 0.0
-    """When the watch was set or tried last (the clock's seconds)."""
+    """Time of the last attempt to set the watch, in seconds of the clock."""
     limits: proc.WatchLimits | None = None
     """The watch limits that were too low."""
     check_at_s: float = 0.0
@@ -195,7 +195,7 @@ class RootWatch(Struct, eq=False):
     count_took_s: float = 0.0
 
     def health(self) -> WatchedRoot:
-        """Return the state of the watch for users."""
+        """Return the watch mode and its reason, as they are shown to users."""
         mode, detail = self.mode, self.detail
         for poller in self.pollers:
             if poller.is_gone and poller.top == self.root.path:
@@ -268,7 +268,7 @@ class WatchSupervisor:
     def _check_mounts(self) -> None:
         """Set watches again if a file system was mounted or unmounted below a root.
 
-        The old watch stays on the folder under the mount.
+        After a mount, the existing watch still watches the folder that the mount hides.
         """
         text = self._settings.mountinfo()
         if text == self._mountinfo:
@@ -400,7 +400,7 @@ class WatchSupervisor:
             watched.root_notifications.lose(watched.reason)
 
     def _open(self, watched: RootWatch) -> tuple[WatchMode, str] | None:
-        """Set the watch. If that fails, return the watch mode to use instead, and the reason."""
+        """Set the watch and return None. If that fails, return (watch mode to use instead, reason)."""
         root, limits = watched.root, self._settings.limits()
         watched.survey = seen = survey(root.path, is_recursive=root.is_recursive, is_over=self._closed.is_set)
         if self._closed.is_set():
@@ -430,7 +430,7 @@ class WatchSupervisor:
             watched.missing = max(0, watched.survey.folders - watched.watches)
 
     def _watches_of(self, native: NativeWatch) -> int:
-        """Return the number of watches of the root, without the watch of the folder of sync cookies."""
+        """Return the number of watches on folders of the root; a separate watch on the folder of sync cookies is not counted."""
         return max(0, self._settings.watch_count(native.descriptor) - native.extra_watches)
 
     @staticmethod
@@ -456,9 +456,9 @@ class WatchSupervisor:
         self._start_poller(watched, watched.root.path, self._settings.poll_interval_s)
 
     def _poll_parts(self, watched: RootWatch, kind: str) -> None:
-        """Poll folders for which the kernel sends no notifications.
+        """Poll the parts of a root for which the kernel sends no notifications.
 
-        These are the lower layers of an overlay, and file systems that other machines also change.
+        These parts are the lower layers of an overlay, and file systems that other machines also change.
         """
         if kind in proc.OVERLAY_KINDS:
             watched.detail = "it is an overlay file system; changes below its upper layer are found by polling"

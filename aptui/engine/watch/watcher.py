@@ -1,15 +1,16 @@
 """The watcher: reports which paths of the watched roots to check.
 
-A notification only requests a check: the kind of a change is ignored. The watcher uses watchfiles and works around its weaknesses:
-it does not report overflows, files in new folders, and changes of folders beyond the watch limit. Other weaknesses:
+A notification only requests a check: the kind of a change is ignored. The watcher uses the library watchfiles and works
+around the weaknesses of this library:
 
-* `RustNotify.watch` sleeps in steps, so it is late or uses much processor time: a step of 1 ms reports a save after 1.7 ms and uses
-  1.9 % of a core when idle; a step of 3 ms reports it after 5.3 ms and uses 0.7 %. At its timeout it drops changes that just
-  arrived. So aptui never lets it sleep: the kernel signals (SIGIO, only to the watching thread) that an inotify descriptor is
-  readable, then the changes are collected. Measured result: 0.5 ms of delay after a save (p99 0.7 ms) and 0.05 % of a core. If the
-  kernel cannot signal, changes are collected every `step_ms`.
-* A queue overflow is not reported. So a loss is assumed when the queue was long, when many changes came at once, and when the
-  thread woke up late.
+* watchfiles does not report files in new folders, and changes of folders beyond the watch limit.
+* `RustNotify.watch` sleeps in steps, so it is late or uses much processor time. With steps of 1 ms, it reports a save after 1.7 ms
+  and uses 1.9 % of a core when idle; with steps of 3 ms, it reports a save after 5.3 ms and uses 0.7 %. At its timeout it drops
+  changes that have just arrived. So aptui never lets it sleep: the kernel signals (SIGIO, only to the watching thread) that an
+  inotify descriptor is readable, then the changes are collected. Measured result: 0.5 ms of delay after a save (p99 0.7 ms) and
+  0.05 % of a core. If the kernel cannot signal, changes are collected every `step_ms`.
+* An overflow of the kernel's queue is not reported. So a loss is assumed when the queue was long, when many changes came at once,
+  and when the thread woke up late.
 * Links to folders are followed, and removing such a link ends the watch of its target. So paths are reported without links, and the
   watch is set again when such a link is removed.
 * A file name that is not UTF-8 ends the watch, even if the file is only opened. So the watch is set again, and after some failures
@@ -37,18 +38,18 @@ from aptui.engine.watch.notifications import ChangeNotification, NotifiedRoot, N
 from aptui.engine.watch.watch_supervisor import NativeWatch, RootWatch, WatchSupervisor
 from aptui.shared.health import WatchedRoot, WatchMode
 
-# The sync cookie reports when all notifications up to a moment have been handled.
+# A sync cookie is a file that another module creates to mark a moment. When the sync cookie has passed, all notifications up to
+# that moment have been handled.
 #
-# A sync cookie is a file; another module creates it to mark the moment. Each watch has a separate queue in the kernel, so a
-# notification from one queue says nothing about the other queues. Therefore each watch includes the folder of sync cookies. A sync
-# cookie has passed when every watch has reported it.
+# Each watch has a separate queue in the kernel, so a notification from one queue says nothing about the other queues. Therefore
+# each watch includes the folder of sync cookies. A sync cookie has passed when every watch has reported it.
 
 COOKIE_TAG = "cookie"
 """Tag of the notification that a sync cookie has passed every watch."""
 
 _ADDED = 1
 _TIMEOUT_S = 2.0
-"""Timeout (seconds) for the notification of a sync cookie. A watch that was set after the file was created never reports it."""
+"""Timeout (seconds) for reports of a sync cookie. A watch that was set after the cookie was created never reports the cookie."""
 
 
 class _Passing(Struct):
@@ -60,8 +61,8 @@ class SyncCookie:
     """The sync cookies that at least one watch has reported.
 
     Args:
-        folder: where sync cookies are made, absolute; b"" = nowhere.
-        notify: called when the notification of a sync cookie has arrived.
+        folder: absolute path of the folder in which sync cookies are created; b"" = sync cookies are not used.
+        notify: receives one notification for each sync cookie that has passed.
         clock: seconds of a monotonic clock.
     """
 
@@ -73,7 +74,7 @@ class SyncCookie:
         self._passing: dict[str, _Passing] = {}
 
     def is_awaited(self) -> bool:
-        """Whether any sync cookie has not passed every watch yet."""
+        """Whether a sync cookie was reported by at least one watch and has not passed yet."""
         return bool(self._passing)
 
     def take(self, native: NativeWatch, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
@@ -87,7 +88,7 @@ class SyncCookie:
         return changes - mine if mine else changes
 
     def notify_due(self, roots: Sequence[RootWatch]) -> None:
-        """Report the sync cookies that have passed: all earlier changes, repeated reports and losses have been reported."""
+        """Report each sync cookie that has passed, after all earlier changes, repeated reports and losses have been reported."""
         if not self._passing or not all(_is_steady(watched) for watched in roots):
             return
         now = self._clock()
@@ -123,7 +124,7 @@ NotifyHealth = Callable[[tuple[WatchedRoot, ...]], None]
 _LATER_S = (0.0003, 0.001, 0.004, 0.02)
 """Delays (seconds) of the next attempts to collect changes, if the library has not read the descriptor yet after a signal."""
 _REST_S = (0.0001, 0.003)
-"""Delay (seconds) between a signal and the collection of changes: after a single save, and maximum during a burst."""
+"""Delays (seconds) between a signal and the collection of changes: after a single save, and the maximum during a burst."""
 _AWAITED_S = 0.02
 """Interval of checks whether all changes before a sync cookie have been reported (seconds)."""
 _STORM_GAP_S = 0.005
@@ -162,7 +163,7 @@ class Watcher:
         self._supervising = threading.Thread(target=self._supervise, args=("keeping", self._keep_on), name="keep", daemon=True)
 
     def start(self) -> None:
-        """Begin to watch; returns at once. When a root is watched, a rescan of everything below it is requested."""
+        """Begin to watch, and return at once. As soon as a root is watched, a rescan of the whole root is requested."""
         self._reader.start()
         self._supervising.start()
 
@@ -249,7 +250,7 @@ class Watcher:
             self._lose_all(self._suspicions.popleft(), is_sure=True)
 
     def _lose_all(self, why: str, *, is_sure: bool = False) -> None:
-        """Report that notifications of all roots may be lost; with `is_sure` at once, otherwise with growing intervals."""
+        """Report that notifications of all roots may be lost: at once if `is_sure`, otherwise at growing intervals."""
         for watched in self._roots.watched:
             watched.check_at_s = 0.0
             watched.root_notifications.lose(why)

@@ -28,12 +28,12 @@ STORE_VARIABLE = "APTUI_WORKER_STORE"
 ADVICE = "the job runs on this machine instead; run 'aptui doctor' to compare the versions"
 MANIFEST_BYTES = 2048
 STORE_LIMIT_S = 15.0
-"""Timeout (seconds) of a request to the store, besides the time to transfer the bytes.
+"""Timeout (seconds) of a request to the store, in addition to the time to transfer the bytes.
 
 The timeout is long, because a failed request would waste a completed job.
 """
 _INLINE, _BLOB = b"i", b"b"
-"""First byte of a manifest: the record itself follows, or the digest and size of the blob that contains the record."""
+"""First byte of a manifest: `_INLINE` if the record follows, `_BLOB` if the digest and size of the blob with the record follow."""
 _MOST_BYTES = 64 << 20
 """Maximum length of a blob with a record; enough for a run with 200,000 products."""
 
@@ -96,7 +96,7 @@ class Task(Struct, frozen=True):
 
 
 class TaskAnswer(Struct, frozen=True):
-    """The result of a task on the worker at this address. If `result` is None, `refusal` is the reason why the task did not run."""
+    """The result of a task on the worker at `address`. If `result` is None, `refusal` is the reason why the task did not run."""
 
     result: RunResult | None = None
     refusal: str = ""

@@ -1,8 +1,8 @@
 """A pool of local workers and a cluster: decides which orders run on the cluster, and handles the answers to these orders.
 
 Analyses, copies and hashing stay local, and so do jobs with unknown input files. Other jobs go to the cluster when the local
-workers are busy: the local pool is filled first, in the order of the queue. If a job fails on the cluster (except by its time
-limit), or reads undeclared files there, it runs locally from then on: this machine confirms the failure, and has all files.
+workers are busy: the local pool is filled first, in the order of the queue. A job that fails on the cluster (except by exceeding
+its time limit) or reads undeclared files there runs locally from then on. The local run confirms the failure, or finds the files.
 
 A job whose builder needs something that this machine lacks (`needs`) always goes to the cluster, and waits for a suitable worker.
 
@@ -81,7 +81,7 @@ class ClusterClient(Struct, frozen=True):
 
 
 class _WaitingOrder(Struct):
-    """A task that waits for the cluster since `since_s` (monotonic)."""
+    """A task that has waited for the cluster since `since_s` (monotonic)."""
 
     task: RemoteTask
     since_s: float
@@ -178,7 +178,7 @@ class ClusterPool(Pool):
     def _capacity(self) -> int:
         """Return the maximum number of jobs on the cluster.
 
-        Unless the configuration sets a share, this is more than the number of slots, so that each slot has a next job.
+        Unless the configuration sets a share, the maximum is above the number of slots, so that each slot has a next job.
         """
         slots = sum(worker.slots for worker in self._scheduler.workers.values() if worker.builders)
         if self._cluster.place.share:

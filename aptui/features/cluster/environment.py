@@ -75,8 +75,8 @@ def toolchains_of(
     """Return the toolchain of each builder.
 
     Args:
-        builders: builders with an adapter or with steps have no toolchain.
-        tools: (builder, name of a program that its command runs).
+        builders: all builders; those with an adapter or with steps get no toolchain.
+        tools: pairs (builder, name of a program that the builder's command runs).
         sandbox: sandbox for importing the code of builders.
     """
     wanted = [builder for builder in builders if builder.kind is BuilderKind.PYTHON and not builder.adapter and not builder.steps]

@@ -96,7 +96,7 @@ def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
 def is_movable(builder: Builder, tools: Sequence[str]) -> bool:
     """Whether a builder can run on another machine.
 
-    It can if its code and tools can be sent to that machine, or are installed there.
+    This requires that the builder's code and tools can be sent to that machine, or are installed there.
     """
     if builder.adapter or builder.steps or builder.kind is BuilderKind.COPY:
         return False

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 def security_of(place: Place) -> Any:
     """Return the certificates in the form of Dask's class `Security`.
 
-    The result is None for a scheduler without TLS, which is on the loopback.
+    The result is None for a scheduler without TLS. It is on the loopback, so certificates are not needed.
     """
     if not place.scheduler.startswith("tls://"):
         return None
@@ -243,7 +243,8 @@ class Scheduler:
         blob_store: address of the store for files.
         setup: platforms, and the builders that may run remotely.
         folders: the scan folders, absolute, in the order of a task.
-        post: called with the result of a task. The thread calls `post`, `changed` (remote workers joined or left) and `say`.
+        post: called with the result of a task. The scheduler's thread calls `post`, `say`, and (when remote workers joined or left)
+            `changed`.
         sandbox: sandbox for importing the code of builders.
     """
 
@@ -276,14 +277,17 @@ class Scheduler:
         self._numbers = itertools.count(FIRST_NUMBER + 1)
         self._prefix = f"aptui-{os.urandom(6).hex()}-"
         self._topic = f"aptui-{hashlib.sha256(f'{os.uname().nodename} {folders}'.encode()).hexdigest()[:16]}"
-        """Topic of announcements, shared by all engines of a project: the scheduler keeps the last announcement of each topic."""
+        """Topic of announcements.
+
+        All engines of a project share one topic, because the scheduler stores the last announcement of each topic.
+        """
         self._client: Client | None = None
         self._doing: dict[int, _Submitted] = {}
         self._orphans: dict[Identity | None, None] = {}
         """Jobs that lost all their workers once. If that happens to a job again, the job itself may kill the workers."""
         self._greeting: dict[str, asyncio.Task[None]] = {}
         self._answer_futures: dict[str, asyncio.Future[bytes]] = {}
-        """{key of a task: its awaited answer}. Only the event loop of the thread uses this and the fields above."""
+        """{key of a task: its awaited answer}. Only the event loop of the thread uses this field and the four fields before it."""
         self._reported: set[str] = set()
         self._is_loss_reported = False
         self._setup_blob: cluster_messages.Blob = (b"", 0)

@@ -3,8 +3,8 @@
 Dask only calls `run` with a task and transports its answer. `aptui worker` loads this module, and Dask's own workers load it by
 `--preload aptui.features.cluster.task`. An answer names its run, so that the engine can decide whether the answer is still valid.
 
-The engine's scan folders do not exist here. A job finds its input files in temporary folders, and every path in its answer is
-translated back. The answer lists missing files, because they may exist on the engine's machine.
+The engine's scan folders do not exist on the worker. A job finds its input files in temporary folders, and every path in the answer
+is translated back. The answer lists missing files, because these files may exist on the engine's machine.
 
 Tests: `tests/features/cluster/test_task.py`.
 """
@@ -65,7 +65,7 @@ class _WorkerState:
         self._stores: dict[cluster_messages.BlobStoreAddress, Store] = {}
         self.jobs: dict[str, _Job] = {}
         self.unwanted: dict[str, None] = {}
-        """Names of cancelled tasks that this process has not started; another worker may be running the task."""
+        """Names of cancelled tasks that do not run in this process. A task may start here later, or may run on another worker."""
 
     @property
     def address(self) -> str:
@@ -162,7 +162,7 @@ def _manifest(task: cluster_messages.Task) -> bytes:
 
 
 def cancel(names: Sequence[str]) -> None:
-    """Stop the tasks with these names; tasks that start later are stopped, too."""
+    """Stop the tasks with these names. A task that has not started yet is stopped when it starts."""
     for name in names:
         job = _state.jobs.get(name)
         if job is not None:
@@ -403,7 +403,7 @@ class Bench:
 def _move_files(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ...]:
     """Return the code files of a project's own builder with local paths.
 
-    Installed code is left out, because the engine compares it by its toolchain.
+    Installed code is left out, because the engine compares installed code through the builder's toolchain.
     """
     return tuple((here + path.removeprefix(there), code) for path, code in builder.code_files if path.startswith(f"{there}/"))
 

@@ -113,7 +113,7 @@ async def _work(arguments: Namespace) -> int:
 
 
 async def _join(arguments: Namespace, folder: str, ended: asyncio.Event) -> None:
-    """Work until interrupted or the scheduler is gone.
+    """Join the cluster, and work until the user interrupts the command or the scheduler is gone.
 
     Dask's own workers end with their scheduler, or after a timeout.
     """

@@ -56,7 +56,7 @@ _MOST_UNREAD = 100_000
 """Maximum number of unread notifications; above this number all notifications are dropped and replaced by one `Resync`."""
 _DATA_TYPES = (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY)
 _REASON_LENGTH = 300
-"""Maximum number of bytes that are read of a gateway's reason for refusing a handshake."""
+"""Maximum number of bytes to read of the reason that a gateway sends when it refuses a handshake."""
 _TEMPORARY_CODES = frozenset({None, 1001, 1006, 1012, 1013})
 """Close codes after which a client reconnects.
 
@@ -95,7 +95,7 @@ class _PendingRequest(Struct):
     Args:
         answer: gets the answer or the error.
         record: type of the answer's record.
-        pieces: received bytes of the product; only for requests with `has_bytes`, which are complete after their last bytes.
+        pieces: received bytes of the product, if `has_bytes`; then the request is complete when the last bytes have arrived.
         answered: the received record.
     """
 
@@ -582,7 +582,7 @@ class Client:
 
 
 def local(cache_dir: Path) -> tuple[str, str]:
-    """Return (URL, token) of this user's own gateway of a cache.
+    """Return (URL, token) of the gateway that this user runs for a cache.
 
     Raises:
         HostError: no gateway is running.

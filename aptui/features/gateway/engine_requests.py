@@ -12,10 +12,10 @@ from aptui.shared.connections.peers import GatewayReport, PeerOrder
 
 
 class Barrier(FeatureRequest, frozen=True):
-    """Request to wait until all changes on the disk so far are processed: files are read, and their jobs are planned and saved.
+    """Request to wait until all earlier changes on the disk are processed.
 
-    The answer is {epoch, seq, is_whole}; `is_whole` is false if `limit_s` seconds have passed, or if a folder is watched by
-    polling.
+    Then the changed files are read, and their jobs are planned and saved. The answer is {epoch, seq, is_whole};
+    `is_whole` is false if `limit_s` seconds have passed, or if a folder is watched by polling.
     """
 
     wire_name: ClassVar = "barrier"
@@ -39,9 +39,9 @@ class WriteCatalog(FeatureRequest, frozen=True):
 
 
 class ShowSource(FeatureRequest, frozen=True):
-    """Request to show a source, or one of its products (by name), in the editor; with `on_screen`, on aptui's open screens.
+    """Request to show a source, or one of its products (by name).
 
-    Answered with {}; subscribers receive `ShowRequested`.
+    The editor shows it, or aptui's open screens if `on_screen` is true. The answer is {}; subscribers receive `ShowRequested`.
     """
 
     wire_name: ClassVar = "show_source"
@@ -53,7 +53,7 @@ class ShowSource(FeatureRequest, frozen=True):
 class ReportPeers(FeatureRequest, frozen=True):
     """Report of the gateway's connections. The engine treats the sender as the gateway until the sender disconnects.
 
-    Answered with {}.
+    The answer is {}.
     """
 
     wire_name: ClassVar = "report_peers"
@@ -61,7 +61,10 @@ class ReportPeers(FeatureRequest, frozen=True):
 
 
 class OrderPeers(FeatureRequest, frozen=True):
-    """Order to change the gateway's connections. The answer {} is sent when it is passed on; the gateway reports the result."""
+    """Order to change the gateway's connections.
+
+    The answer {} is sent when the engine has passed the order on to the gateway. The gateway's next report has the result.
+    """
 
     wire_name: ClassVar = "order_peers"
     order: PeerOrder

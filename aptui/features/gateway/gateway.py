@@ -59,7 +59,7 @@ _COLLECTED = (700, 5, 5)
 They are low, because each failed connection leaves a reference cycle that contains received bytes.
 """
 _NICE = 10
-"""Niceness, higher than that of the engine's workers (`engine.pool.worker_processes.PoolSettings`), which have priority."""
+"""Niceness, higher than that of the engine's workers (`engine.pool.worker_processes.PoolSettings`): the workers have priority."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -195,7 +195,7 @@ def refuse_unsafe(serve: GatewaySettings, token_file: Path) -> None:
     """Refuse an address that other machines can reach if TLS or a token is missing.
 
     Raises:
-        UserError: what is missing.
+        UserError: the message names the missing setting or token.
     """
     if bool(serve.tls_cert) != bool(serve.tls_key):
         lacking = "tls_key" if serve.tls_cert else "tls_cert"

@@ -108,7 +108,8 @@ class GatewayContext:
         guard: access rules.
         pulse: wakes waiting tasks after each batch of notices.
         reread: returns the current configuration, None = the configuration does not change.
-        draw_texture: draws a texture (path, name) for the demo's page; returns its facts and a PNG, or why it cannot be drawn.
+        draw_texture: draws a texture (path, name) for the demo's page; returns (size and format as text, PNG), or why the texture
+            cannot be drawn.
         port: the port at which the gateway listens, 0 = the gateway does not listen yet.
         connections: the connections of the gateway's clients; `app` is the web application. Both fields are None before the
             gateway listens.

@@ -192,10 +192,10 @@ class _BarrierRequest(Struct):
 
     Args:
         deadline: time of the monotonic clock at which the request is answered even if changes are not processed yet.
-        is_synced: all earlier changes were reported to the engine.
-        is_whole: the kernel reports changes of every folder, so that no change is missing.
-        has_hurried: the engine was asked to run analyses before jobs.
-        has_saved: the engine was asked to save.
+        is_synced: whether all earlier changes were reported to the engine.
+        is_whole: whether the kernel reports changes of every folder, so that no change is missing.
+        has_hurried: whether the engine was asked to run analyses before jobs.
+        has_saved: whether the engine was asked to save.
         ticket: number of the last write to the database that must be finished; -1 = jobs of some changes are not planned yet.
         epoch: number of the engine's start; the request is only valid for this start.
     """
@@ -220,7 +220,7 @@ class _LastCount(Struct):
 
 
 class GatewayRequests:
-    """Answers requests of the gateway, stores its last report, and sends it the orders of users."""
+    """Answers requests of the gateway, stores the gateway's last report, and passes orders of users on to the gateway."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
@@ -383,8 +383,9 @@ class GatewayRequests:
             for request in saving:
                 request.answer()
         else:
-            # If another caller's thread is already writing the catalogs, `begin` makes this thread write again, and `_note_saved`
-            # is not called. `poll` then calls `begin` again; its new thread has nothing left to write and calls `_note_saved`.
+            # If the thread of another caller is still writing the catalogs, `begin` only makes that thread write them again, and
+            # `_note_saved` is not called. The next `poll` calls `begin` again. When the other thread has ended, `begin` starts a
+            # new thread, which has nothing left to write and calls `_note_saved`.
             engine.catalogs.begin(self._note_saved)
 
     def _note_saved(self) -> None:

@@ -513,7 +513,7 @@ def show_demo(config: Config) -> int:
 
 
 def draw_texture(path: str, name: str) -> tuple[str, bytes] | str:
-    """Return the facts and a PNG of a texture, or why the texture cannot be drawn.
+    """Return (size and format of a texture as text, PNG), or the reason why the texture cannot be drawn.
 
     The process of the screen's preview decodes the texture.
     """

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 def without_paths(record: object) -> object:
     """Return a record without absolute paths, for clients that may not see absolute paths.
 
-    A path that the client itself sent stays.
+    A path that the client sent in its request is not removed.
     """
     match record:
         case wire_records.SourceFacts():
@@ -142,7 +142,7 @@ _ENVELOPE = frozenset({"id", "request"})
 _LAST_ID = (1 << 32) - 1
 """Largest id of a request. The id is sent as four bytes before the bytes of a file."""
 _BOUNDS = codec.Bounds(text=4_096, items=10_000)
-"""Maximum lengths of a request's fields. Linux does not accept longer paths."""
+"""Maximum lengths of the texts and of the lists in a request. Linux does not accept longer paths."""
 ADVICE = "read 'GET /v1/protocol', which describes every request"
 _ASSET_ID = re.compile(
     r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::([0-9a-fA-F]{1,8}))?"

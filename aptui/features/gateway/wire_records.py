@@ -18,8 +18,8 @@ from msgspec import Struct
 class Match(StrEnum):
     """How a search term is matched.
 
-    `exact` finds paths that end with the term. `default` also finds paths that end with the term after both lose their extensions,
-    and paths that contain the part of the term before its last `_`.
+    `exact` finds paths that end with the term. `default` also finds paths that end with the term if the extensions of both are
+    ignored, and paths that contain the part of the term before its last `_`.
     """
 
     DEFAULT = "default"
@@ -63,7 +63,8 @@ class Asset(Struct, frozen=True):
 class JobInfo(Struct, frozen=True):
     """A job. `status` is pending, processing, completed, failed or cancelled; `run_key` names its last run, 0 = none.
 
-    `is_draft`: its products are drafts; their finals are pending or failed. `percent`: progress of its run, -1 = unknown.
+    `is_draft`: its products are drafts, and the run that makes the final products is pending or failed. `percent`: progress of the
+    current run, -1 = unknown.
     """
 
     job_id: int
@@ -99,9 +100,9 @@ class ScanFolderInfo(Struct, frozen=True):
 
 
 class DependencyInfo(Struct, frozen=True):
-    """A product that another product needs; `path` is "" if it does not exist.
+    """A product that another product needs; `path` is "" if the needed product does not exist.
 
-    Bits 0 to 3 of `flags`: 0 load before, 1 load right after, 2 load on demand.
+    Bits 0 to 3 of `flags` are a number: 0 = load before, 1 = load right after, 2 = load on demand.
     """
 
     id: str
@@ -184,8 +185,8 @@ class WaitReady(AssetStatus, frozen=True):
 class AssetState(Struct, frozen=True):
     """The status of an asset; `jobs` are its pending and failed jobs.
 
-    `is_fenced` is false if recent changes on the disk may be missing. `is_draft`: some of `assets` are drafts; their finals are
-    pending or failed.
+    `is_fenced` is false if recent changes on the disk may be missing. `is_draft`: some of `assets` are drafts, and the runs that
+    make the final products are pending or failed.
     """
 
     status: Status

@@ -206,7 +206,7 @@ class Spreading:
     def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
         """Yield the jobs of the declaring source and builder (`edge`) that depend on recorded jobs of the source `other`.
 
-        If no plan names a job of `other`, yield all jobs of the builder with `through_products`, and no job without it.
+        If no plan names a job of `other`, yield all jobs of the builder if `through_products` is true, otherwise no job.
         """
         is_known = False
         for plan in plans:

@@ -179,7 +179,7 @@ def _deps_json(starts: list[Node], directions: list[_Direction], facts: dict[Nod
 def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node, Fact]) -> dict[str, str]:
     """Return {path: note} for dependencies whose spelling differs from the file's name.
 
-    A dependency with another spelling is found on this machine or on Windows, but not on Linux.
+    aptui and programs on Windows find a dependency with another spelling, but programs on Linux do not.
     """
     names = [facts[node].name for node in starts if is_source(node) and node in facts]
     items = (item for name in names for item in find_named_sources(place.database, name))
@@ -339,7 +339,7 @@ def _edge_json(edge: Edge, facts: dict[Node, Fact]) -> dict[str, str]:
 
 
 def _print_dot(edges: Sequence[Edge], facts: dict[Node, Fact], nodes: Iterable[Node]) -> None:
-    """Print a graph in the dot language: sources have the shape box, products ellipse, other files note."""
+    """Print a graph in the dot language. The shape is `box` for a source, `ellipse` for a product, and `note` for other files."""
     printing.say("digraph assets {")
     printing.say("  rankdir=LR;")
     members = {*nodes, *(node for edge in edges for node in edge[:2])} & facts.keys()

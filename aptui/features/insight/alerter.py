@@ -1,8 +1,8 @@
-"""Sends the alerts that `on:` configures after failures, fixes and the end of all work: programs, web hooks, notifications.
+"""Sends the alerts that `on:` configures after failures, fixes and the end of all work.
 
-An alert sends a digest, a summary that reports many jobs. The engine's listener only records a notice and returns. A separate
-thread waits for further notices, and then sends the digests. Programs and web hooks have a timeout; an error is reported once. A
-job is reported when it begins to fail, not each time it fails again.
+An alert runs a program, calls a web hook or notifies the user. It sends a digest, a summary that reports many jobs. The engine's
+listener only records a notice and returns. A separate thread waits for further notices, and then sends the digests. Programs and
+web hooks have a timeout; an error is reported once. A job is reported when it begins to fail, not each time it fails again.
 
 Tests: `tests/features/insight/test_alerter.py`.
 """

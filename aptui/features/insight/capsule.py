@@ -60,7 +60,7 @@ from aptui.worker.commands.command_job import values_of
 # capsule.json: the job, its last result, the tools with their versions, the missing inputs.
 # aptui.yaml: only the job's builder, for all platforms; builders/ holds the project's own builders.
 # sources/: the job's source and all inputs, under their paths in the scan folders.
-# run.sh (only for commands): runs the same command line over the sources beside it, without aptui.
+# run.sh (only for commands): runs the same command line on the capsule's sources, without aptui.
 #
 # Besides these files, a capsule has only the files that the job's manifest names and the code of builders, never environment
 # variables.
@@ -155,7 +155,7 @@ class _Inputs:
         self._roots = database.folder_paths()
 
     def add_to(self, capsule: Capsule, row: JobRow) -> None:
-        """Add every existing file to the capsule, and list the missing inputs in its facts."""
+        """Add every existing input file to the capsule, and list the missing inputs in `capsule.facts.lacks`."""
         for kind, name, digest in self._manifest:
             if kind in _JOBS:
                 capsule.facts.lacks.append(f"the products of {name}, on which this job depends")
@@ -202,7 +202,7 @@ def _digest_of(path: str) -> str:
 
 
 def _project(row: JobRow, builder: Builder, config: Config) -> bytes:
-    """Return the configuration as JSON, which is also YAML."""
+    """Return the configuration of the capsule as JSON, which is also YAML."""
     whole = load.tree(config.project_dir).plain()
     own = {
         **{key: whole[key] for key in _PROJECT_KEYS if key in whole},

@@ -481,8 +481,8 @@ def _critical(found: Timeline) -> list[int]:
     before: dict[int, int] = {}
     for span in sorted(found.spans, key=lambda span: (span.run.ended_after_ms, span.run.job_id)):
         job_id = span.run.job_id
-        # A needed job counts only if its run ended before this run. Then the needed job is in `total` already. So a dependency
-        # cycle cannot cause an endless loop, and a later run of the needed job is ignored.
+        # A needed job counts only if its run ended earlier than the run of this job; then the needed job is in `total` already.
+        # So a dependency cycle cannot cause an endless loop, and a later run of the needed job is ignored.
         known = [need for need in found.needs.get(job_id, ()) if need in total]
         longest = max(known, key=total.__getitem__, default=0)
         total[job_id] = durations[job_id] + total.get(longest, 0)

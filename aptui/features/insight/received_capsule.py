@@ -189,7 +189,7 @@ def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
         bounded.most_bytes_at_once = _PIECE_BYTES
         for member in members:
             _write_member(tar, member, folder)
-        while bounded.read(_PIECE_BYTES):  # to verify the checksum, which is stored at the end
+        while bounded.read(_PIECE_BYTES):  # read to the end of the file, where the checksum is stored, to verify it
             pass
 
 

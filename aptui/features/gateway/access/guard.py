@@ -143,7 +143,7 @@ class Rate:
         self._left, self._at = per_s, clock()
 
     def takes(self) -> bool:
-        """Count one use; return False, and do not count it, if it exceeds the rate."""
+        """Count one use and return True. If the use exceeds the rate, return False and do not count the use."""
         now = self._clock()
         self._left = min(self._per_s, self._left + (now - self._at) * self._per_s)
         self._at = now
@@ -309,7 +309,7 @@ HEADER_LIMIT_S = 30.0
 The time starts with the connection, or with the first byte of the connection's next request.
 """
 UNIDENTIFIED_LIMIT = 128
-"""Maximum number of connections without an accepted token. For each further one, the oldest of these connections is closed."""
+"""Maximum number of connections without an accepted token. Each new connection above it closes the oldest of them."""
 OWNERS_RESERVE = 32
 """Number of connections reserved for the user who runs the gateway."""
 _SHARE = 0.5

@@ -98,7 +98,7 @@ class Tokens:
     def owner_of(self, token: str) -> Token | None:
         """Return the stored record of `token`.
 
-        The comparison takes the same time however many characters are right, so that its duration does not help to guess a token.
+        The duration of the comparison does not depend on the number of correct characters, so it does not help to guess a token.
         """
         digest, found = digest_of(token), None
         for each in (*self._own, *self.read_current()):
@@ -147,7 +147,7 @@ def add(file: Path, name: str, scopes: Collection[Scope], *, lasts_ms: int = 0) 
     """Make a token, store its digest, and return it.
 
     Args:
-        lasts_ms: lifetime; 0 = until it is revoked.
+        lasts_ms: lifetime in ms; 0 = the token is valid until it is revoked.
 
     Raises:
         UserError: a token with this name exists. HostError: the file cannot be written.

@@ -57,7 +57,7 @@ def is_demo(folder: Path) -> bool:
 
 
 async def _texture(request: web.Request) -> web.Response:
-    """Return a texture as PNG, which browsers show, and its facts in the header `Texture-Facts`."""
+    """Return a texture as PNG, which browsers show; the header `Texture-Facts` has the size and format of the texture."""
     require(request, Scope.READ)
     context, name = context_of(request), read_asked_path(request, TEXTURES).lower()
     taken = await request.config_dict[PRODUCT_OPENER].take(name)

@@ -343,7 +343,9 @@ class _Pins(aiohttp.Fingerprint):
 
 
 def trust(serve: GatewaySettings) -> Trust:
-    """Return the accepted certificates: the pinned ones; if none are pinned, those of the configured authority; otherwise True.
+    """Return the accepted certificates of devices.
+
+    These are the pinned certificates, else those of the configured authority, else True (those that this machine trusts).
 
     Raises:
         UserError: a fingerprint or the file of the configuration is invalid.
@@ -539,7 +541,7 @@ class Peers:
             self._on_change()
 
     async def order(self, order: PeerOrder) -> None:
-        """Apply an order; the report has the reason if that fails."""
+        """Apply an order of a user. If that fails, the next report to the engine has the reason."""
         if order.action is PeerAction.DISCONNECT:
             session = self.sessions.all.get(order.number)
             if session is not None:

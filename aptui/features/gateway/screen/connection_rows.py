@@ -157,7 +157,7 @@ class ConnectionTables(Container):
             bar.refresh_if_changed()
 
     def offer_keys(self, possible: object) -> None:
-        """Update the keys in the footer if `possible`, on which the shown keys depend, differs from the previous call."""
+        """Update the keys in the footer if `possible` changed since the previous call; it determines which keys are shown."""
         if possible != self._offered:
             self._offered = possible
             self.refresh_bindings()
@@ -176,7 +176,7 @@ class ConnectionTables(Container):
         return next((name for name in self.lists if self.table(name).has_focus), "")
 
     def confirm(self, text: str, yes: str, do: Callable[[], None], no: str = "leave it") -> None:
-        """Ask the user before doing something."""
+        """Ask the user a question; call `do` if the answer is yes."""
         self._shell.question(sanitize(text), [Choice("y", yes, do), Choice("n", no)])
 
     def open_menu(self, items: Sequence[tuple[str, str, str, Callable[[], object]]], place: tuple[int, int] | None) -> None:
@@ -308,7 +308,7 @@ def root_rows(health: Health | None, project: Project | None = None, cache_dir: 
     """Return a row for each scan folder in order of precedence, then a row for each other watched folder.
 
     Args:
-        project: the project with the scan folders; a folder inside another scan folder is watched together with it.
+        project: the project with the scan folders; a folder inside another scan folder is watched together with that folder.
         cache_dir: folder of the products.
     """
     roots = {root.path: root for root in (health.roots if health else ())}

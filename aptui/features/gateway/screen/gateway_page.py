@@ -235,7 +235,7 @@ class GatewayPage(ConnectionTables):
         return [Part("only these may connect", "completed") if is_on else Part("off: all clients may connect", "warning")]
 
     def put(self) -> None:
-        """Draw the known facts."""
+        """Draw the settings, and the last report of the gateway."""
         self.orders.follow()
         report, settings = self.orders.report, self.orders.settings
         rejected = rows.list_rejected_rows(settings, report.turned_away if report else (), self._keys)
@@ -499,7 +499,7 @@ def dial_of(values: dict[str, str]) -> Dial:
     """Return the connection that the user entered in a form.
 
     Raises:
-        UserError: the port or the last field is invalid; the text begins with the field.
+        UserError: the field `port` or `auto` is invalid; the message begins with the name of the field.
     """
     port, auto = values["port"] or f"{DEVICE_PORT}", values["auto"].lower() or "yes"
     if not port.isdecimal() or len(port) > 5:

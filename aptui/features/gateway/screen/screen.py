@@ -42,7 +42,7 @@ _BUSY_STATES = frozenset({"working", "starting", "ending", "lost"})
 
 
 class EngineInquiry:
-    """The latest facts about the engine, its clients and its workers, and the queries that fetch these facts.
+    """The latest state of the engine, of its clients and of its workers, and the queries that fetch this state.
 
     Notices report connected clients, but not the ages of jobs and the memory of workers. While the screen is visible and a worker
     runs, the engine is queried once per second; the engine is also queried after notices of ended work. An idle engine is not
@@ -188,7 +188,7 @@ class EnginePage(ConnectionTables):
     # ---------------------------------------------------------------------------------------------------------------- drawing
 
     def put(self) -> None:
-        """Draw the known facts."""
+        """Draw the latest state of the engine, its clients, its workers and the watched folders."""
         session, config = self._shell.session, self._shell.config
         for fact, facts in zip(self.query(Fact), self._facts(), strict=True):
             fact.show(facts)
@@ -462,7 +462,7 @@ class ConnectionsPane(Pane):
     # ---------------------------------------------------------------------------------------------------- events from the app
 
     def on_mount(self) -> None:
-        """Show the known facts."""
+        """Show the first page, and read the stored settings."""
         self._show_page(self._first_page())
         self.gateway.orders.read()
         self._put()
@@ -477,13 +477,13 @@ class ConnectionsPane(Pane):
         self.engine.inquiry.show(is_visible=False)
 
     def on_news(self, batch: Batch) -> None:
-        """Store the facts in a batch of notices."""
+        """Store the connected clients and the progress from a batch of notices."""
         self.engine.inquiry.note(batch)
         if batch.messages:  # the message may say why a gateway could not start
             self.gateway.orders.read()
 
     def on_frame(self) -> None:
-        """Draw the known facts, and query the engine if something changed."""
+        """Draw both pages again, and query the engine if something changed."""
         self.engine.inquiry.ask_if_due()
         self._put()
 

@@ -148,7 +148,9 @@ def asset_of(row: Served) -> Asset:
 
 
 async def pages(database: Database, platforms: Sequence[str], size: int) -> AsyncIterator[tuple[tuple[int, int], Catalog]]:
-    """Yield ((epoch, seq) of the first page, part of the catalog) for each page of the catalog. A short query reads each page.
+    """Yield ((epoch, seq), part of the catalog) for each page of the catalog.
+
+    Each page is read by a short query. (epoch, seq) is the event at which the first page was read.
 
     Raises:
         KnownError: the database cannot be read.
@@ -226,7 +228,7 @@ class WireSession:
         socket: the WebSocket.
         identity: identity of the client.
         number: number of the connection.
-        wire: sends its messages; None = aiohttp sends them.
+        wire: sends the messages of the session; None = aiohttp sends them.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ _READINESS_S = 0.25
 _REMEMBERED = 10_000
 """Maximum number of remembered changes of sources."""
 _REST_SHARE, _SENDING_SHARE, _REST_MOST_S = 1.0, 9.0, 0.25
-"""Pause after publishing: factor of the publishing time, factor of the sending time (added), and maximum pause in seconds.
+"""Pause after publishing: first factor × publishing time + second factor × sending time, limited to a number of seconds.
 
 If many clients are connected, the frames are few and large; if few clients are connected, each notification is sent almost at once.
 """

@@ -118,9 +118,9 @@ def _job_of(row: JobRow, builder: str) -> JobInfo:
 
 
 async def _raise_priority(session: WireSession, found: FoundAsset, lookup: AssetLookup, urgency: int) -> int:
-    """If the client has the scope, raise the priority of the pending jobs. If the term matches nothing, raise it for future jobs.
+    """Raise the priority of the pending jobs if the client has the scope; return the number of these jobs.
 
-    Return the number of jobs.
+    If the term matches nothing, raise the priority of future jobs of the sources that the term may name.
     """
     context = session.context
     if not (context.engine.is_here and session.identity.may(Scope.ESCALATE)):

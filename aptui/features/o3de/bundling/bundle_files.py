@@ -2,8 +2,8 @@
 
 An asset list names the products of a bundle with their times and SHA-1 digests. A bundle is a zip that O3DE's runtime mounts. It
 also contains a manifest and a catalog. Products that exceed the maximum size of a bundle are split into a set of bundles; the
-manifest of the first bundle names the others. Names in a zip are relative to the platform's folder. All entries have the same fixed
-time, so equal products give equal bytes.
+manifest of the first bundle names the other bundles. Names in a zip are relative to the platform's folder. All entries have the
+same fixed time, so equal products give equal bytes.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WORDS = 5
 
 
 class ListedAsset(Struct, frozen=True):
-    """A product in a list; `path` is relative to the platform's folder.
+    """A product in an asset list; `path` is relative to the platform's folder.
 
     `modified` is the time of the last change, as O3DE's file system returns it. `digest` is SHA-1.
     """
@@ -98,7 +98,7 @@ def unreadable_product(path: Path, error: OSError) -> HostError:
 
 
 class ComparisonKind(IntEnum):
-    """Types of comparison of two lists. The command line and rules files use the same numbers."""
+    """Types of comparison of two asset lists. The command line and rules files use these numbers."""
 
     DELTA = 0
     """Assets of the second list that the first list does not contain, or contains with other bytes."""
@@ -142,7 +142,7 @@ def compare_lists(kind: ComparisonKind, first: Sequence[ListedAsset], second: Se
 
 
 def matching(assets: Sequence[ListedAsset], pattern: str, *, is_regex: bool) -> list[ListedAsset]:
-    """Return the assets whose whole path matches, ignoring case.
+    """Return the assets whose whole path matches the pattern, ignoring case.
 
     Raises:
         UserError: the pattern is not a regular expression.
@@ -175,7 +175,7 @@ MANIFEST, CATALOG = "manifest.xml", "DeltaCatalog.xml"
 MOST_MIB = 2048
 """Maximum size of a bundle in MiB; a larger zip would need the extension for large files."""
 BUNDLE_VERSIONS = (1, 2)
-"""Versions of bundles that every version of the engine reads. Version 3 stores level folders differently."""
+"""Versions of bundles that every version of O3DE reads. Version 3 stores level folders differently."""
 _RULES, _STEP, _SETTINGS, _MANIFEST = (
     "{AC003572-3A33-476C-9B2B-ADDA4F7BB870}",
     "{B39A7148-AC9D-4038-A85E-2C86A0B2DEF6}",
