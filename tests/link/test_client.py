@@ -45,7 +45,7 @@ def test_client_and_engine_exchange_names_versions_and_process_ids(engine: Engin
     assert [(item["kind"], item["name"], item["pid"]) for item in answer["connections"]] == [("tui", "me", os.getpid())]
 
 
-def test_connecting_to_a_missing_engine_raises_no_engine() -> None:
+def test_connecting_to_a_missing_engine_raises_the_no_engine_error() -> None:
     with short_folder() as folder:
         dead = str(folder / "dead")
         with socket.socket(socket.AF_UNIX) as listener:

@@ -207,7 +207,7 @@ def test_incomplete_message_has_the_same_time_limit_as_a_hello(harness: Harness)
 @pytest.mark.parametrize(
     "first", [b'{"id":1,"verb":"ping"}\n', b"GET / HTTP/1.1\r\n\r\n", b"x" * 5000, b'{"id":1,"verb":"hello"}\n']
 )
-def test_client_without_hello_is_dropped(harness: Harness, first: bytes) -> None:
+def test_client_whose_first_message_is_not_a_valid_hello_is_dropped(harness: Harness, first: bytes) -> None:
     bare = harness.bare()
     bare.send(first)
 
@@ -348,7 +348,7 @@ def test_incomplete_messages_of_all_clients_share_a_limit() -> None:
         assert harness.handler.gone == [3]
 
 
-def test_client_that_does_not_read_answers_is_no_longer_read(harness: Harness) -> None:
+def test_requests_of_a_client_that_does_not_read_answers_are_no_longer_read(harness: Harness) -> None:
     guest = harness.guest()
     asked = b'{"id":2,"verb":"status","lists_connections":true}\n' * 50
     is_full = False

@@ -143,7 +143,7 @@ def test_invalid_fields_of_a_record_are_refused(change):
 @pytest.mark.parametrize(
     ("name", "flaw"), [("A.png", "is not in lower case"), ("e\u0301.png", "is not in composed Unicode form (NFC)")]
 )
-def test_error_of_a_product_name_that_cannot_be_stored_has_one_reason(name, flaw):
+def test_error_names_the_flaw_of_a_product_name_that_cannot_be_stored(name, flaw):
     with pytest.raises(UserError, match=re.escape(f"the result cannot be stored: product '{name}' {flaw}")):
         seal_record(record(facts(), products=(replace(product(b"x"), name=name),)), SEAL)
 
@@ -210,7 +210,7 @@ def test_record_accepts_source_names_in_upper_case():
     assert records.flaw_of("Textures/A.png", is_product=False) == ""
 
 
-def test_record_whose_run_used_other_code_files_or_platform_is_detected():
+def test_difference_in_code_in_inputs_or_in_the_platform_of_a_record_is_detected():
     ours = facts(code="22" * 32)
 
     assert flaw_of_report(record(ours, b"x"), ours) == ""

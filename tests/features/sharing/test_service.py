@@ -109,7 +109,7 @@ def test_shared_result_that_would_fill_the_disk_is_not_fetched(machines, share, 
     assert other.find() is not None, "the failed copy did not damage the store"
 
 
-def test_fetched_and_local_results_need_no_server(machines, share):
+def test_results_that_were_fetched_or_made_locally_need_no_server(machines, share):
     machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
     other.find()

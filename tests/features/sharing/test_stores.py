@@ -147,7 +147,7 @@ def test_unreachable_bucket_is_an_error_within_the_deadline(tmp_path):
         store.get_record(KEY)
 
 
-def test_bucket_with_an_http_endpoint_names_the_variable_that_allows_it(monkeypatch):
+def test_error_of_a_bucket_with_an_http_endpoint_names_the_variable_to_set(monkeypatch):
     pytest.importorskip("obstore")
     monkeypatch.delenv("AWS_ALLOW_HTTP", raising=False)
     variables = {"ENDPOINT_URL": "http://127.0.0.1:9", "ACCESS_KEY_ID": "x", "SECRET_ACCESS_KEY": "y", "REGION": "us-east-1"}

@@ -188,7 +188,7 @@ def test_declared_dependency_is_not_missing(harness: Harness, how: str) -> None:
     assert (harness.missing("a.txt"), harness.says("a.txt")) == ([], [NOTHING])
 
 
-def test_undeclared_reference_beside_a_declared_one_is_missing(harness: Harness) -> None:
+def test_undeclared_reference_is_missing_although_another_one_is_declared(harness: Harness) -> None:
     harness.add("one.png")
     harness.add("two.png")
     harness.add("a.txt", "one.png two.png")

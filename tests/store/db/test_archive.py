@@ -169,7 +169,7 @@ def test_products_are_read_back_in_the_order_of_their_creation(store: Store) -> 
     assert [product.name for product in job.products] == ["linux/z", "linux/a", "linux/m"]
 
 
-def test_requested_source_without_a_folder_row_has_no_fact(store: Store) -> None:
+def test_source_without_a_folder_row_is_read_without_its_file_state(store: Store) -> None:
     store.put(put_source=[source_row(1, "a.png"), source_row(2, "b.png")])
 
     found = store.archive().sources([PathKey("a.png"), PathKey("missing.png")])

@@ -189,7 +189,7 @@ def test_removed_scan_folder_removes_its_sources(built: tuple[Store, Follower]) 
     assert read_new(store, follower) == [("SOURCE", "A.png", None), ("PRODUCT", "linux/a.png", None)]
 
 
-def test_change_log_has_no_entry_for_a_row_added_and_removed_together(store: Store) -> None:
+def test_change_log_has_no_entry_for_a_row_added_and_removed_in_one_transaction(store: Store) -> None:
     first = {"put_source": [source(1, "a")], "put_job": [job_row(1, 1)], "put_product": [product(1, 1, "linux/a")]}
     store.writer._ask(lambda: store.writer._transact([first, {"drop_source": [(1,)]}], durable=False))
 

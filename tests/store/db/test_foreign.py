@@ -331,7 +331,7 @@ def database(tmp_path: Path) -> Path:
     return tmp_path / "a.sqlite"
 
 
-def test_folder_of_a_private_copy_is_locked_and_replaces_folders_of_dead_processes(temp: Path, database: Path) -> None:
+def test_private_copy_locks_its_folder_and_removes_folders_of_dead_processes(temp: Path, database: Path) -> None:
     (temp / "aptui-copy-999999999-a").mkdir()
     copy = foreign.private_copy(database)
 

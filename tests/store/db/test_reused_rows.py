@@ -180,7 +180,7 @@ def transact(store: Store, batches: list[Rows]) -> None:
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(transactions=st.lists(_runs, min_size=1, max_size=5))
-def test_reused_rows_look_to_readers_like_deleted_and_inserted_rows(
+def test_reused_rows_have_the_same_content_as_deleted_and_inserted_rows(
     make_store: Callable[[], Store], transactions: list[list[tuple[int, list[tuple[str, int, bytes, str, bool, bool]]]]]
 ) -> None:
     seen = []
