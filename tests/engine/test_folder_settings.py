@@ -133,7 +133,7 @@ def test_scan_reads_the_settings_of_the_winning_file(tmp_path: Path) -> None:
     assert json.loads(seen(tmp_path)[""] or "")["builders"].keys() == {"game"}
 
 
-def test_a_file_being_written_keeps_its_previous_facts(tmp_path: Path) -> None:
+def test_settings_file_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "game").mkdir()
     (tmp_path / "game/.aptui.yaml").write_text("half a fi")

@@ -54,7 +54,7 @@ def test_limits_and_the_root_mount_of_this_process_are_found():
     assert proc.kind_of(b"/", proc.mounts(proc.mountinfo()))
 
 
-def test_lower_limit_of_a_user_namespace_is_used(tmp_path, monkeypatch):
+def test_limit_of_a_user_namespace_is_used_if_it_is_lower(tmp_path, monkeypatch):
     monkeypatch.setattr(proc, "_KERNEL", f"{tmp_path}/")
     for setting, number in (
         ("fs/inotify/max_user_watches", 9000),

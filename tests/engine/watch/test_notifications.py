@@ -84,7 +84,7 @@ def test_periodic_scan_is_due_after_its_interval_or_a_loss(clock, hints, reporte
     assert len(reported) == 2
 
 
-def test_new_folder_is_reported_only_once_again_without_other_changes(clock, hints, reported, tmp_path):
+def test_new_folder_is_reported_exactly_twice_if_nothing_else_changes(clock, hints, reported, tmp_path):
     new = os.fsencode(tmp_path) + b"/new"
     os.mkdir(new)
     hints.note_changes([(ADDED, os.fsdecode(new))])

@@ -92,7 +92,7 @@ def test_skipped_or_too_deep_folders_are_not_listed(top):
     assert difference(skipping) == difference(shallow) == (set(), set(), set())
 
 
-def test_deleted_names_are_reported_if_names_are_kept(top):
+def test_deleted_names_are_reported_if_the_listing_stores_names(top):
     listings = Listings(top, keeps_names=True)
     listings.compare(no)
     os.unlink(top + b"/one/a")

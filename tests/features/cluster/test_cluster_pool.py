@@ -223,7 +223,7 @@ def test_workers_of_the_cluster_are_shown(harness):
     ]
 
 
-def test_cluster_state_is_lost_without_a_scheduler_and_starting_without_workers(harness):
+def test_cluster_state_is_starting_before_a_worker_joins_and_lost_if_disconnected(harness):
     states = [harness.pool.workers()[0].state]
     harness.scheduler.is_connected = False
     states.append(harness.pool.workers()[0].state)
@@ -324,7 +324,7 @@ def transfer(tmp_path):
 BUILDER = Builder(bytes(16), "paint", BuilderKind.COMMAND, undeclared_reads=UndeclaredReads.WARN)
 
 
-def test_cluster_answer_is_refused_if_a_file_missing_there_exists_here(harness, transfer):
+def test_cluster_answer_is_refused_if_a_file_missing_on_the_cluster_exists_locally(harness, transfer):
     order = harness.order(1)
     (harness.folder / "assets" / "there.inc").write_text("x")
     reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))

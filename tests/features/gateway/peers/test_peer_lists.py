@@ -70,7 +70,7 @@ def test_access_list_change_is_written_to_the_user_file_that_has_the_list(projec
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
 
 
-def test_change_of_a_list_from_the_command_line_is_stored_as_an_override(project):
+def test_change_of_a_list_that_the_command_line_sets_is_stored_as_an_override(project):
     change = do(project, PeerOrder(PeerAction.REJECT, entry="5.6.7.8"), sets=["serve.rejected=[7.7.7.7]"])
 
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
@@ -78,7 +78,7 @@ def test_change_of_a_list_from_the_command_line_is_stored_as_an_override(project
     assert peer_settings.overridden(change.settings, change.configured) == {"serve.rejected": ["7.7.7.7", "5.6.7.8"]}
 
 
-def test_access_list_change_is_an_override_without_a_writable_configuration(project, monkeypatch):
+def test_access_list_change_is_an_override_if_the_configuration_is_read_only(project, monkeypatch):
     def refuse(*_):
         raise HostError("read-only file system")
 
