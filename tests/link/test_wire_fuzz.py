@@ -45,5 +45,5 @@ def test_hostile_clients_affect_neither_the_engine_nor_other_clients() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_attacks_detect_an_outbox_without_limit() -> None:
+def test_fuzzing_detects_a_server_with_unlimited_outboxes() -> None:
     assert any("memory grew" in text for text in attacked("unbounded-outbox", "deaf_subscribers"))

@@ -546,7 +546,7 @@ def test_stored_result_is_not_used_if_a_file_missing_in_its_run_now_exists(
     assert built_again() == (before, True)
 
 
-def test_job_result_with_an_ignored_undeclared_read_is_not_stored(world: Checkouts) -> None:
+def test_result_of_a_run_with_an_ignored_undeclared_read_is_not_stored(world: Checkouts) -> None:
     project = world.checkout("one", settings="  - {name: probe, uses: probe}\nundeclared_reads: ignore\n")
     project.write("builders/probe.py", f"HOW = 'open'\n{PROBING}")
     project.write("assets/x.probe", "x")

@@ -133,7 +133,7 @@ def test_rebuild_option_needs_cache_verify_and_a_local_store(run: Run, project: 
     assert "this machine stores no results" in run("cache", "verify", "--rebuild", "5%")[2]
 
 
-def test_reachable_and_writable_store_is_reported(tmp_path):
+def test_probe_of_a_reachable_store_mentions_writing_only_in_server_mode(tmp_path):
     (tmp_path / "share").mkdir()
 
     assert "can be written to" in probe(sharing(tmp_path, tmp_path / "share", "server")).message

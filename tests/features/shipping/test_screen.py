@@ -35,7 +35,7 @@ def asked(session, kind):
 
 
 @pytest.mark.usefixtures("store")
-def test_user_can_scan_or_clear_products_sources_and_folders(tmp_path):
+def test_user_can_scan_products_sources_and_folders_and_clear_scan_results(tmp_path):
     async def ask(app, pilot, pane, session):
         await go(pilot, pane, MODEL, Kind.PRODUCTS)
         await press(pilot, "U")
@@ -65,7 +65,7 @@ def test_user_can_scan_or_clear_products_sources_and_folders(tmp_path):
 
 
 @pytest.mark.usefixtures("store")
-def test_missing_command_accepts_a_pattern(tmp_path):
+def test_command_named_missing_accepts_a_pattern(tmp_path):
     async def say(app, pilot, _pane, session):
         run(app, "missing *.lua", app.commands())
         run(app, "missing", app.commands())

@@ -78,7 +78,7 @@ def test_asset_list_names_the_product_that_needs_each_product(run: Run, rows: Ro
 
 
 @pytest.mark.parametrize("seed", ["s3", "linux/p3", "p3", "linux/*3", "cache/linux/p3", "{asset id}"])
-def test_asset_list_accepts_a_path_product_or_asset_id_as_seed(run: Run, rows: Rows, seed: str) -> None:
+def test_asset_list_accepts_a_path_a_product_or_an_asset_id_as_seed(run: Run, rows: Rows, seed: str) -> None:
     from aptui.store.queries.assets import asset_id_text
 
     uuid, sub_id, _platform = rows.products[4]
