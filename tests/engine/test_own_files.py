@@ -166,7 +166,7 @@ def test_folder_of_aptui_that_contains_a_scan_folder_hides_no_sources(project: P
     assert sources(project) == {"b.txt"}
 
 
-def test_batch_beside_an_engine_does_not_wait_for_its_own_printed_output(project: Project) -> None:
+def test_engine_does_not_wait_for_a_file_that_a_batch_prints_to(project: Project) -> None:
     live = LiveProject(project.root, SETTINGS)
     with live.running(), open(live.path("out.json"), "wb") as stream:
         with_printing = f"{os.fstat(stream.fileno()).st_ino} {os.fstat(stream.fileno()).st_dev} printing {os.getpid()}\n"

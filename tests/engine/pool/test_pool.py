@@ -40,7 +40,7 @@ def test_workers_start_only_when_there_is_work_and_never_more_than_size(harness)
     assert len(pool.worker_pids) == 2
 
 
-def test_worker_answers_the_orders_of_one_message_one_after_another(harness):
+def test_worker_answers_all_orders_of_a_message_in_sequence(harness):
     pool = harness(GOOD)
     orders = [pool.process_order("good", f"d/F{number}.TXT") for number in range(20)]
 
@@ -109,7 +109,7 @@ def test_copies_are_returned_in_one_batch_with_digests(harness):
     assert results[2].products[0].digest == hashlib.sha256(b"same").digest()
 
 
-def test_worker_accepts_two_messages_of_copies_but_one_message_of_jobs(harness):
+def test_worker_accepts_two_messages_with_copies_but_only_one_with_jobs(harness):
     pool = harness(python_builder("Hang", "hang"), size=1)
     pool.source("a.txt")
 
@@ -192,7 +192,7 @@ def test_kill_of_runs_that_have_not_started_affects_no_other_run(harness):
 
 
 @pytest.mark.starts
-def test_worker_is_replaced_after_its_number_of_runs_without_a_lost_run(harness):
+def test_worker_is_replaced_after_a_number_of_runs_and_no_run_is_lost(harness):
     pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=4, recycle_cpu_s=0))
     orders = [pool.process_order("good") for _ in range(10)]
 

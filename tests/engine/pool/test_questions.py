@@ -82,7 +82,7 @@ def test_python_builder_output_is_reported_during_its_run(harness, tmp_path):
 
 
 @pytest.mark.real
-def test_killed_run_has_no_known_log_even_after_a_pending_request(harness, tmp_path):
+def test_log_of_a_killed_run_is_unavailable_even_after_a_pending_request(harness, tmp_path):
     pool = harness(command_builder("slow", f"echo one; {WAITING}"))
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
     pool.pool.send([order])

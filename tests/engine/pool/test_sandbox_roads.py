@@ -186,7 +186,9 @@ def test_project_below_a_linked_folder_is_visible_in_the_sandbox(tmp_path: Path,
     assert os.path.samefile(*(path for path in found.reads if path.endswith("/project")))
 
 
-def test_required_sandbox_that_cannot_start_is_an_error_before_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_required_sandbox_that_cannot_start_fails_before_a_cache_is_created(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path, monkeypatch, "require")
     _hide_bubblewrap(tmp_path, monkeypatch)
 

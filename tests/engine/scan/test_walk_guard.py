@@ -139,7 +139,9 @@ def test_accepted_empty_folder_is_an_error_again_after_it_had_files(project: Pro
     assert set(project.texts()) == ALL
 
 
-def test_scan_folder_on_another_device_without_most_files_is_an_error(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scan_folder_that_is_on_another_device_and_lacks_most_files_is_an_error(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from aptui.engine.scan import walk
 
     identity = walk._identity

@@ -397,7 +397,7 @@ console.log(JSON.stringify({ states, kinds, sizes: [0, 1023, 1024, 1536].map(siz
 
 
 @needs("node")
-def test_demo_page_shows_current_only_without_pending_or_failed_jobs(tmp_path: Path) -> None:
+def test_demo_page_says_everything_is_current_unless_jobs_are_pending_or_failed(tmp_path: Path) -> None:
     shutil.copy(Path(web_screen.__file__).parent / "page" / "words.js", tmp_path / "words.mjs")
     (tmp_path / "asked.mjs").write_text(_WORDS_ASKED)
 

@@ -39,7 +39,7 @@ def test_asset_status_by_path_or_asset_id_of_a_product_is_compiled(there: Garden
     assert (by_term.assets[0].path, by_term.assets[0].size) == ("a/rose.txt", 3)
 
 
-def test_asset_status_is_unknown_without_a_term_or_missing_without_a_match(there: Garden) -> None:
+def test_asset_status_is_unknown_if_no_asset_is_named_and_missing_if_none_matches(there: Garden) -> None:
     client = there.client()
 
     assert client.ask(wire_records.AssetStatus()).status is Status.UNKNOWN
@@ -434,7 +434,7 @@ builders:
 """
 
 
-def test_asset_with_a_new_draft_is_ready_while_its_final_job_runs(tmp_path: Path) -> None:
+def test_asset_with_a_new_draft_is_ready_while_its_final_product_is_made(tmp_path: Path) -> None:
     with garden(tmp_path, DRAFT_SETTINGS, {"a.slow": "old"}) as there:
         there.rest()
         client = there.client()
