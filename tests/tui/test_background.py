@@ -47,7 +47,7 @@ def test_only_the_newest_request_of_a_kind_is_handled(handler):
     assert handler.handled == [("a", 1), ("a", 3), ("b", 4)]
 
 
-def test_requests_of_the_last_kind_wait_until_no_other_kind_is_requested(handler):
+def test_requests_of_the_last_kind_are_handled_after_requests_of_other_kinds(handler):
     worker = begun(handler, last="slow")
     worker.put(2, "slow")
     worker.put(3, "b")

@@ -58,7 +58,7 @@ def test_invalid_remembered_builder_names_are_ignored(tmp_path, remembered):
     assert find_known_names(app_with(memory)) == {SHIPPED.uuid: "image"}
 
 
-def test_screen_goes_to_the_last_asset_that_an_editor_shows_on_it():
+def test_screen_goes_to_the_last_asset_that_an_editor_requests_for_the_screen():
     revealed = []
     shown = [
         ShowRequested(1, "a.png", on_screen=True), ShowRequested(1, "b.png", on_screen=True),

@@ -60,7 +60,7 @@ def test_builder_gets_variables_with_undecodable_values(monkeypatch: pytest.Monk
     assert variables.environment("one")["ONES"] == os.fsdecode(b"\xff")
 
 
-def test_only_builders_in_python_get_one_thread_of_openblas(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_builders_in_python_get_one_thread_of_openblas_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "4")
     command, named = builder("command", "*.c", BuilderKind.COMMAND), scripter("named", variables=(("OPENBLAS_NUM_THREADS", "x"),))
     variables = BuilderVariables([command, ONE, named], [("OPENBLAS_NUM_THREADS", b"8")])

@@ -103,7 +103,7 @@ def test_mouse_report_that_arrives_in_two_reads_is_not_a_key(at: int) -> None:
 
 
 @pytest.mark.parametrize("at", range(1, 6))
-def test_paste_with_a_split_end_is_closed(at: int) -> None:
+def test_paste_ends_if_its_end_sequence_arrives_in_two_reads(at: int) -> None:
     text, end = "x" * 100 + "[2/", b"\x1b[201~"
 
     messages = messages_of(b"\x1b[200~", text.encode(), end[:at], end[at:], b"\x1b/j")

@@ -107,14 +107,14 @@ def test_lines_that_scrolled_up_are_found():
     assert find_shift(lines(*"abcdef", at=3), lines(*"bcdefg", at=3)) == Shift(3, 8, 1)
 
 
-def test_lines_that_scrolled_down_are_found_beside_changed_lines():
+def test_lines_that_scrolled_down_are_found_between_changed_lines():
     before = lines("head", *"abcdef", "log 1", "log 2")
     after = lines("other", *"xyabcd", "log 3", "log 4")
 
     assert find_shift(before, after) == Shift(1, 6, -2)
 
 
-def test_blank_and_equal_lines_are_ignored():
+def test_blank_and_repeated_lines_are_not_used_to_find_a_scroll():
     assert find_shift(lines(*"     a"), lines(*"    ab")) is None
     assert find_shift(lines(*"-----a"), lines(*"a-----")) is None
 
