@@ -396,7 +396,7 @@ CHECK = record(
     level=choice(
         "warn, fail or block",
         "Effect of a finding: warn prints a warning; fail also ends a batch with exit code 1; block fails "
-        "the job, which keeps its products.",
+        "the job, which keeps its earlier products.",
     ),
     name=text("a regular expression", "Must match the whole file name. Upper and lower case differ."),
     bytes=RANGE | {"description": "Size of each product: <= 4MiB."},
@@ -476,11 +476,12 @@ SCHEMA: Schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | r
         touch_unchanged=flag("Update the modification time of a product that is made again with the same bytes."),
     ),
     lfs_pointers=choice(
-        "fail or copy", "Reaction of `copy` to a Git LFS pointer, whose file was not fetched: fail the job, or copy the pointer."
+        "fail or copy", "What `copy` does with a pointer whose file Git LFS has not fetched: fail the job, or copy the pointer."
     ),
     sandbox=choice(
         "auto, require or off",
-        "Run the project's code in a bubblewrap sandbox: if bubblewrap works, always (otherwise nothing runs), or never.",
+        "Run the project's code in a bubblewrap sandbox; auto: if bubblewrap works; "
+        "require: always, and run nothing without it; off: never.",
     ),
     sandbox_paths=list_of(text("a path"), "a list of paths", "Additional files and folders that code in the sandbox may read."),
     shared_cache=record(

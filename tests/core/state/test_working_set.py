@@ -231,7 +231,7 @@ def test_folder_that_is_reported_twice_is_released_after_its_later_row(memory: W
     assert not memory.folders
 
 
-def test_digest_of_a_single_checked_file_moves_to_the_reported_folder(memory: WorkingSet) -> None:
+def test_digest_of_a_file_checked_alone_moves_to_the_reported_folder(memory: WorkingSet) -> None:
     memory.newer.facts = {PathKey(name): fact(name, sha("read")) for name in ("b.bin", "gone.bin", "changed.bin", "sub/c.bin")}
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("read"))
     folder = pending(fact("b.bin", Digest(b"")), fact("changed.bin", Digest(b"")))
