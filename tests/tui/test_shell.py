@@ -203,7 +203,7 @@ async def test_key_that_opened_a_sheet_closes_it(app, pilot, key, sheet):
     assert app.switcher.sheet == "sheet-help"
 
 
-def test_command_of_a_hidden_pane_works_only_if_it_is_declared_everywhere(tmp_path, monkeypatch):
+def test_command_of_a_hidden_pane_works_only_if_it_is_declared_for_all_screens(tmp_path, monkeypatch):
     def commands(pane):
         return [Command("here", "x", pane.noted.append), Command("anywhere", "x", pane.noted.append, is_everywhere=True)]
 

@@ -297,7 +297,7 @@ def test_staging_folder_of_a_failed_run_is_removed(harness):
 
 
 @pytest.mark.parametrize("how", ["keeps_temp", "debug_output", "keep_temp"])
-def test_temporary_files_of_a_run_are_kept_if_the_order_requests_it(harness, how):
+def test_temporary_files_of_a_run_are_kept_if_the_engine_or_the_builder_requests_it(harness, how):
     def process_job(request):
         write(os.path.join(request.temp_dir, "scratch"))
         return made(product(request), keep_temp=how == "keep_temp")
@@ -486,7 +486,7 @@ def test_a_run_is_stale_if_its_source_was_deleted(harness):
     assert (result.outcome, result.error) == (Outcome.STALE, "the source cannot be read: No such file or directory")
 
 
-def test_a_run_is_stale_if_the_digest_of_its_source_differs_from_the_order(harness):
+def test_a_run_is_stale_if_its_source_has_another_digest_than_the_engine_expects(harness):
     def process_job(request):
         request.read_source()
         return made(product(request))

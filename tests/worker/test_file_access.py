@@ -179,7 +179,7 @@ def test_copy_is_writable_and_executable_like_its_source(tmp_path):
     assert os.stat(one.staged).st_mode & 0o700 == 0o700
 
 
-def test_hash_results_have_the_order_of_the_files_and_their_stat(tmp_path):
+def test_hash_results_are_in_the_order_of_the_files_and_contain_their_stat(tmp_path):
     (tmp_path / "a").write_bytes(SMALL)
     (tmp_path / "b").write_bytes(LARGE)
 
@@ -387,7 +387,7 @@ def test_lfs_pointer_without_content_is_not_copied_during_hashing(tmp_path):
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
-def test_a_file_open_for_writing_is_not_copied_on_request(tmp_path, data):
+def test_a_file_open_for_writing_is_copied_only_without_a_check_for_writers(tmp_path, data):
     one = replace(hash_order(tmp_path, data), asks_writers=True)
     with open(one.paths[0], "ab"):
         while_written, untold = file_access.hash_files(one), file_access.hash_files(replace(one, order=2, asks_writers=False))

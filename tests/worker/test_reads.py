@@ -125,7 +125,7 @@ def test_a_file_read_between_two_runs_is_not_reported(run_bench):
     assert run_bench.process(done).reads == ()
 
 
-def test_changed_ignored_read_is_reported_without_ending_the_run(run_bench):
+def test_changed_file_does_not_make_a_run_stale_if_undeclared_reads_are_ignored(run_bench):
     run_bench.source("part.txt")
 
     def process_job(request):
@@ -149,7 +149,7 @@ def test_read_through_the_sdk_names_the_line_of_the_builder(run_bench):
     assert names(run_bench, run_bench.process(process_job)) == {"part.txt": line_of(process_job, 1)}
 
 
-def test_read_file_that_becomes_a_dependency_has_a_digest(run_bench):
+def test_file_that_was_read_and_becomes_a_dependency_has_a_digest(run_bench):
     run_bench.source("part.txt", b"part")
 
     def process_job(request):
@@ -165,7 +165,7 @@ def test_read_file_that_becomes_a_dependency_has_a_digest(run_bench):
     assert reads == {"part.txt": hashlib.sha256(b"part").hexdigest(), "gone.txt": ""}
 
 
-def test_hidden_read_has_a_digest_even_if_the_file_is_missing(run_bench, tmp_path):
+def test_read_of_a_hidden_file_has_a_digest_even_if_the_file_is_missing(run_bench, tmp_path):
     earlier, later = tmp_path / "earlier", tmp_path / "later"
     for folder in (earlier, later):
         write(folder / "both.txt")
@@ -323,7 +323,7 @@ def test_traced_command_reports_files_opened_by_it_and_its_children(run_bench):
 
 
 @pytest.mark.parametrize("is_analysis", [False, True])
-def test_builder_fails_if_it_opens_an_outside_file_that_content_names(run_bench, tmp_path, monkeypatch, is_analysis):
+def test_builder_fails_if_it_opens_an_outside_file_that_its_source_names(run_bench, tmp_path, monkeypatch, is_analysis):
     write(tmp_path / "secret.bin")
     run_bench.source("a.txt", b'{"uri": "../secret.bin"}')
     order = run_bench.order()

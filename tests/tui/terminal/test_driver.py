@@ -51,7 +51,7 @@ def test_last_of_two_quick_resizes_is_applied(output: str) -> None:
         assert "size 100 20." in term.screen()
 
 
-def test_waiting_for_a_key_inspects_no_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_handling_a_key_inspects_no_function_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
     inspected: list[object] = []
     passed: list[str] = []
 

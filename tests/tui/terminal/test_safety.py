@@ -82,7 +82,7 @@ def test_every_glyph_and_its_ascii_form_are_one_cell_wide():
     assert all(ascii_form.isascii() for _, ascii_form in safety.GLYPHS.values())
 
 
-def test_bypassed_guard_of_the_screen_is_detected_and_text_is_withheld(monkeypatch):
+def test_bypassed_safety_check_is_detected_and_foreign_text_is_hidden(monkeypatch):
     from textual import _compositor
 
     monkeypatch.setattr(

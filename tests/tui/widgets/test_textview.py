@@ -10,7 +10,7 @@ from tests.tui.widgets.widgets_harness import lines_of, play
 pytestmark = pytest.mark.real
 
 
-def test_preview_is_coloured_numbered_and_bounded(tmp_path):
+def test_preview_of_code_is_coloured_and_numbered_and_has_a_maximum_size(tmp_path):
     path = tmp_path / "a.py"
     path.write_text("# [/oops]\nimport os\n" + "x = 1\n" * 100_000)
     view = TextView()

@@ -137,7 +137,7 @@ def test_products_of_files_with_equal_stems_are_separated(starts: Starts) -> Non
     assert made(results) == {"hero.txt": ["hero_n.out"], "hero_big.txt": ["hero_big_n.out"], "z.txt": ["z_n.out"]}
 
 
-def test_line_of_a_batch_command_is_in_the_log_of_the_file_that_it_names(starts: Starts) -> None:
+def test_output_line_of_a_batch_command_is_logged_for_the_file_that_it_names(starts: Starts) -> None:
     starts.with_rule(warning_regex="^warn: (?P<message>.*)")
     warns = f"{WRITES}; print('warn: thin', source)"
 

@@ -366,12 +366,12 @@ def test_prerequisites_of_makefile_rules_are_parsed(text, found):
     ("text", "lines"),
     [("a.h b.h\n", ["a.h b.h"]), ("a.o: a.h\n  b.h\n", ["b.h"]), ("a.o: a.h \\\n b.h\n# c\n\n", []), ("C:/a.h", ["C:/a.h"])],
 )
-def test_lines_of_a_dependency_file_without_a_colon_are_found(text, lines):
+def test_lines_without_a_colon_in_a_dependency_file_are_found(text, lines):
     assert find_lines_without_colon(text) == lines
 
 
 @pytest.mark.real
-def test_dependency_file_without_a_colon_causes_a_warning(harness):
+def test_line_without_a_colon_in_a_dependency_file_causes_a_warning(harness):
     result = harness.run(builder("cp {source} {products_dir} && echo a.h b.h > {depfile}"))
 
     assert (result.outcome, result.warnings) == (Outcome.SUCCEEDED, 1)

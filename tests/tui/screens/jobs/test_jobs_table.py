@@ -82,7 +82,7 @@ async def test_default_order_is_failed_first_and_one_key_restores_it(app, pilot,
 
 
 @on_jobs(filler=many)
-async def test_log_takes_the_free_height_of_a_short_table_until_the_user_sets_it(app, pilot, pane):
+async def test_log_takes_the_free_height_of_a_short_table_until_the_user_chooses_a_height(app, pilot, pane):
     height = pane.event_log.size.height
     assert height == pane.size.height * 40 // 100
     await typed(pilot, pane, "sand")

@@ -83,7 +83,7 @@ async def test_going_to_a_job_expands_the_line_of_its_source(app, pilot, pane):
 
 
 @on_two_platforms
-async def test_filter_shows_only_passing_jobs_of_a_source(app, pilot, pane):
+async def test_filter_shows_only_matching_jobs_of_a_source(app, pilot, pane):
     await pilot.press("right")
     await typed(pilot, pane, "platform:pc")
     await until(pilot, lambda: [status(pane, at) for at in range(pane.store.row_count())] == [["✗ failed", f"  {ROCK}", "pc"]])

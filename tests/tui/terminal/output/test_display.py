@@ -86,7 +86,7 @@ def _pieces(update: ChopsUpdate, y: int) -> list[tuple[int, Strip]]:
         {Region(0, 7, 3, 1)},
     ],
 )
-def test_changed_lines_are_drawn_like_textual(regions):
+def test_changed_lines_look_the_same_as_lines_drawn_by_textual(regions):
     async def draw() -> None:
         app = Stage()
         async with app.run_test(size=(WIDTH, HEIGHT)) as pilot:
