@@ -439,7 +439,7 @@ def _place() -> str:
     The result is "" if Python opens the file to load code, because fingerprints cover code. The place is the innermost frame
     outside libraries. For a builder that is installed as a library, it is the builder's outermost frame.
     """
-    frame: FrameType | None = sys._getframe(3)  # noqa: SLF001  # the public ways to a frame read source files
+    frame: FrameType | None = sys._getframe(3)  # noqa: SLF001  # `inspect` would read source files
     if frame is not None and frame.f_code.co_filename.startswith(_IMPORT):
         return ""
     outermost = frame

@@ -420,7 +420,7 @@ class _Writer:
         self._pools: dict[tuple[int, int, str], bytearray] = {}
         """{(target, stride, use): bytes}. Each value becomes a buffer view; the views follow the order of the keys.
 
-        A view has numbers of one use only (§3.6.2.2).
+        A buffer view contains numbers for one use, for example vertices or indices (glTF 2.0, §3.6.2.2).
         """
         self._accessors: list[Object] = []
         self._known: dict[tuple[object, ...], int] = {}

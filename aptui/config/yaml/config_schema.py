@@ -476,7 +476,7 @@ SCHEMA: Schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | r
         touch_unchanged=flag("Update the modification time of a product that is made again with the same bytes."),
     ),
     lfs_pointers=choice(
-        "fail or copy", "What `copy` does with a pointer whose file Git LFS has not fetched: fail the job, or copy the pointer."
+        "fail or copy", "How `copy` treats a pointer whose file Git LFS has not fetched: fail the job, or copy the pointer."
     ),
     sandbox=choice(
         "auto, require or off",

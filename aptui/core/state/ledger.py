@@ -28,9 +28,10 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),
 }
-"""{drop operation: ((put operation whose rows the drop makes obsolete, number of a column), ...)}.
+"""{operation that deletes rows: ((operation that stores rows, number of a column), ...)}.
 
-A row to put is obsolete if the value in this column equals the first value of the row to drop.
+A row that is not saved yet is left out if the same event deletes it later: its value in this column equals the first value of the
+delete operation, and its values from index 1 equal the other values of the delete operation.
 """
 
 
