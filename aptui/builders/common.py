@@ -49,14 +49,17 @@ class SourceBuilder(SimpleBuilder):
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Call `build`, and return the products that it recorded, or its error."""
-        # A name with a line break is escaped, because only the first line of an error is shown.
-        source = request.source if len(request.source.splitlines()) == 1 else repr(request.source)[1:-1]
         try:
             return super().process_job(request)
         except SourceError as error:
-            return ProcessJobResponse(error=error.explain(source))
+            return ProcessJobResponse(error=error.explain(_escape_line_breaks(request.source)))
         except (MissingError, TooLongError, NamedFileError, ParamError, OSError) as error:
-            return ProcessJobResponse(error=f"{source}: {one_line(error)}")
+            return ProcessJobResponse(error=f"{_escape_line_breaks(request.source)}: {one_line(error)}")
+
+
+def _escape_line_breaks(path: str) -> str:
+    """Return a path as one line, because only the first line of an error is shown."""
+    return path if len(path.splitlines()) == 1 else repr(path)[1:-1]
 
 
 def one_job_per_platform(

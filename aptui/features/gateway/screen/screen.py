@@ -55,7 +55,6 @@ class EngineInquiry:
     def __init__(self, shell: Shell, later: Callable[[float, Callable[[], None]], object]) -> None:
         self._shell, self._later = shell, later
         self.status = connection_rows.EngineStatus()
-        self.workers: tuple[WorkerInfo, ...] = ()
         self.connections: tuple[Connection, ...] = shell.session.connections
         self._progress: Progress | None = shell.session.latest_progress
         self._is_visible = self._shall_ask = False
@@ -88,6 +87,11 @@ class EngineInquiry:
             self._shall_ask = True
 
     @property
+    def workers(self) -> tuple[WorkerInfo, ...]:
+        """The workers, as in the last answer of the engine."""
+        return self.status.workers
+
+    @property
     def is_working(self) -> bool:
         """Whether jobs run. While jobs run, their ages and the workers' memory change without notices."""
         counts = self._progress
@@ -99,7 +103,7 @@ class EngineInquiry:
         if not self._shall_ask:
             return
         if self._shell.session.state is not SessionState.ATTACHED:
-            self.status, self.workers, self.connections, self._shall_ask = connection_rows.EngineStatus(), (), (), False
+            self.status, self.connections, self._shall_ask = connection_rows.EngineStatus(), (), False
             return
         if self._shell.session.is_read_only:
             self._shall_ask = False
@@ -129,7 +133,7 @@ class EngineInquiry:
         self._is_asking = False
         if answer is not None:
             self.status = connection_rows.read_status(answer)
-            self.workers, self.connections = self.status.workers, self.status.connections
+            self.connections = self.status.connections
         if self._is_visible:
             if self.is_working:
                 self._arm(ASK_S)
