@@ -239,8 +239,10 @@ def _describe_difference(name: str, mine: str, engines: str) -> str:
         engines: digest of its value in the engine, "" = not set.
     """
     if not mine:
-        return f"'{name}' is set in the engine, but not here"
-    return f"'{name}' has another value here than in the engine" if engines else f"'{name}' is set here, but not in the engine"
+        return f"'{name}' is set in the engine, but not in this command"
+    if not engines:
+        return f"'{name}' is set in this command, but not in the engine"
+    return f"'{name}' differs between this command and the engine"
 
 
 def _await_acceptance(client: EngineClient) -> None:

@@ -384,7 +384,7 @@ def _leftovers(config: Config) -> Result:
     if folder_count:
         return (
             "ok",
-            f"{printing.count(folder_count, 'folder')} that 'aptui rerun' kept",
+            f"{printing.count(folder_count, 'work folder')} kept by 'aptui rerun'",
             f"if you do not need them: rm -r '{config.temp_dir}'",
         )
     return "ok", "none"

@@ -337,7 +337,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message (`information`, `warning` or `error`) in the corner. Its text is made safe and is not read as markup."""
-        for toasts in self.drawing.screen.query(Toasts):
+        for toasts in self.drawing.screen.query_children(Toasts):
             toasts.show_toast(text, severity, seconds)
 
     def notify(  # The signature is Textual's.

@@ -194,4 +194,4 @@ def test_list_that_was_changed_on_the_screen_is_explained_as_an_override(project
     assert "connections.json (changed on the Connections screen)" in lines[1]
     assert "aptui.yaml:" in lines[2]
     main.main(["doctor"])
-    assert "serve.rejected were changed on the Connections screen" in capsys.readouterr().out
+    assert "serve.rejected differ from the configuration" in capsys.readouterr().out

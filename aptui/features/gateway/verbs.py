@@ -591,7 +591,7 @@ def _check_lists(config: Config) -> DoctorCheck:
     """Check whether the configured allowed and rejected lists are in effect."""
     changed = _find_changed(config)
     if changed:
-        message = f"{', '.join(changed)} were changed on the Connections screen, which overrides the configuration"
+        message = f"{', '.join(changed)} differ from the configuration, because they were changed on the Connections screen"
         file = config.cache_dir / peer_settings.PLACE
         advice = f"run 'aptui config --explain KEY' to see both values, or delete '{file}' to use the configuration again"
         return DoctorCheck("connections", "warn", message, advice)

@@ -224,7 +224,7 @@ def _tree_lines(
             continue
         node, depth = way.end(edge), len(trail)
         leads_on = node in others or node in way.loose
-        note = "  (see above)" if node in opened and leads_on else "  (no source)" if isinstance(facts[node], AssetFile) else ""
+        note = "  (see above)" if node in opened and leads_on else "  (not a source)" if isinstance(facts[node], AssetFile) else ""
         note += notes.get(facts[node].name, "")
         yield f"{'  ' * depth}{edge.link}  {printing.line(facts[node].name)}{note}", ""
         if leads_on and node not in opened:
@@ -240,9 +240,9 @@ def _by_name(edges: Iterable[Edge], way: _Direction, facts: dict[Node, Fact]) ->
 def _loose_lines(ends: Iterable[UnmetNeed], depth: int) -> Iterator[tuple[str, str]]:
     for kind, text, files in ends:
         is_trouble = kind in ("unmet", "dangling")
-        note = "" if files else "  (matches no source)" if kind == "wildcard" else "  (no source)" if kind == "uuid" else ""
+        note = "  (matches no source)" if not files and kind in ("wildcard", "uuid") else ""
         yield f"{'  ' * depth}{kind}  {printing.line(text)}{note}", "yellow" if is_trouble else "dim"
-        yield from ((f"{'  ' * (depth + 1)}file  {printing.line(file)}  (no source)", "dim") for file in files)
+        yield from ((f"{'  ' * (depth + 1)}file  {printing.line(file)}  (not a source)", "dim") for file in files)
 
 
 # ------------------------------------------------------------------------------------------------------------------- query

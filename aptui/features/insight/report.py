@@ -145,7 +145,8 @@ def _print(rows: list[ReportRow], shown: list[ReportRow], by: str) -> None:
     if len(shown) > _LISTED:
         printing.say(f"and {len(shown) - _LISTED:,} more; --json lists all")
     if well and len(shown) < len(rows):
-        printing.say(f"well: {len(well):,} of {len(rows):,}, with {printing.count(sum(row.jobs for row in well), 'job')}", "green")
+        jobs = printing.count(sum(row.jobs for row in well), "job")
+        printing.say(f"without failures and warnings: {len(well):,} of {len(rows):,}, with {jobs}", "green")
     for row in shown[:_LISTED]:
         if row.failures:
             printing.say(f"failed, {printing.line(row.name)}:", "bold")

@@ -370,10 +370,11 @@ class JobTable:
     def _rename(self, rows: Rows, news: Sequence[JobChanged]) -> None:
         """Update the paths and scan folders of jobs whose source was renamed or moved."""
         paths, sources = self._texts["source"], self._columns["source"]
-        for row, item in zip(rows.tolist(), news, strict=True):
-            if paths[int(sources[row])] != item.source:
+        for row, code, item in zip(rows.tolist(), sources[rows].tolist(), news, strict=True):
+            if paths[code] != item.source:
                 sources[row] = self._sources.code(item.source)
-        self._columns["folder"][rows] = [self.folder_code(item.scan_folder) for item in news]
+        folders = {folder: self.folder_code(folder) for folder in {item.scan_folder for item in news}}
+        self._columns["folder"][rows] = [folders[item.scan_folder] for item in news]
 
     def _write(self, rows: Rows, items: Sequence[JobChanged], statuses: Sequence[int], completed_ms: Sequence[int]) -> None:
         if not items:

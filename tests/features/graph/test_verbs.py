@@ -451,7 +451,7 @@ def test_deps_lists_files_that_match_a_wildcard_but_are_not_sources(
 
     assert code == 0
     assert [line.strip() for line in out.splitlines() if "png" in line] == [
-        "wildcard  ui/*.png", "file  ui/A.png  (no source)", "file  ui/b.png  (no source)",
+        "wildcard  ui/*.png", "file  ui/A.png  (not a source)", "file  ui/b.png  (not a source)",
     ]  # fmt: skip
     (found,) = json.loads(run("deps", "one.note", "--json")[1])["unresolved"]
     assert found["files"] == ["ui/A.png", "ui/b.png"]

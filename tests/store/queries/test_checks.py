@@ -206,7 +206,7 @@ def test_new_database_has_counts_of_zero(store: Store) -> None:
     assert (checks.product_bytes(reader), checks.last_completed_ms(reader), checks.folder_count(reader)) == (0, 0, 0)
 
 
-def test_checks_return_size_of_products_and_last_completion_and_folder_count(store: Store) -> None:
+def test_checks_count_folders_and_product_bytes_and_find_the_last_completion(store: Store) -> None:
     gem = store.writer.sync_scan_folders([("project", "/project", 0), ("gem", "/gem", 1)])[0]["gem"]
     store.put(
         put_source=[source_row()],

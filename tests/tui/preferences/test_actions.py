@@ -37,7 +37,7 @@ def test_every_key_names_an_existing_action(app, binding):
         assert app.switcher.check_action(name, parameters) is (parameters[0] in {spec.number for spec in PROBES})
 
 
-def test_private_action_targets_work_in_the_installed_textual_version(app):
+def test_keys_reach_the_parts_of_the_app_in_the_installed_textual_version(app):
     """The only use of `App._action_targets`, which must be checked in each version of Textual."""
     assert version("textual") == "8.2.8", "check that keys still reach the parts of the app, then set the version here"
     assert app._action_targets == {"app", "screen", "focused", *PARTS}
