@@ -162,8 +162,12 @@ class Config(Struct, frozen=True):
     @property
     def has_code(self) -> bool:
         """Whether `engine.registry` must complete any builder: by its Python class, or by the versions that its tools print."""
-        is_python = any(builder.kind is BuilderKind.PYTHON for builder in self.project.builders)
-        return is_python or self.has_builders_to_find or any(tool.version for tool in self.tools)
+        return self.has_code_at_start or any(builder.kind is BuilderKind.PYTHON for builder in self.project.builders)
+
+    @property
+    def has_code_at_start(self) -> bool:
+        """Whether an engine runs code of the project before it runs any job: builders to find, or version commands of tools."""
+        return self.has_builders_to_find or any(tool.version for tool in self.tools)
 
     @property
     def has_builders_to_find(self) -> bool:

@@ -143,13 +143,13 @@ def list_recorded() -> list[str]:
     return sorted(known.project for known in found if known is not None)
 
 
-def require_for_builders(config: Config, what: str) -> None:
-    """Refuse an action that queries builders if some are code of an untrusted project.
+def require_for_start(config: Config, what: str) -> None:
+    """Refuse an action that opens an engine, if the start of the engine runs code of an untrusted project.
 
     Raises:
-        UserError: the project has code of its own, and is not trusted.
+        UserError: the project has builders or version commands of its own, and is not trusted.
     """
-    if config.has_builders_to_find:
+    if config.has_code_at_start:
         require(config, what)
 
 

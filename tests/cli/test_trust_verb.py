@@ -143,6 +143,25 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, markers: Markers) -
     return folder
 
 
+@pytest.fixture
+def subtle(hostile: Path, tmp_path: Path) -> Path:
+    """Return a project without `builders/`: a tool's version command and the repository's filter, hook and monitor leave marks."""
+    settings = (hostile / "aptui.yaml").read_text()
+    tool = f"{{name: sh, version: \"sh -c 'echo version | tee -a {tmp_path}/markers'\"}}"
+    (hostile / "aptui.yaml").write_text(settings.replace('products: ["*.b"]', f'products: ["*.b"]\n    tools: [{tool}]'))
+    (hostile / ".gitattributes").write_text("*.txt filter=a=b\n")
+    _git(hostile, "rm", "-rqf", "builders")
+    _git(hostile, "add", "-A")
+    _git(hostile, "commit", "-qm", "second")
+    for name in ("clean", "smudge", "process", "fsmonitor", "post-index-change"):
+        (hostile / ".git" / "hooks" / name).write_text(f"#!/bin/sh\necho {name} >> {tmp_path}/markers\n")
+        (hostile / ".git" / "hooks" / name).chmod(0o755)
+    for key in ("core.fsmonitor", "filter.a=b.clean", "filter.a=b.smudge"):
+        _git(hostile, "config", key, f".git/hooks/{key.rpartition('.')[2]}")
+    (hostile / "assets/a.txt").write_text("changed")
+    return hostile
+
+
 def _git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-c", "user.name=Bea", "-c", "user.email=bea@example.com", *words], cwd=folder, check=True)
 
@@ -174,6 +193,14 @@ def test_every_verb_is_tested_with_an_untrusted_project() -> None:
 def test_reading_verbs_run_no_code_in_fresh_clone(markers: Markers) -> None:
     assert ran_by(READ_ONLY, markers) == {}
     assert trust.list_recorded() == []
+
+
+@pytest.mark.usefixtures("subtle")
+def test_reading_verbs_run_neither_version_commands_nor_programs_of_the_repository(markers: Markers) -> None:
+    main.main(["batch"])
+    main.main(["trust", "--revoke"])
+
+    assert ran_by(READ_ONLY, markers) == {}
 
 
 def test_guide_names_the_verbs_that_imply_trust() -> None:

@@ -17,6 +17,7 @@ from msgspec import Struct, field
 
 from aptui.batch.options import load_config
 from aptui.cli.read_access import OpenedProject, all_builders, open_for_reading
+from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import builders_record
 from aptui.core.identity import owner_of
@@ -311,6 +312,7 @@ def _find_changed_files(since: str, config: Config) -> _GitChanges:
     scan = _GitChanges()
     places = dict.fromkeys([*(folder.path for folder in _folders(config)), os.fspath(config.project_dir)])
     by_top: dict[str, list[str]] = {}
+    runs_filters = trust.is_trusted(config)  # the configuration of the repository can name any program as a filter
     for place in places:
         top = _git(place, "rev-parse", "--show-toplevel")
         if top.text is not None:
@@ -326,7 +328,7 @@ def _find_changed_files(since: str, config: Config) -> _GitChanges:
             continue
         scan.repositories.append(repository)
         paths = [os.path.relpath(os.path.realpath(place), repository) for place in inside]
-        scan.paths += _differing(repository, commit.text.strip(), paths)
+        scan.paths += _differing(repository, commit.text.strip(), paths, runs_filters=runs_filters)
         scan.paths += _list_untracked(repository, paths)
     if not scan.repositories:
         tops = ", ".join(f"'{top}'" for top in by_top)
@@ -341,10 +343,13 @@ def _folders(config: Config) -> list[ScanFolder]:
     return [folder for folder in config.project.scan_folders if folder.path != cache and not folder.path.startswith(cache + "/")]
 
 
-def _differing(top: str, commit: str, paths: Iterable[str]) -> Iterator[str]:
-    """Yield the absolute paths of files whose bytes differ from those of a commit; a change of only the file mode is ignored."""
+def _differing(top: str, commit: str, paths: Iterable[str], *, runs_filters: bool) -> Iterator[str]:
+    """Yield the absolute paths of files whose bytes differ from those of a commit; a change of only the file mode is ignored.
+
+    Without filters, a file with a filter (Git LFS) counts as changed if its size or time differs from Git's index.
+    """
     options = ("--raw", "-z", "--no-abbrev", "--no-renames", "--no-ext-diff", "--no-textconv")
-    output = _ask_git(top, ("diff", *options, commit, "--", *paths))
+    output = _ask_git(top, ("diff", *options, commit, "--", *paths), runs_filters=runs_filters)
     for facts, path in zip(output, output, strict=True):
         _mode, _new_mode, digest, new_digest, _status = facts.split(" ")  # see git-diff(1), "Raw output format"
         if digest != new_digest:
@@ -357,9 +362,9 @@ def _list_untracked(top: str, paths: Iterable[str]) -> Iterator[str]:
     return (f"{top}/{name}" for name in output if not name.endswith("/"))
 
 
-def _ask_git(top: str, words: tuple[str, ...]) -> Iterator[str]:
+def _ask_git(top: str, words: tuple[str, ...], *, runs_filters: bool = True) -> Iterator[str]:
     """Run Git and return the items of its NUL-separated output."""
-    answer = _git(top, *words)
+    answer = _git(top, *words, runs_filters=runs_filters)
     if answer.text is None:
         raise HostError(
             f"'git {words[0]}' failed in '{top}': {printing.line(answer.complaint)}",
@@ -375,10 +380,10 @@ class _GitAnswer(NamedTuple):
     complaint: str = ""
 
 
-def _git(folder: str, *words: str) -> _GitAnswer:
+def _git(folder: str, *words: str, runs_filters: bool = True) -> _GitAnswer:
     """Run Git so that it does not write its index. A running engine would mistake a write for a Git operation in progress."""
     try:
-        answer = run_git(from_text(folder), "-c", "core.fileMode=false", *words, limit_s=_GIT_LIMIT_S)
+        answer = run_git(from_text(folder), "-c", "core.fileMode=false", *words, limit_s=_GIT_LIMIT_S, runs_filters=runs_filters)
     except FileNotFoundError:
         if not os.path.isdir(from_text(folder)):
             return _GitAnswer(None, f"there is no folder '{folder}'")

@@ -13,7 +13,6 @@ Tests: `tests/features/sharing/test_verbs.py`, `tests/features/sharing/test_stor
 from __future__ import annotations
 
 import os
-import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -39,9 +38,9 @@ from aptui.cli.verify_verb import (
     sample,
     sample_of,
 )
-from aptui.config import load
+from aptui.config import load, trust
 from aptui.config.configuration import Config
-from aptui.config.dirs import asset_database
+from aptui.config.dirs import FILE_NAME, asset_database
 from aptui.config.own_files import own_paths
 from aptui.core.notices import EngineMessage
 from aptui.core.project import BuilderKind
@@ -50,7 +49,7 @@ from aptui.engine.loop.opening import with_intermediates
 from aptui.features.sharing.job_results import Present, facts_of
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
-from aptui.shared.files.git import read_git
+from aptui.shared.files.git import read_git, run_git
 from aptui.store.queries.reader import JobRow, open_reader
 
 if TYPE_CHECKING:
@@ -117,7 +116,8 @@ def look_up_commit(config: Config, commit: str, platforms: str | None, *, trusts
         config: configuration of the local project.
         commit: name of the commit.
         platforms: ids of platforms, separated by commas; None = all enabled platforms.
-        trusts_code: run the commit's builders even if their code differs from this checkout; they determine the jobs.
+        trusts_code: run the commit's builders and the version commands of its tools even if they differ from this checkout; they
+            determine the jobs.
 
     Raises:
         UserError: the repository or the commit does not exist, or the commit has builder code that is not trusted.
@@ -134,33 +134,47 @@ def look_up_commit(config: Config, commit: str, platforms: str | None, *, trusts
     with _private(config.sharing.local_store) as folder:
         checkout = folder / config.project_dir.name if inside == "." else folder / "checkout"
         checkout.mkdir()
-        _extract(repository, commit, checkout)
-        if not trusts_code:
-            _refuse_new_code(config, checkout / inside, commit)
+        _extract(repository, commit, checkout, is_trusted=trust.is_trusted(config))
         wanted = [name.strip() for name in platforms.split(",") if name.strip()] if platforms else None
         there = load.load(checkout / inside, platforms=wanted, workers=config.workers)
+        if not trusts_code:
+            _refuse_new_code(config, there, commit)
         return look_up(replace(there, sharing=config.sharing))
 
 
-def _refuse_new_code(config: Config, there: Path, commit: str) -> None:
-    """Refuse a commit with builder code that differs from this checkout, because its analyses would run that code here.
+def _refuse_new_code(config: Config, there: Config, commit: str) -> None:
+    """Refuse a commit with code that differs from this checkout, because the lookup would run that code here.
+
+    The code consists of builders, which analyse sources, and of the version commands of tools.
 
     Raises:
-        UserError: the commit has builder code that differs from that of the local project.
+        UserError: the commit has code that differs from that of the local project.
     """
-    name = os.path.join("builders", "")
+    name, top = os.path.join("builders", ""), there.project_dir
     new = [
-        path.relative_to(there)
-        for path in sorted((there / "builders").rglob("*"))
-        if _differs(path, config.project_dir / path.relative_to(there))
+        path.relative_to(top)
+        for path in sorted((top / "builders").rglob("*"))
+        if _differs(path, config.project_dir / path.relative_to(top))
     ]
     if config.foreign:
         name, new = "scripts", new or [Path("project.json")]
+    elif not new:
+        name, new = "version command of a tool", _find_new_versions(config, there)
     if new:
         raise UserError(
             f"'{commit}' contains code that would run on this machine: its {name} differs from this checkout ('{new[0]}')",
             hint="read the code, then add --trust-code; in CI, do so only for branches whose authors may run programs in CI",
         )
+
+
+def _find_new_versions(config: Config, there: Config) -> list[Path]:
+    """Return the files that make version commands of `there` differ from those of `config`."""
+    commands = {tool.version for tool in there.tools if tool.version}
+    if not commands <= {tool.version for tool in config.tools}:
+        return [Path(FILE_NAME)]
+    words = {word.strip("'\"") for command in commands for word in command.split()}
+    files = [Path(word) for word in sorted(words) if not os.path.isabs(word) and (there.project_dir / word).is_file()]
+    return [file for file in files if _differs(there.project_dir / file, config.project_dir / file)]
 
 
 def _differs(one: Path, other: Path) -> bool:
@@ -204,17 +218,30 @@ def _private(store: str) -> Iterator[Path]:
         yield Path(folder)
 
 
-def _extract(top: Path, commit: str, target: Path) -> None:
+_FETCHES = {"GIT_NO_LAZY_FETCH": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
+"""Variables with which git fetches missing files of a partial clone; git's own default allows the same protocols."""
+
+
+def _extract(top: Path, commit: str, target: Path, *, is_trusted: bool) -> None:
     """Write the files of a commit into `target` as a checkout does.
 
     `git archive` would leave out files with the attribute `export-ignore`, and change files with `export-subst`. Files of Git LFS
     stay pointers: a pointer has the digest of its file, so that results are found without a download.
+
+    Args:
+        is_trusted: whether the project is trusted, so that git may run filters and fetch missing files.
     """
     with tempfile.TemporaryDirectory(prefix="aptui-index-") as folder:
-        environment = {**os.environ, "GIT_LFS_SKIP_SMUDGE": "1", "GIT_INDEX_FILE": os.path.join(folder, "index")}
+        environment = {
+            "GIT_LFS_SKIP_SMUDGE": "1",
+            "GIT_INDEX_FILE": os.path.join(folder, "index"),
+            **(_FETCHES if is_trusted else {}),
+        }
         for words in (["read-tree", commit], ["checkout-index", "--all", "--quiet", f"--prefix={target}/"]):
-            if subprocess.run(["git", "-C", str(top), *words], env=environment, check=False).returncode:
-                raise HostError(f"the files of '{commit}' cannot be written", where=str(target))
+            done = run_git(top, *words, limit_s=None, runs_filters=is_trusted, environment=environment)
+            if done.returncode:
+                why = printing.line(os.fsdecode(done.stderr).strip().partition("\n")[0])
+                raise HostError(f"the files of '{commit}' cannot be written: git reports: {why}", where=str(target))
 
 
 STORED = "kept"

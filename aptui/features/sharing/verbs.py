@@ -292,7 +292,7 @@ def _prefetch(arguments: Namespace) -> int:
     from aptui.features.sharing.store_checks import look_up
 
     config = load_config(arguments)
-    trust.require_for_builders(config, "cache prefetch")
+    trust.require_for_start(config, "cache prefetch")
     return _print_found(arguments, look_up(config), "this project")
 
 
@@ -300,7 +300,7 @@ def _ready(arguments: Namespace) -> int:
     from aptui.features.sharing.store_checks import look_up_commit
 
     config = load_config(arguments)
-    trust.require_for_builders(config, "cache ready")
+    trust.require_for_start(config, "cache ready")
     return _print_found(
         arguments, look_up_commit(config, arguments.commit, arguments.platforms, trusts_code=arguments.trust_code), arguments.commit
     )

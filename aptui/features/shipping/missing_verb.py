@@ -126,7 +126,7 @@ def _hold_database(config: Config) -> Iterator[Writer]:
     """Lock the cache as an engine does, and open its database for writing."""
     from aptui.store.db.writer import Writer
 
-    trust.require_for_builders(config, "scan-missing")
+    trust.require_for_start(config, "scan-missing")
     with closing(open_reader(asset_database(config.cache_dir))) as reader:
         processed = AssetGraph(reader).platforms()
     opening = PreparedSession(config, platforms=[item.id for item in config.project.platforms if item.id in processed])

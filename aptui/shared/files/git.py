@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -116,23 +116,55 @@ def _read(path: str, most_bytes: int) -> str:
 _GIT = (
     "git", "--literal-pathspecs", "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "log.showSignature=false",
 )  # fmt: skip
-"""Beginning of every command line of git; it disables the programs that a repository's configuration can name."""
+"""Beginning of every command line of git; it disables hooks, the monitor of file changes, and the check of signatures."""
 _ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
 """Variables of git: it does not refresh the index, does not fetch missing objects, and writes messages in English."""
 _GIT_LIMIT_S = 5.0
 """Default timeout of a run of git (seconds)."""
 
 
-def run_git(folder: str | bytes | Path, *words: str, limit_s: float = _GIT_LIMIT_S) -> subprocess.CompletedProcess[bytes]:
-    """Run git in a folder. Git then runs no program that the repository names, and does not refresh the index.
+def run_git(
+    folder: str | bytes | Path,
+    *words: str,
+    limit_s: float | None = _GIT_LIMIT_S,
+    runs_filters: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> subprocess.CompletedProcess[bytes]:
+    """Run git in a folder. Git then runs no hook of the repository, and does not refresh the index.
+
+    Args:
+        limit_s: timeout in seconds; None = no timeout.
+        runs_filters: whether git may run filters, which the configuration of the repository can name. Only commands that read or
+            write files of the work tree need filters.
+        environment: more variables of git.
 
     Raises:
         OSError, subprocess.TimeoutExpired: git is missing, cannot be run, or did not end within `limit_s`.
     """
     import subprocess  # imported here for a faster start, because an engine reads the files of the repository and does not run git
 
-    environment = {**os.environ, **_ENVIRONMENT}
-    return subprocess.run([*_GIT, *words], cwd=folder, capture_output=True, check=False, timeout=limit_s, env=environment)
+    variables = {**os.environ, **_ENVIRONMENT, **(environment or {})}
+    if not runs_filters:
+        listed = [*_GIT, "config", "-z", "--name-only", "--get-regexp", r"^filter\."]
+        found = subprocess.run(listed, cwd=folder, capture_output=True, check=False, timeout=limit_s, env=variables)
+        variables |= _disable_filters(os.fsdecode(found.stdout))
+    return subprocess.run([*_GIT, *words], cwd=folder, capture_output=True, check=False, timeout=limit_s, env=variables)
+
+
+def _disable_filters(keys: str) -> dict[str, str]:
+    """Return variables of git that disable filters, given their NUL-separated configuration keys.
+
+    Variables are used because the name of a filter may contain `=`, which ends a key after `-c`.
+    """
+    names = sorted({key.removeprefix("filter.").rpartition(".")[0] for key in keys.split("\0") if key})
+    values = {"clean": "", "smudge": "", "process": "", "required": "false"}
+    settings = [(f"filter.{name}.{part}", value) for name in names for part, value in values.items()]
+    given = os.environ.get("GIT_CONFIG_COUNT", "")
+    start = int(given) if given.isdecimal() else 0
+    variables = {"GIT_CONFIG_COUNT": str(start + len(settings))}
+    for number, (key, value) in enumerate(settings, start):
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
 
 
 def ask_git(folder: Path, *words: str) -> str | None:

@@ -277,6 +277,33 @@ def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_pat
     assert values_of("local_store: {links: hard}\n", "local store")["state"] == "warn"
 
 
+@pytest.mark.parametrize("is_script", [False, True])
+def test_cache_ready_runs_a_new_version_command_of_a_commit_only_with_the_option(
+    run: Run, project: Path, tmp_path: Path, *, is_script: bool
+) -> None:
+    canary, settings, script = tmp_path / "canary", project / "aptui.yaml", project / "version.sh"
+    before = settings.read_text()
+    after = before.replace('{stem}.out"\n', '{stem}.out"\n    tools: [{name: sh, version: "sh version.sh"}]\n')
+    git(project, "init", "-q")
+    (project / ".gitignore").write_text("Cache/\n")
+    script.write_text("echo 1" if is_script else f"touch {canary}; echo 2")
+    settings.write_text(after if is_script else before)
+    git(project, "add", "-A")
+    git(project, "commit", "-qm", "ours")
+    script.write_text(f"touch {canary}; echo 2")
+    settings.write_text(after)
+    git(project, "commit", "-qam", "theirs")
+    git(project, "checkout", "-q", "HEAD~1")
+
+    branch = next((project / ".git/refs/heads").iterdir()).name
+    code, _, error = run("cache", "ready", branch)
+
+    assert (code, canary.exists()) == (3, False)
+    assert f"its version command of a tool differs from this checkout ('{'version.sh' if is_script else 'aptui.yaml'}')" in error
+    run("cache", "ready", branch, "--trust-code")
+    assert canary.exists()
+
+
 def test_cache_ready_runs_code_of_a_commit_only_with_the_option(run: Run, project: Path, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     code = f"open({str(canary)!r}, 'w')\nclass B:\n    name = 'mine'\n    version = '1'\n    patterns = ('*.mine',)\n"

@@ -381,7 +381,8 @@ class RowActions:
     def _write_capsule(self, project: str, info: JobRowInfo) -> None:
         name = native(info.source.rpartition("/")[2])
         file = os.path.abspath(f"{name}@{info.platform}.capsule.tgz")
-        command = [sys.executable, "-m", "aptui", "-C", project, "--color", "never", "capsule", f"#{info.key}", "--out", file]
+        command = [sys.executable, "-P", "-m", "aptui", "-C", project, "--color", "never"]
+        command += ["capsule", f"#{info.key}", "--out", file]
         ended = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False)
         output = (ended.stderr + ended.stdout).strip() or "it printed nothing"
         severity = "error" if ended.returncode else "information"

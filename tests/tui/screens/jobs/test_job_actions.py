@@ -148,7 +148,8 @@ def test_row_menu_writes_capsule_into_start_folder(tmp_path, monkeypatch):
     in_jobs(tmp_path, do)
 
     file = str(tmp_path / "rock_01.png@linux.capsule.tgz")
-    assert ran == [[sys.executable, "-m", "aptui", "-C", str(tmp_path), "--color", "never", "capsule", "#1", "--out", file]]
+    python = [sys.executable, "-P"]  # without -P, a folder `aptui` in the start folder would run
+    assert ran == [[*python, "-m", "aptui", "-C", str(tmp_path), "--color", "never", "capsule", "#1", "--out", file]]
 
 
 @on_jobs()
