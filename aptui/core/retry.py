@@ -38,7 +38,8 @@ class FailureKind(StrEnum):
     """The job could not run or publish for a reason outside of it: a shared result is missing, a file was not fetched from Git LFS,
     the pool or cluster has no worker for it, or another job makes a product of the same name.
 
-    No retry rule covers this kind.
+    No retry rule covers this kind. It may vanish without a change of inputs, except a conflict of product names, which lasts until
+    one of the jobs makes other products.
     """
 
 

@@ -140,9 +140,10 @@ class Failures(PipelinePart):
 
     def may_retry(self, job: Job) -> bool:
         """Whether a scan with retries runs the failed `job` again, although its inputs and settings did not change."""
+        is_always = self._project.retry_failed is RetryFailed.ALWAYS
         if job.failure is None or job.failure.kind == FailureKind.OBSTACLE:
-            return True
-        return self._project.retry_failed is RetryFailed.ALWAYS and not job.failure.is_expensive
+            return is_always or not self._jobs.conflicts.loses_again(job)
+        return is_always and not job.failure.is_expensive
 
     @staticmethod
     def remember_run(job: Job) -> None:

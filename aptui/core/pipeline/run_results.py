@@ -366,7 +366,7 @@ class Runs(PipelinePart):
 
     def _is_misplaced(self, job: Job, result: RunResult, now_ms: int) -> bool:
         """Whether an intermediate of this run is invalid; if so, fail the job. The failed job claims the names of its products."""
-        names = [self._commits.name_of(job, product) for product in result.products]
+        names = sorted(self._commits.name_of(job, product) for product in result.products)
         text = self._chains.problem(job, names)
         if text:
             conflicts = self._jobs.conflicts

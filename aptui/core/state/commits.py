@@ -111,7 +111,7 @@ class Commits:
     def prepare(self, finished: list[Finished], now_ms: int) -> Prepared:
         """Decide which results are committed, which lost a conflict of product names, and which jobs are to be deleted."""
         made = {job: self._products(job, result) for job, result in finished}
-        verdict = self._conflicts.resolve(made)
+        verdict = self._conflicts.resolve({job: [product.name for product in products] for job, products in made.items()})
         placing = [products for job, products in made.items() if job not in verdict.lost and job not in verdict.ended]
         placed = {product.name for products in placing for product in products}
         prepared = Prepared(verdict, deletes=tuple(name for name in verdict.taken if name not in placed))

@@ -129,30 +129,30 @@ class Conflicts:
 
     # -------------------------------------------------------------------------------------------------------------- resolve
 
-    def resolve(self, batch: Mapping[Job, tuple[Product, ...]]) -> ConflictVerdict:
-        """Decide which jobs of a batch may make which product names; `batch` is {job: the products of its run}."""
-        verdict = ConflictVerdict({job: {product.name for product in products} for job, products in batch.items()})
-        counts = Counter(product.name for products in batch.values() for product in products)
+    def resolve(self, batch: Mapping[Job, Collection[str]]) -> ConflictVerdict:
+        """Decide which jobs of a batch may make which product names; `batch` is {job: names of the products of its run}."""
+        verdict = ConflictVerdict({job: set(made) for job, made in batch.items()})
+        counts = Counter(name for made in batch.values() for name in made)
         names = set(counts)
         above = {folder for name in names for folder in folders_above(name)}
         owners = self._owners(names, above)
         if not self._claims and len(names) == counts.total() and names.isdisjoint(above):
-            makers = {product.name: [job] for job, products in batch.items() for product in products}
+            makers = {name: [job] for job, made in batch.items() for name in made}
             if all(name in makers and makers[name][0].id == job_id for name, (job_id, _key) in owners.items()):
                 verdict.makers = makers  # each name is new, or is made again by the job that made it before
                 return verdict
         nested = Nesting({*names, *owners})
-        for job, products in batch.items():
-            contested = any(self._is_contested(job, product.name, owners) or counts[product.name] > 1 for product in products)
+        for job, made in batch.items():
+            contested = any(self._is_contested(job, name, owners) or counts[name] > 1 for name in made)
             if contested and self._chains.is_ended(job, verdict.making):
                 verdict.ended[job] = None
                 continue
-            for product in products:
-                around = {*nested.around(product.name), *self._nested_claims.around(product.name)}
-                for rival in (product.name, *sorted(around)):
+            for name in made:
+                around = {*nested.around(name), *self._nested_claims.around(name)}
+                for rival in (name, *sorted(around)):
                     for other in self._others(job, rival, owners, verdict):
-                        self._decide((job, product.name), (other, rival), verdict)
-                verdict.makers.setdefault(product.name, []).append(job)
+                        self._decide((job, name), (other, rival), verdict)
+                verdict.makers.setdefault(name, []).append(job)
         return verdict
 
     def are_free(self, names: Mapping[str, int]) -> bool:
@@ -225,7 +225,7 @@ class Conflicts:
                 text += self._planner.describe_overlap(job.source, job.builder, other.builder)
             had_it = verdict.take_away(name, loser)
             if loser in verdict.making:
-                verdict.lost.setdefault(loser, text)
+                verdict.lost[loser] = min(text, verdict.lost.get(loser, text))  # does not depend on the order of the runs
                 continue
             if loser.id not in self._claims.get(name, ()):
                 verdict.claims.setdefault(name, {}).setdefault(loser.id, loser.source.key)
@@ -288,6 +288,19 @@ class Conflicts:
     def has_claims(self, job: Job) -> bool:
         """Whether `job` claims a name."""
         return job.id in self._claimed
+
+    def loses_again(self, job: Job) -> bool:
+        """Whether another run of `job`, with the products of its last run, would fail with the same error and affect no other job.
+
+        False if the last run lost no product name.
+        """
+        names = sorted(self._claims_of(job))
+        if not names:
+            return False
+        if problem := self._chains.problem(job, names):
+            return problem == job.error
+        verdict = self.resolve({job: names})
+        return verdict.lost.get(job) == job.error and not verdict.taken
 
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
         """Return the other jobs that may now make these names: `job` does not make them, because it has an invalid intermediate."""

@@ -9,6 +9,7 @@ from fake_world import World
 from fakes import Setup, copier, scripter
 
 from aptui.core.asset_checks import Check, CheckLevel, Limit
+from aptui.core.model import JobState
 from aptui.core.project import RetryFailed, UndeclaredReads
 from aptui.core.retry import RetryRule
 
@@ -146,6 +147,73 @@ def test_job_that_failed_for_an_outside_cause_is_always_retried() -> None:
     world = failed_world("obstacle", {"retry_failed": RetryFailed.CHANGED})
 
     assert world.settle(restart=True).ran() == [NAME]
+
+
+CONFLICTS: dict[str, tuple[dict[str, str], dict[str, str | None], set[str]]] = {
+    "two sources": ({"a.s": "make same.bin", "b.s": "make same.bin"}, {"b.s": ""}, {NAME, OTHER}),
+    "a folder": ({"a.s": "make x", "b.s": "make x/y"}, {"b.s": ""}, {NAME, OTHER}),
+    "a deleted source": ({"a.s": "make same.bin", "b.s": "make same.bin"}, {"b.s": None}, {NAME, OTHER}),
+    "one source": ({"a.s": "job two\nextra 1\nmake same.bin"}, {"a.s": "job two"}, {"a.s@linux:two"}),
+    "the path of a source": ({"a.s": "stage m.s=y", "m.s": "x"}, {"m.s": None}, {"a.s@common:chain"}),
+}
+"""{what conflicts: (sources, a change that ends the conflict, the jobs that lose a product name)}."""
+
+
+@pytest.mark.parametrize("is_live", [True, False], ids=["under a running engine", "in a batch"])
+@pytest.mark.parametrize(("sources", "change", "losers"), CONFLICTS.values(), ids=CONFLICTS)
+def test_job_that_lost_a_product_name_runs_again_only_if_the_conflict_has_ended(
+    sources: dict[str, str], change: dict[str, str | None], losers: set[str], *, is_live: bool
+) -> None:
+    world = World(Setup(retry_failed=RetryFailed.CHANGED)).apply(sources)
+    failed = {name for name, status in world.statuses().items() if status == "failed"}
+    world.forget_runs()
+
+    for _ in range(2):
+        world.settle(restart=True)
+    unchanged = world.ran()
+    world.apply(change, restart=not is_live)
+
+    assert failed == losers
+    assert unchanged == []
+    assert set(world.statuses().values()) == {"completed"}
+    assert world.cache == world.clean().cache
+
+
+def test_job_that_lost_a_product_name_runs_again_if_its_error_names_a_job_that_no_longer_makes_it() -> None:
+    same = "make same.bin"
+    world = World(Setup(retry_failed=RetryFailed.CHANGED)).apply({"a.s": same, "b.s": same, "c.s": same})
+
+    world.apply({"b.s": ""}, restart=True)
+    world.forget_runs()
+    world.settle(restart=True)
+
+    assert "is also made by 'c.s'" in world.job("a.s@linux:main").error
+    assert "is also made by 'a.s'" in world.job("c.s@linux:main").error
+    assert world.ran() == []
+
+
+def test_job_that_lost_a_product_name_runs_again_if_another_job_must_not_keep_the_product() -> None:
+    texts = {"m.s": "real", "a.s": "stage m.s=y\nstage n.txt=a", "b.s": "stage n.txt=b"}
+    world = World(Setup(retry_failed=RetryFailed.CHANGED)).apply(texts)
+    state = world.job("b.s@common:chain").state
+
+    world.apply({"m.s": None}, restart=True)
+
+    assert state is JobState.COMPLETED
+    assert {name for name, status in world.statuses().items() if status == "failed"} == {"a.s@common:chain", "b.s@common:chain"}
+    assert world.cache == world.clean().cache
+
+
+@pytest.mark.parametrize("wins", [True, False], ids=["the loser is listed first", "the order is the same"])
+def test_job_that_lost_a_product_name_runs_again_if_its_builder_is_listed_first_now(*, wins: bool) -> None:
+    order = (scripter(), scripter("twin"))
+    world = World(Setup(builders=order, retry_failed=RetryFailed.CHANGED)).apply({"a.s": ""})
+    world.forget_runs()
+
+    world.reconfigure(builders=order[::-1] if wins else order)
+
+    assert set(world.ran()) == ({"a.s@linux:main", "a.s@linux:main!twin"} if wins else set())
+    assert world.cache == world.clean().cache
 
 
 @pytest.mark.parametrize("kind", ["timeout", "error"])
