@@ -10,7 +10,9 @@ The functions at the end decide which shared caches are trusted without a key.
 from __future__ import annotations
 
 import hashlib
+import json
 import os
+import re
 import stat
 import time
 from collections.abc import Iterator
@@ -157,7 +159,10 @@ def require_for_start(config: Config, what: str) -> None:
 
 
 class RunnableCode(Struct, frozen=True):
-    """The code that a project would run: (name, command) of builders, hooks and checks; Python files relative to the project."""
+    """The code that a project would run: (name, command) of builders, hooks and checks; Python files relative to the project.
+
+    The commands include version commands of tools, and programs that parameters of Python builders name.
+    """
 
     commands: tuple[tuple[str, str], ...]
     hooks: tuple[tuple[str, str], ...]
@@ -183,11 +188,27 @@ def find_runnable(config: Config) -> RunnableCode:
         (
             *((builder.name, builder.command.command) for builder in config.project.builders if builder.command),
             *((tool.builder, tool.version) for tool in config.tools if tool.version),
+            *((name, f"{value} (parameter '{key}')") for name, key, value in _list_programs(config)),
         ),
         tuple((each.event, " ".join(each.exec) or each.webhook) for each in config.on.alerts if each.exec or each.webhook),
         tuple((check.name, " ".join(check.command)) for check in config.checks if check.command),
         tuple(code),
     )
+
+
+PROGRAM_PARAMS = frozenset({"compiler", "luac"})
+"""Parameters of the shipped builders that name a program; in a builder with steps, the name of a step precedes them."""
+
+
+def _list_programs(config: Config) -> Iterator[tuple[str, str, str]]:
+    """Yield (builder, parameter, value) of the parameters with which Python builders start a program."""
+    for builder in config.project.builders:
+        parts = (builder.params, *(text for _platform, text in builder.platform_params), *(rule.params for rule in builder.rules))
+        found = dict.fromkeys((key, value) for text in parts for key, value in json.loads(text).items() if isinstance(value, str))
+        for key, value in found:
+            is_program = key.rpartition(".")[2] in PROGRAM_PARAMS or (os.path.isabs(value) and os.access(value, os.X_OK))
+            if builder.command is None and is_program:
+                yield builder.name, key, value
 
 
 # ── records ───────────────────────────────────────────────────────────────────────────────────────────────────────────
@@ -259,13 +280,21 @@ def _code_files(config: Config) -> set[str]:
     return found
 
 
+_WORD = re.compile(r"[^\s'\"`;&|<>()=]+")
+"""Matches a word of a command line, without quotes and operators of the shell."""
+
+
 def _words(config: Config) -> Iterator[str]:
-    """Yield the words of all commands: a word may name a file of the project."""
+    """Yield the words of all commands: a word may name a file of the project.
+
+    A command starts in a folder below the project, so a leading `../` may lead to the project's folder.
+    """
     for builder in config.project.builders:
         if builder.command:
-            yield from (word.strip("'\"") for word in builder.command.command.split())
+            yield from (re.sub(r"^(\.\./)+", "", word) for word in _WORD.findall(builder.command.command))
     for tool in config.tools:
-        yield from (word.strip("'\"") for word in tool.version.split())
+        yield from _WORD.findall(tool.version)
+    yield from (value for _builder, _key, value in _list_programs(config))
     for alert in config.on.alerts:
         yield from alert.exec
     for check in config.checks:

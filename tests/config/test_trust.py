@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,9 @@ from aptui.config import load as config_load
 from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.config.dirs import TRUST_VARIABLE
+from aptui.sdk.parameters import schema_of
 from aptui.shared.errors import HostError
+from aptui.worker.builder_import import ENTRY_POINT_GROUP
 
 PROJECT = """\
 scan_folders: [{name: game, path: assets}]
@@ -178,6 +182,44 @@ def test_version_command_of_a_tool_is_listed_and_changes_of_its_script_need_trus
     (project / "tools/version.sh").write_text("echo hostile")
 
     assert trust.assess(load(project)).changed == ("tools/version.sh",)
+
+
+def test_program_in_a_parameter_is_listed_and_changes_of_its_file_need_trust(project: Path) -> None:
+    settings, script = project / "aptui.yaml", project / "tools/ring.sh"
+    text = f"builders:\n  - {{name: shaders, uses: shader, patterns: [\"*.frag\"], params: {{compiler: '{script}'}}}}"
+    settings.write_text(settings.read_text().replace("builders:", text).replace("sh, tools/ring.sh", "sh"))
+    trust.record(load(project))
+    assert ("shaders", f"{script} (parameter 'compiler')") in trust.find_runnable(load(project)).commands
+
+    script.write_text("echo hostile")
+
+    assert trust.assess(load(project)).changed == ("tools/ring.sh",)
+
+
+def test_parameters_that_name_programs_of_shipped_builders_are_known() -> None:
+    classes = [point.load() for point in entry_points(group=ENTRY_POINT_GROUP) if point.value.startswith("aptui.")]
+    rules = [
+        (schema_of(each.params_schema) or {})["properties"].items() for each in classes if getattr(each, "params_schema", None)
+    ]
+    trusted_texts = {
+        name for found in rules for name, rule in found if rule.get("is_trusted_only") and "string" in json.dumps(rule)
+    }
+
+    assert trusted_texts == trust.PROGRAM_PARAMS
+
+
+@pytest.mark.parametrize("command", ["sh {top}/tools/look.sh; true", "sh ../../../../tools/look.sh", "(A={top}/tools/look.sh)"])
+def test_changed_script_that_a_command_line_names_is_found(project: Path, command: str) -> None:
+    settings = project / "aptui.yaml"
+    entry = {"name": "other", "patterns": ["*.x"], "command": command.replace("{top}", str(project)), "products": ["*"]}
+    settings.write_text(
+        settings.read_text().replace("builders:", f"builders:\n  - {json.dumps(entry)}").replace("tools/look.sh]", "echo]")
+    )
+    trust.record(load(project))
+
+    (project / "tools/look.sh").write_text("echo hostile")
+
+    assert trust.assess(load(project)).changed == ("tools/look.sh",)
 
 
 def test_too_many_code_files_are_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

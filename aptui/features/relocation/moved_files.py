@@ -532,12 +532,15 @@ _LIMIT_S = 120.0
 class Git:
     """The Git work tree that contains a folder. If the folder is outside all work trees, no file counts as tracked.
 
+    Args:
+        runs_filters: whether Git may run filters, which the configuration of the repository can name.
+
     Raises:
         UserError: the program `git` is not installed.
     """
 
-    def __init__(self, folder: str) -> None:
-        self._folder = os_path(folder)
+    def __init__(self, folder: str, *, runs_filters: bool = True) -> None:
+        self._folder, self._runs_filters = os_path(folder), runs_filters
         code, output = self._run("rev-parse", "--show-toplevel")
         self.top = "" if code else output.rstrip("\n")
 
@@ -571,7 +574,7 @@ class Git:
 
     def _run(self, *words: str) -> tuple[int, str]:
         try:
-            done = run_git(self._folder, *words, limit_s=_LIMIT_S)
+            done = run_git(self._folder, *words, limit_s=_LIMIT_S, runs_filters=self._runs_filters)
         except FileNotFoundError:
             raise UserError("'git' is not installed", hint="install git, or leave out --scm") from None
         except subprocess.TimeoutExpired:

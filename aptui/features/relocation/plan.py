@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from aptui.config import trust
 from aptui.config.configuration import Config
 from aptui.core.model import EdgeKind
 from aptui.core.paths import is_below, os_path, parent, path_uuid
@@ -360,7 +361,7 @@ def make_plan(order: Relocate, config: Config, reader: Reader) -> Plan:
     _add_sources(plan, found, known)
     target = None if order.is_delete else relocation_patterns.read_destination(found, destination, plan.tree)
     if order.uses_scm:
-        plan.git = Git(found.folder.path)
+        plan.git = Git(found.folder.path, runs_filters=trust.is_trusted(config))
         plan.tracked = plan.git.list_tracked()
     if target is not None:
         _set_destinations(plan, found, target)

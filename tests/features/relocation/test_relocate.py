@@ -15,6 +15,7 @@ from homes import own_homes, own_project
 from relocation_harness import RelocationHarness, edges, fates, item_of, pairs, relocation_harness, uuid_hex
 from verb_project import Run, runner
 
+from aptui.config.dirs import TRUST_VARIABLE
 from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
 from aptui.features.relocation import moved_files as relocate_files
@@ -629,6 +630,20 @@ def test_error_of_git_during_a_move_is_reported(git: RelocationHarness) -> None:
     assert report.items[0].action is RelocationAction.FAILED
     assert "local modifications" in report.items[0].problem
     assert git.files() == ["a.png", "b.png"]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("target", ["new/*.png", ""])
+def test_git_runs_no_filter_of_an_untrusted_project(
+    git: RelocationHarness, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, target: str
+) -> None:
+    monkeypatch.delenv(TRUST_VARIABLE)
+    (git.root / ".git/info/attributes").write_text("*.png filter=x\n")
+    run_git(git, "config", "filter.x.clean", f"sh -c 'touch {tmp_path}/canary; cat'")
+    os.utime(git.root / "assets/a.png", (1e9, 1e9))
+
+    assert git.do("*.png", target, uses_scm=True).is_whole
+    assert not (tmp_path / "canary").exists()
 
 
 def filled(store: Store) -> Store:
