@@ -15,6 +15,7 @@ from aptui.config import trust as records
 from aptui.config.configuration import Config
 from aptui.link import places
 from aptui.shared import printing
+from aptui.shared.errors import UserError
 from aptui.shared.files.git import ask_git
 
 _MOST_NAMED = 3
@@ -37,17 +38,22 @@ def trust_arguments(parser: ArgumentParser) -> None:
     action = parser.add_mutually_exclusive_group()
     action.add_argument("--revoke", action="store_true", help="no longer trust the project")
     action.add_argument("--list", action="store_true", help="list the trusted projects")
+    action.add_argument("--yes", action="store_true", help="trust the project without asking")
     parser.epilog = """\
 Verbs that run jobs (batch, start, serve, reprocess, rerun, restore, verify --repair
 and --rebuild) trust the project that they run. The screen asks before it starts an
 engine. Verbs that only read do not run code of a project that is not trusted. If
 aptui.yaml, code in builders/, or a project file that a command names changes, the
-project must be trusted again.
+project must be trusted again. On a terminal, this verb asks before it trusts.
 APTUI_TRUST=1 trusts every project, for build machines."""
 
 
 def trust(arguments: Namespace) -> int:
-    """Print the code of a project and trust the project, or revoke the trust, or list the trusted projects."""
+    """Print the code of a project and trust the project, or revoke the trust, or list the trusted projects.
+
+    Raises:
+        UserError: the user at the terminal does not agree.
+    """
     if arguments.list:
         for folder in records.list_recorded():
             printing.say(printing.line(folder))
@@ -56,11 +62,22 @@ def trust(arguments: Namespace) -> int:
     if arguments.revoke:
         return _revoke(project_dir(arguments))
     config = load_config(arguments)
+    name = f"'{printing.line(str(config.project_dir))}'"
     for line in runnable_lines(config, MOST_LISTED):
         printing.say(line)
+    if not arguments.yes and _is_typed() and not (state := records.assess(config)).is_given:
+        for line in change_lines(config, state):
+            printing.say(line, "yellow")
+        if not printing.ask_consent("trust this project?", sys.stdout):
+            raise UserError(f"{name} was not trusted", hint="to trust it without a question, add --yes")
     records.record(config)
-    printing.say(f"'{printing.line(str(config.project_dir))}' is trusted", "green")
+    printing.say(f"{name} is trusted", "green")
     return 0
+
+
+def _is_typed() -> bool:
+    """Whether a user at a terminal can answer a question."""
+    return printing.is_terminal(sys.stdin) and printing.is_terminal(sys.stdout)
 
 
 def _revoke(folder: Path) -> int:
@@ -129,7 +146,7 @@ def ask_in_lines(config: Config, state: records.Trust) -> bool:
         printing.say(line, "yellow")
     for line in runnable_lines(config, _MOST_NAMED):
         printing.say(line)
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+    if not _is_typed():
         printing.say("none of its code runs; run 'aptui trust' to trust the project")
         return False
     if not printing.ask_consent("trust the project and start its engine?", sys.stdout):

@@ -71,7 +71,7 @@ VERBS: Mapping[str, VerbInfo] = {
         "aptui.cli.trust_verb",
         "trust a project: allow its commands, hooks, checks and Python files to run",
         "begin",
-        ("aptui trust", "aptui trust --list"),
+        ("aptui trust", "aptui trust --yes", "aptui trust --list"),
     ),
     "doctor": VerbInfo(
         "aptui.cli.doctor",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 from collections.abc import Callable
@@ -281,6 +282,51 @@ def test_trust_lists_code_that_can_run(hostile: Path, capsys: pytest.CaptureFixt
     assert "  Python file builders/evil.py\n" in out
     main.main(["trust", "--list"])
     assert capsys.readouterr().out == f"{hostile}\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("words", "answer", "is_trusted"),
+    [([], "y\n", True), ([], "n\n", False), ([], "\n", False), ([], "", False), (["--yes"], "", True)],
+)
+def test_trust_on_a_terminal_lists_code_and_asks_unless_yes_is_given(
+    hostile: Path, monkeypatch: pytest.MonkeyPatch, words: list[str], answer: str, is_trusted: bool
+) -> None:
+    out = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal(answer))
+    monkeypatch.setattr("sys.stdout", out)
+
+    code = main.main(["trust", *words])
+
+    assert (code, trust.is_trusted(load.load(hostile))) == ((0, True) if is_trusted else (3, False))
+    assert ("trust this project?" in out.getvalue()) == (not words)
+    assert "Python file builders/evil.py\n" in out.getvalue()
+
+
+def test_trust_on_a_terminal_does_not_ask_about_a_trusted_project(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    main.main(["trust"])
+    out = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal())
+    monkeypatch.setattr("sys.stdout", out)
+
+    assert main.main(["trust"]) == 0
+    assert "trust this project?" not in out.getvalue()
+    assert trust.is_trusted(load.load(hostile))
+
+
+def test_trust_on_a_terminal_names_the_changed_files_before_it_asks(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    main.main(["trust"])
+    (hostile / "builders/evil.py").write_text("changed = 1\n")
+    out = Terminal()
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    monkeypatch.setattr("sys.stdout", out)
+
+    assert main.main(["trust"]) == 3
+    assert "builders/evil.py changed since you trusted this project" in out.getvalue().partition("trust this project?")[0]
 
 
 def test_check_verb_refuses_a_command_check_of_an_untrusted_project(
