@@ -95,9 +95,9 @@ def complete(
         asks_versions: whether to run the version commands of tools; otherwise the stored versions are used.
 
     Raises:
-        UserError: a version command fails, a builder does not exist, a file lost its builders, two builders have the same name, or
-            a file cannot be imported and its builders are unknown. If its builders are known, only their jobs fail
-            (`Builder.fault`).
+        UserError: a builder does not exist, a file lost its builders, two builders have the same name, or a file cannot be imported
+            and its builders are unknown. If its builders are known, only their jobs fail (`Builder.fault`); if a version command
+            fails, only the jobs of builders with its tool fail.
         HostError: the project requires a sandbox, and it cannot be started.
     """
     builders, project_dir, unlisted = config.project.builders, config.project_dir, config.project.unlisted_builder
@@ -106,7 +106,7 @@ def complete(
     if not has_classes and not any(tool.version for tool in config.tools):
         return builders
     memory = _read_remembered(cache_file)
-    versions = _ask_versions(config) if asks_versions else memory.versions
+    versions, failures = _ask_versions(config) if asks_versions else (memory.versions, {})
     builders, adapted = _adapt_builders(config, memory, notify)
     files = _answers({path: ClassQuestion(path=path) for path in paths}, memory.files, config)
     for path, answer in files.items():
@@ -125,7 +125,8 @@ def complete(
             name = f"{FOLDER}/{os.path.basename(path)}"
             notify(f"'{name}' has no builder, which is a class with name, patterns, create_jobs and process_job; {_HELPER}")
     _check_entries(builders, own, entries, config.places)
-    completed = [_complete_builder(_add_versions(builder, config, versions), own, files, entries) for builder in builders]
+    builders = tuple(_add_versions(builder, config, versions, failures) for builder in builders)
+    completed = [_complete_builder(builder, own, files, entries) for builder in builders]
     used = {origin for builder in completed for origin in (builder.origin, *(step.origin for step in builder.steps))}
     added = [_add_found(found, files[path], unlisted) for found, path in own.values() if found.origin not in used]
     _check_names([*completed, *added])
@@ -347,36 +348,45 @@ def code_of(builders: tuple[Builder, ...]) -> dict[str, tuple[bytes, tuple[tuple
 # ------------------------------------------------------------------------------------------------------------------ versions
 
 
-def _add_versions(builder: Builder, config: Config, versions: Mapping[str, str]) -> Builder:
-    """Return a builder whose version also names the printed versions of its tools."""
-    tools = [tool for tool in config.tools if tool.builder == builder.name and tool.version]
-    texts = [f"{tool.name}: {versions[key]}" for tool in tools if (key := _version_key(tool)) in versions]
-    return replace(builder, version=f"{builder.version} ({', '.join(texts)})") if texts else builder
+def _add_versions(builder: Builder, config: Config, versions: Mapping[str, str], failures: Mapping[str, str]) -> Builder:
+    """Return a builder whose version also names the printed versions of its tools.
+
+    If the version command of a tool failed, the jobs of this builder fail.
+    """
+    tools = {_version_key(tool): tool for tool in config.tools if tool.builder == builder.name and tool.version}
+    if texts := [f"{tool.name}: {versions[key]}" for key, tool in tools.items() if key in versions]:
+        builder = replace(builder, version=f"{builder.version} ({', '.join(texts)})")
+    faults = [_describe_version_failure(tool, failures[key]) for key, tool in tools.items() if key in failures]
+    return replace(builder, fault=faults[0]) if faults and not builder.fault else builder
+
+
+def _describe_version_failure(tool: ToolSettings, why: str) -> str:
+    what = f"builder '{tool.builder}': the version command '{tool.version}' of tool '{tool.name}' {why}"
+    return f"{what}; correct the command, so that it prints a version in the folder of the project"
 
 
 def _version_key(tool: ToolSettings) -> str:
     return f"{tool.path}\n{tool.digest}\n{tool.version}"
 
 
-def _ask_versions(config: Config) -> dict[str, str]:
+def _ask_versions(config: Config) -> tuple[dict[str, str], dict[str, str]]:
     """Run each version command once, in the sandbox of the project's programs.
 
-    The result is {`_version_key` of a tool: the output as one line}. No earlier output is reused, because the tool's file may be
-    a script that starts another program, and this program may have changed.
-
-    Raises:
-        UserError: a command cannot be started, fails, prints nothing, or exceeds the time limit.
+    Return {`_version_key` of a tool: the output as one line}, and {`_version_key` of a tool: why its command failed}. No earlier
+    output is reused, because the tool's file may be a script that starts another program, and this program may have changed.
     """
     tools = {_version_key(tool): tool for tool in config.tools if tool.version and tool.path}
+    found: dict[str, str] = {}
+    failures: dict[str, str] = {}
     if not tools:
-        return {}
+        return found, failures
     import shlex
     import subprocess
 
     from aptui.engine.pool.sandbox import sandbox_of
     from aptui.engine.pool.spawning import python_environment
 
-    sandbox, folder, found = sandbox_of(config, stages=False), str(config.project_dir), {}
+    sandbox, folder = sandbox_of(config, stages=False), str(config.project_dir)
     for key, tool in tools.items():
         output = ""
         try:
@@ -393,16 +403,18 @@ def _ask_versions(config: Config) -> dict[str, str]:
                 start_new_session=True,
             )
             output = " ".join(ended.stdout.decode("utf-8", "replace").split())[:_MOST_VERSION_CHARACTERS]
-            why = f"ended with status {ended.returncode}: {output}" if ended.returncode else "" if output else "printed nothing"
+            why = "" if output else "printed nothing"
+            if ended.returncode:
+                why = f"ended with status {ended.returncode}" + (f": {output}" if output else "")
         except subprocess.TimeoutExpired:
             why = f"took more than {_VERSION_LIMIT_S:g} s"
         except (OSError, ValueError) as error:
             why = f"cannot be started: {error}"
         if why:
-            what = f"the version command '{tool.version}' of tool '{tool.name}' {why}"
-            raise UserError(what, where=tool.where, hint="run this command in the folder of the project to see why")
-        found[key] = output
-    return found
+            failures[key] = why
+        else:
+            found[key] = output
+    return found, failures
 
 
 # -------------------------------------------------------------------------------------------------------------------- errors

@@ -414,13 +414,30 @@ def test_version_command_of_a_missing_tool_does_not_run(tmp_path, monkeypatch):
     [
         ("sh -c 'echo no; exit 3'", "ended with status 3: no"),
         ("true", "printed nothing"),
+        ("false", "ended with status 1; correct the command"),
         ("sleep 60", "took more than 0.1 s"),
         ("sh -c '", "cannot be started: No closing quotation"),
     ],
 )
-def test_failed_version_command_is_reported_with_its_line(tmp_path, monkeypatch, command, why):
+def test_failed_version_command_is_the_fault_of_its_builder_alone(tmp_path, monkeypatch, command, why):
     monkeypatch.setattr(registry, "_VERSION_LIMIT_S", 0.1 if "sleep" in command else 60)
-    config = versioned(tmp_path, monkeypatch, command)()
+    config = versioned(tmp_path, monkeypatch, command)
+    settings = tmp_path / "project/aptui.yaml"
+    settings.write_text(settings.read_text() + '  - {name: other, patterns: ["*"], command: x}\n')
 
-    with pytest.raises(UserError, match=f"aptui.yaml:4:.*of tool 'sh' {why}"):
-        complete_checked(config, tmp_path / "memory")
+    builder, other = complete_checked(config(), tmp_path / "memory")
+
+    assert builder.fault.startswith(f"builder 'b': the version command {command!r} of tool 'sh' {why}".replace('"', "'"))
+    assert (builder.version, other.fault) == ("1", "")
+
+
+def test_repaired_version_command_gives_its_builder_the_same_version_again(tmp_path, monkeypatch):
+    config, memory = versioned(tmp_path, monkeypatch), tmp_path / "memory"
+    tool = tmp_path / "project/tool.sh"
+    first, text = complete_checked(config(), memory), tool.read_text()
+    tool.write_text("exit 1")
+    (faulty,) = complete_checked(config(), memory)
+    tool.write_text(text)
+
+    assert faulty.fault
+    assert complete_checked(config(), memory) == first
