@@ -87,6 +87,8 @@ def log(arguments: Namespace) -> int:
     if arguments.raw:
         return _copy_raw(file)
     lines = joblog.parse(file)
+    if not lines:  # the engine ends each log with the numbers of errors and warnings
+        raise HostError(f"the log '{file}' is damaged: it is empty", hint="the next run of the job writes a log")
     if arguments.json:
         printing.say_json_list(
             {

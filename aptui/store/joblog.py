@@ -196,6 +196,8 @@ def parse(path: Path) -> list[JobLogLine]:
     """
     try:
         data, now_ms = path.read_bytes(), path.stat().st_mtime_ns // 1_000_000
+    except FileNotFoundError:
+        raise HostError(f"the log '{path}' no longer exists", hint="the next run of the job writes a log") from None
     except OSError as error:
         raise HostError(f"the log '{path}' cannot be read: {error.strerror}", hint="check its permissions") from error
     return parse_text(data.decode("utf-8", "replace"), now_ms)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -178,6 +179,29 @@ def test_empty_log_of_a_job_is_reported(run: Run) -> None:
 
     assert (code, out) == (0, "")
     assert "logged nothing" in err
+
+
+@pytest.mark.parametrize(
+    ("damage", "error"),
+    [
+        (lambda log: log.write_bytes(b""), "is damaged: it is empty; the next run of the job writes a log"),
+        (lambda log: log.unlink(), "no longer exists; the next run of the job writes a log"),
+        (lambda log: (log.unlink(), log.mkdir()), "cannot be read: Is a directory"),
+    ],
+    ids=["empty", "deleted", "not a file"],
+)
+def test_unreadable_log_of_a_job_exits_with_code_2(run: Run, damage: Callable[[Path], object], error: str) -> None:
+    (row,) = json.loads(run("jobs", "--json", "--filter", "x.words platform:linux")[1])
+    log = Path(row["log"])
+    whole = log.read_bytes()
+    damage(log)
+
+    code, out, err = run("log", "x.words@linux")
+    log.rmdir() if log.is_dir() else None
+    log.write_bytes(whole)
+
+    assert (code, out) == (2, "")
+    assert f"the log '{log}' {error}" in err
 
 
 # -------------------------------------------------------------------------------------------------------------- naming jobs

@@ -186,7 +186,7 @@ def test_unwritable_job_log_is_a_host_error_and_leaves_no_file(tmp_path: Path) -
 
 
 def test_missing_log_is_a_host_error(path: Path) -> None:
-    with pytest.raises(HostError, match="cannot be read"):
+    with pytest.raises(HostError, match="no longer exists"):
         parse(path)
 
 
