@@ -123,8 +123,14 @@ def translate_errors(path: Path) -> Iterator[None]:
                 _mark_of_damage(path).touch()
         raise known from error
     except OSError as error:
-        what = f"'{error.filename}'" if error.filename else f"the disk of the cache '{path.parent}'"
-        raise HostError(f"{what} cannot be used: {error.strerror or error}", hint="check the disk, then start again") from error
+        named, is_denied = error.filename, isinstance(error, PermissionError)
+        what = f"'{os.fsdecode(named)}'" if named else f"the {'folder' if is_denied else 'disk'} of the cache '{path.parent}'"
+        hint = (
+            f"check the permissions of {'this file and of its folder' if named else 'this folder'}"
+            if is_denied
+            else "check the disk"
+        )
+        raise HostError(f"{what} cannot be used: {error.strerror or error}", hint=f"{hint}, then start again") from error
 
 
 def _is_full(path: Path) -> bool:

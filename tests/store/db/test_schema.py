@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sqlite3
 import subprocess
@@ -146,6 +147,31 @@ def test_a_newer_database_is_refused_and_kept(path: Path, sql: str) -> None:
     with pytest.raises(UserError, match="newer"):
         schema.prepare(path)
     assert [entry.name for entry in path.parent.iterdir() if "old" in entry.name] == []
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (
+            PermissionError(errno.EACCES, "Permission denied", b"/cache/a"),
+            "'/cache/a' cannot be used: Permission denied; check the permissions of this file and of its folder, then start again",
+        ),
+        (
+            PermissionError(errno.EPERM, "Operation not permitted"),
+            "the folder of the cache '/cache' cannot be used: Operation not permitted; check the permissions of this folder",
+        ),
+        (OSError(errno.EIO, "Input/output error", "/cache/a"), "'/cache/a' cannot be used: Input/output error; check the disk"),
+        (
+            OSError(errno.EIO, "Input/output error"),
+            "the disk of the cache '/cache' cannot be used: Input/output error; check the disk",
+        ),
+    ],
+)
+def test_error_of_the_disk_names_its_path_and_a_remedy_for_its_cause(error: OSError, message: str) -> None:
+    with pytest.raises(HostError) as caught, schema.translate_errors(Path("/cache/assetdb.sqlite")):
+        raise error
+
+    assert message in str(caught.value)
 
 
 def test_database_that_cannot_be_created_is_a_host_error(tmp_path: Path) -> None:
