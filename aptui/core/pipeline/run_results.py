@@ -46,6 +46,10 @@ from aptui.core.state.working_set import targets_of
 # `Analyses` validates the results of analyses, and derives jobs and dependencies from these results.
 
 
+_NO_SUCH_PATTERN = "the analysis requests files by an absolute path, or by the path of the source itself"
+"""Error of an analysis that requests files with `matching` which cannot become dependencies of the source."""
+
+
 class Analyses(PipelinePart):
     """Handles the results of analyses."""
 
@@ -72,9 +76,11 @@ class Analyses(PipelinePart):
             job.ties = job.ties or Ties()
             job.ties.report = result.used
         plans, edges, log, problem = self._check_answer(job, builder, result)
-        if result.is_unfinished:
+        if result.is_unfinished and not set(edges) <= set(job.edges):
             self._repeat_with(job, edges)
             return
+        # Without a new edge, the next analysis would request the same files again, without end.
+        problem = problem or (_NO_SUCH_PATTERN if result.is_unfinished else "")
         if result.reads:
             edges, log = self._reads.of_analysis(job, builder, result.reads, (plans, edges, log), now_ms)
         is_failed = result.outcome != Outcome.SUCCEEDED or bool(problem)

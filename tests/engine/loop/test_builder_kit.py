@@ -76,6 +76,14 @@ def test_matching_with_a_plain_path_returns_that_file(project: Project) -> None:
     assert project.texts()["x.out"] == "3 True s/c.png", project.errors()
 
 
+@pytest.mark.parametrize("pattern", ["/etc/hostname", "/etc/*", "{root}/assets/s/c.png", "x.atlas"])
+def test_matching_with_a_path_that_cannot_be_a_dependency_fails_the_job(project: Project, pattern: str) -> None:
+    project.engine_run({"assets/x.atlas": pattern.replace("{root}", str(project.root))})
+
+    (error,) = project.errors().values()
+    assert error.startswith("the analysis requests files by an absolute path, or by the path of the source")
+
+
 def test_matching_of_an_undeclared_pattern_fails_the_job(project: Project) -> None:
     project.write(
         "builders/atlas.py", ATLAS.replace("        request.matching(request.read_source().decode())\n", "        pass\n")
