@@ -690,12 +690,24 @@ def _read_remembered(cache_file: Path) -> _RegistryCache:
         memory = msgspec.json.decode(cache_file.read_bytes(), type=prepare_form(_RegistryCache))
     except (OSError, msgspec.MsgspecError):
         return _RegistryCache()
+    # The cache may come from another machine, and must not choose the file whose code is loaded.
+    memory.files = {path: each for path, each in memory.files.items() if _list_places(each) <= {f"file:{path}"}}
+    memory.entries = {
+        name: each
+        for name, each in memory.entries.items()
+        if all(text.startswith(f"{_ENTRY}{name}:") for text in _list_places(each))
+    }
     if memory.signature == _signature():
         return memory
     for answer in memory.files.values():
         if any(found.packages for found in answer.classes):
             answer.files = []  # drop the answer, because another version of a required package may be installed now
     return _RegistryCache(memory.signature, {}, memory.files, memory.adapted, memory.versions)
+
+
+def _list_places(answer: ClassAnswer) -> set[str]:
+    """Return the origins of the classes in a stored answer, without the names of the classes."""
+    return {found.origin.rpartition(":")[0] for found in answer.classes}
 
 
 def _remember(cache_file: Path, memory: _RegistryCache, before: _RegistryCache) -> None:

@@ -153,6 +153,17 @@ def test_stored_description_of_a_builder_starts_no_process(place, no_process):
     assert place.cache.stat().st_mtime_ns == written
 
 
+def test_stored_description_with_another_file_as_origin_is_not_used(place):
+    path, other = place.write("mesh.py"), place.folder / "asset.dat"
+    (before,) = place.complete()
+    place.cache.write_text(place.cache.read_text().replace(f"file:{path}:", f"file:{other}:"))
+    assert f"file:{other}:" in place.cache.read_text()
+
+    (after,) = place.complete()
+
+    assert after.origin == before.origin == f"file:{path}:Made"
+
+
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"files": 5}'])
 def test_damaged_registry_file_is_replaced(place, damage):
     place.write("mesh.py")
