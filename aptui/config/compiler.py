@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from aptui.config import settings
 from aptui.config.builders import BuilderCompiler, DeclaredPlatforms
-from aptui.config.configuration import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, one_line
+from aptui.config.configuration import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, escape
 from aptui.config.dirs import host_platform, own_folder, store_dir
 from aptui.config.packing import sign_project
 from aptui.config.trust import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_address, is_own_store
@@ -316,7 +316,7 @@ class Compiler:
             workers=self._tree.plain("workers", 0),
             layers=digests,
             places=self._builders.places,
-            warnings=tuple(one_line(warning) for warning in self._tree.warnings),
+            warnings=tuple(escape(warning) for warning in self._tree.warnings),
             tools=tuple(self._builders.tools),
             serve=settings.compile_gateway(self._tree.plain_tree("serve"), self._tree.folder),
             on=settings.compile_alerts(self._tree.plain_tree("on")),

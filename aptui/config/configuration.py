@@ -27,7 +27,7 @@ class ConfigErrors(UserError):
     """All mistakes of a configuration; the text of the error has a line for each mistake."""
 
     def __init__(self, errors: Sequence[UserError]) -> None:
-        self.errors = tuple(UserError(one_line(each.what), where=one_line(each.where), hint=one_line(each.hint)) for each in errors)
+        self.errors = tuple(UserError(escape(each.what), where=escape(each.where), hint=escape(each.hint)) for each in errors)
         first = self.errors[0]
         super().__init__(first.what, where=first.where, hint=first.hint)
 
@@ -35,7 +35,7 @@ class ConfigErrors(UserError):
         return "\n".join(str(error) for error in self.errors)
 
 
-def one_line(text: str) -> str:
+def escape(text: str) -> str:
     """Return `text` with unprintable characters as escapes: names and values are not trusted."""
     return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 

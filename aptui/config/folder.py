@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from aptui.config.configuration import Config, one_line
+from aptui.config.configuration import Config, escape
 from aptui.config.packing import canonical
 from aptui.config.yaml.config_schema import check_folder
 from aptui.config.yaml.nodes import Node, read_yaml
@@ -109,7 +109,7 @@ def unreadable(rel: str, error: OSError) -> str:
 
 def wrong(rel: str, mistake: UserError) -> str:
     """Return the text of a file with a mistake."""
-    return canonical({"file": rel, "error": one_line(str(mistake))})
+    return canonical({"file": rel, "error": escape(str(mistake))})
 
 
 def _places(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:

@@ -51,7 +51,7 @@ from aptui.worker import builder_import, file_access, reads
 from aptui.worker.answers import AnswerRefused, edges_of, plans_and_edges
 from aptui.worker.commands.batch import group_key
 from aptui.worker.commands.command_job import BatchSharing, run_command, values_of
-from aptui.worker.log import ADDRESS_BYTES, RunLog, noting_warnings, one_line, valid_text
+from aptui.worker.log import ADDRESS_BYTES, RunLog, first_line, noting_warnings, valid_text
 from aptui.worker.outputs.declared_dependencies import add_references, with_links
 from aptui.worker.outputs.products import StagingFolders, discard, remove_tree, stage_products
 from aptui.worker.processes import end_children
@@ -123,7 +123,7 @@ def failure(log: RunLog, text: str, trace: Iterable[str] = (), *, kind: str = ""
 
     `trace` has the lines of a traceback.
     """
-    text = one_line(valid_text(text))
+    text = first_line(valid_text(text))
     is_silent = kind.startswith(EXIT) and not log.records()
     if not (log.first_error and text == log.first_error):
         log.write(LogLevel.ERROR, text)
@@ -163,7 +163,7 @@ def describe_error(error: BaseException) -> tuple[str, list[str]]:
     """
     import traceback  # imported here, because only failed runs need it
 
-    text = one_line(str(error))
+    text = first_line(str(error))
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     text = "".join(f"{note}: " for note in getattr(error, "__notes__", ()) if note.startswith("step ")) + text
     shown = traceback.TracebackException.from_exception(error)

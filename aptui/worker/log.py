@@ -94,7 +94,7 @@ class RunLog:
         """Add a finished record."""
         self._counts[record.level] += 1
         if record.level == LogLevel.ERROR and not self.first_error:
-            self.first_error = one_line(record.text)
+            self.first_error = first_line(record.text)
         if len(self._head) < MOST_RECORDS:
             self._head.append(record)
             return
@@ -215,7 +215,7 @@ def latest(records: tuple[LogRecord, ...], window: str) -> tuple[LogRecord, ...]
     return (LogRecord(LogLevel.INFO, window, note, records[first].time_ms), *records[first:])
 
 
-def one_line(text: str) -> str:
+def first_line(text: str) -> str:
     """Return the first line of `text` that is not blank, truncated to a maximum length."""
     line = next((line.strip() for line in text.splitlines() if line.strip()), "")
     return line if len(line) <= ERROR_CHARS else f"{line[:ERROR_CHARS]}…"

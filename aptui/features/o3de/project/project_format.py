@@ -233,7 +233,7 @@ def _compile_project(
             ),
             project_dir,
         ),
-        warnings=(*map(configuration.one_line, (*opened.warnings, *doubts)), *config.warnings, *_list_unshared_copies(config)),
+        warnings=(*map(configuration.escape, (*opened.warnings, *doubts)), *config.warnings, *_list_unshared_copies(config)),
         foreign=to_text(opened.facts),
         sandbox=config.sandbox if config.sandbox == "require" else "off",
         settings_folders=recorder.folders(),
