@@ -257,7 +257,7 @@ def test_aptui_works_after_a_feature_has_been_removed(name: str, tmp_path: Path)
     ended = run(tmp_path / "p", copy, "-c", WITHOUT, *verbs)
 
     assert f"codes [0, 0, 0, 0] {[3] * len(verbs)}" in ended.stdout, ended.stdout + ended.stderr
-    assert ended.stderr.count("there is no verb") == len(verbs)
+    assert ended.stderr.count("is not a verb") == len(verbs)
     assert (tmp_path / "p/Cache" / "linux/a.txt").read_text() == "a"
 
 

@@ -215,7 +215,7 @@ def test_caller_gets_the_exit_status_and_errors_of_a_forked_aptui(asking: Path) 
         assert is_forked(process)
         _message, errors = process.communicate()
 
-    assert "there is no verb 'bach'" in errors
+    assert "'bach' is not a verb" in errors
     assert process.returncode == 3
 
 

@@ -365,7 +365,7 @@ def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -
     for name in names:
         if name not in folders:
             raise UserError(
-                f"--accept-empty: there is no scan folder '{name}'", hint=f"the scan folders are: {', '.join(sorted(folders))}"
+                f"--accept-empty: '{name}' is not a scan folder", hint=f"the scan folders are: {', '.join(sorted(folders))}"
             )
     own = str(own_folder(config.cache_dir))
     try:

@@ -113,7 +113,7 @@ class AskedAssets(Struct, frozen=True):
                 known.update({item.id.lower(): item.id for item in self.config.project.platforms})
             if platform.lower() not in known:
                 raise UserError(
-                    f"there is no platform '{line(platform)}'", hint=f"the platforms are: {', '.join(map(line, known.values()))}"
+                    f"'{line(platform)}' is not a platform", hint=f"the platforms are: {', '.join(map(line, known.values()))}"
                 )
             platform = known[platform.lower()]
         return AssetGraph(self.database, platform)

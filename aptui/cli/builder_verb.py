@@ -147,7 +147,7 @@ def _run(config: Config, name: str, path: str, platform: str) -> int:
     rel = as_text(path[len(root) + 1 :])
     platforms = {each.id: each for each in (*config.project.platforms, Platform(COMMON_PLATFORM))}
     if platform and platform not in platforms:
-        raise UserError(f"there is no platform '{printing.line(platform)}'", hint=f"the platforms are: {', '.join(platforms)}")
+        raise UserError(f"'{printing.line(platform)}' is not a platform", hint=f"the platforms are: {', '.join(platforms)}")
     settings = _find_settings(config, found, rel)
     reads.watch(tuple(dict.fromkeys((*folders, root))), config.project.ignore_regex)
     load = cache(load_builder)

@@ -73,7 +73,7 @@ def find_verb(name: str) -> VerbInfo:
     """
     verb = VERBS.get(name) or feature.find_verb(name)
     if verb is None:
-        raise UserError(f"there is no verb '{name}'", hint=_nearest(name))
+        raise UserError(f"'{name}' is not a verb", hint=_nearest(name))
     return verb
 
 

@@ -236,7 +236,7 @@ def docs(arguments: Namespace) -> int:
     if arguments.verb and arguments.verb not in all_verbs():
         topics = ", ".join(pages())
         raise UserError(
-            f"there is no verb '{printing.line(arguments.verb)}'", hint=f"'aptui help' lists all verbs; the pages are {topics}"
+            f"'{printing.line(arguments.verb)}' is not a verb", hint=f"'aptui help' lists all verbs; the pages are {topics}"
         )
     verbs = [arguments.verb] if arguments.verb else list(all_verbs())
     if arguments.man:

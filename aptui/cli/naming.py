@@ -109,7 +109,7 @@ def refuse_unknown_run(number: int, count: int) -> None:
     """
     if not 1 <= number <= count:
         hint = f"give a number from 1 (the last run) to {count}" if count else "no run of this job is recorded"
-        raise UserError(f"there is no run {number} of this job", hint=hint)
+        raise UserError(f"run {number} of this job does not exist", hint=hint)
 
 
 def refuse_failed_analysis(row: JobRow, purpose: str, hint: str) -> None:
@@ -137,7 +137,7 @@ def find_job(word: str, config: Config, database: Reader) -> JobRow:
     if re.fullmatch(r"#\d+", word):
         found = database.job(int(word[1:]))
         if found is None:
-            raise UserError(f"there is no job {word}", hint="'aptui jobs --json' prints the numbers of all jobs")
+            raise UserError(f"job {word} does not exist", hint="'aptui jobs --json' prints the numbers of all jobs")
         return found
     rows = jobs_named(word, config, database)
     if rows is None:
@@ -190,7 +190,7 @@ def _readings(word: str) -> Iterator[tuple[str, str | None, str | None]]:
 
 def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
     if not rows:
-        return UserError(f"there is no job '{line(as_text(word))}'", hint="'aptui why PATH' lists the jobs of a source")
+        return UserError(f"'{line(as_text(word))}' is not a job", hint="'aptui why PATH' lists the jobs of a source")
     names = [
         f"  {line(f'{row.source}@{row.platform}:{describe_key(row.job_key)}')}{f'  #{row.job_id}' if row.job_id else ''}"
         for row in rows

@@ -113,7 +113,7 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
     names: dict[str, Node] = shared.get("builders", Node({}, "")).value
     for name, node in names.items():
         if name not in builders and not (tree.folder / "builders").is_dir():
-            tree.wrong(f"there is no builder '{name}'", node, nearest(name, builders))
+            tree.wrong(f"'{name}' is not a builder", node, nearest(name, builders))
     path = local["path"].value if "path" in local else store_dir()
     mode, store = shared["mode"].value, shared.get("store")
     if mode != "inactive" and store is None:

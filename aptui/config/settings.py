@@ -40,7 +40,7 @@ def run_mistakes(resources: Node | None, builders: Iterable[Node]) -> list[UserE
         for item in builder.items("resources"):
             if item.value not in known:
                 hint = nearest(item.value, known) if known else "add the resource and its limit, for example resources: {gpu: 1}"
-                found.append(UserError(f"there is no resource '{item.value}'", where=item.where, hint=hint))
+                found.append(UserError(f"'{item.value}' is not a resource", where=item.where, hint=hint))
     return found
 
 

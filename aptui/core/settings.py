@@ -291,7 +291,7 @@ class SettingsTree:
     def _check(self, file: _Folder, name: str, section: Mapping[str, Mapping[str, Json]]) -> None:
         known = self._builders.keys() | set(self._project.declared_builders)
         if name not in known:
-            raise UserError(f"there is no builder '{name}'", where=file.where(name), hint=nearest(name, known))
+            raise UserError(f"'{name}' is not a builder", where=file.where(name), hint=nearest(name, known))
         builder = self._builders.get(name)
         platforms = {platform.id for platform in self._project.platforms}
         tags = {tag for platform in self._project.platforms for tag in platform.tags}

@@ -230,7 +230,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
     name = _decode(given["verb"], str, number, "'verb': ")
     record: type[Any] | None = VERBS.get(name) or feature.find_request(name)
     if record is None:
-        raise MalformedLine(f"there is no verb '{shorten(name)}'", suggest(name, {*VERBS, *feature.requests()}), number=number)
+        raise MalformedLine(f"'{shorten(name)}' is not a verb", suggest(name, {*VERBS, *feature.requests()}), number=number)
     if record is EngineHello and _is_foreign(given, number):
         hello = _decode(line, _ForeignHello, number, "verb 'hello': ")
         return number, EngineHello(hello.protocol, hello.version, hello.kind, hello.pid, hello.name)

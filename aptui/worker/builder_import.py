@@ -216,7 +216,7 @@ def find_entry_point(name: str) -> str:
 
     found = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
     if name not in found:
-        raise NoSuchBuilder(f"there is no builder {name!r}", tuple(sorted(found)))
+        raise NoSuchBuilder(f"{name!r} is not a builder", tuple(sorted(found)))
     return found[name]
 
 

@@ -261,7 +261,7 @@ def _frame(kind: wire.FrameKind, result: AnalyseResult | RunResult) -> bytes:
 
 
 def _unknown(builder: str) -> str:
-    return f"there is no builder {builder!r}"
+    return f"{builder!r} is not a builder"
 
 
 def memory_limit_of(builder: Builder, limit_bytes: int) -> int:

@@ -302,7 +302,7 @@ def test_mistake_in_settings_of_empty_folder_has_exit_code_3(run: Run, project: 
     again, _, _ = run("batch")
 
     assert (code, again) == (3, 3)
-    assert "aptui: none/.aptui.yaml:1:12: there is no builder 'tabels'; did you mean 'tables'?" in err
+    assert "aptui: none/.aptui.yaml:1:12: 'tabels' is not a builder; did you mean 'tables'?" in err
 
 
 def test_full_scan_runs_no_job_for_unchanged_content(run: Run, project: Path) -> None:

@@ -156,7 +156,7 @@ def test_explain_reports_the_line_of_a_mistake_in_a_settings_file(project: Path,
 
     text = output_of(capsys, "sub/b.up")
 
-    assert "assets/.aptui.yaml:2:3: there is no builder 'daat'; did you mean 'data'?" in text
+    assert "assets/.aptui.yaml:2:3: 'daat' is not a builder; did you mean 'data'?" in text
     assert "assets/sub/.aptui.yaml:" in text
     assert "until this is corrected, all sources in this folder fail" in text
 

@@ -52,7 +52,7 @@ def test_version_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("words", "printed"),
     [
-        (["bach"], "aptui: there is no verb 'bach'; did you mean 'batch'?\n"),
+        (["bach"], "aptui: 'bach' is not a verb; did you mean 'batch'?\n"),
         (["batch", "--fullscan"], "aptui: unrecognized arguments: --fullscan; see 'aptui batch --help'\n"),
         (["why"], "aptui: the following arguments are required: PATH|JOB; see 'aptui why --help'\n"),
     ],

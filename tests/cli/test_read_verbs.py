@@ -159,7 +159,7 @@ def test_log_verb_prints_json_or_the_log_of_a_numbered_run(run: Run) -> None:
     assert first == again
     assert first[0]["context"] == {"colour": "red"}
     assert code == 3
-    assert "there is no run 7" in err
+    assert "run 7 of this job does not exist" in err
 
 
 def test_unreadable_log_folder_is_reported_by_the_logs_verb(run: Run, processed: Path, tmp_path: Path) -> None:

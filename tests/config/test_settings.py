@@ -125,7 +125,7 @@ OTHERS = "can be used only with 'uses:', 'command:' or 'steps:'"
         ("retry: {times: 1, on: [256]}", "6:24", "exit status"),
         ("retry: 3", "6:8", "a mapping like {times: 2"),
         ({"copy": ", retry: {times: 1}"}, "3:33", f"'retry' {OTHERS}"),
-        ({"command": ", resources: [gpu]"}, "5:88", "there is no resource 'gpu'; add the resource"),
+        ({"command": ", resources: [gpu]"}, "5:88", "'gpu' is not a resource; add the resource"),
         ({"more": "resources: {gpus: 1}", "command": ", resources: [gpu]"}, "5:88", "; did you mean 'gpus'?"),
         ({"more": "resources: {gpu: 1}", "command": ", resources: gpu"}, "5:87", "a list of resources"),
         ({"more": "resources: {gpu: 1}", "copy": ", resources: [gpu]"}, "3:33", f"'resources' {OTHERS}"),

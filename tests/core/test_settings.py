@@ -178,9 +178,9 @@ def test_broken_or_repaired_settings_file_affects_every_builder() -> None:
 @pytest.mark.parametrize(
     ("sections", "problem"),
     [
-        ({"scrpt": {}}, "a/.aptui.yaml:1:1: there is no builder 'scrpt'; did you mean 'script'?"),
-        ({"SCRIPT": {}}, "a/.aptui.yaml:1:1: there is no builder 'SCRIPT'; did you mean 'script'?"),
-        ({"zzz": {}}, "a/.aptui.yaml:1:1: there is no builder 'zzz'; the known names are: data, script"),
+        ({"scrpt": {}}, "a/.aptui.yaml:1:1: 'scrpt' is not a builder; did you mean 'script'?"),
+        ({"SCRIPT": {}}, "a/.aptui.yaml:1:1: 'SCRIPT' is not a builder; did you mean 'script'?"),
+        ({"zzz": {}}, "a/.aptui.yaml:1:1: 'zzz' is not a builder; the known names are: data, script"),
         (
             {"script": {"platforms": {"sever": {}}}},
             "a/.aptui.yaml:1:1: 'sever' is neither a platform nor a tag; did you mean 'server'?",

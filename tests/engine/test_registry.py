@@ -237,7 +237,7 @@ def test_error_about_an_unknown_builder_suggests_the_nearest_name(place, name, h
     with pytest.raises(UserError) as raised:
         place.complete(entry(name))
 
-    assert raised.value.what == f"there is no builder {name!r} (used by 'mine')"
+    assert raised.value.what == f"{name!r} is not a builder (used by 'mine')"
     assert raised.value.hint.startswith(hint)
 
 

@@ -62,8 +62,8 @@ def test_all_wrong_parameters_are_reported_together(tmp_path):
 @pytest.mark.parametrize(
     ("given", "error"),
     [
-        ("uses: jsn", "4:23: there is no builder 'jsn' (used by 'tex'); did you mean 'json'"),
-        ("steps: [{uses: json}, {uses: xnl}]", "4:46: there is no builder 'xnl' (used by 'tex'); did you mean 'xml'"),
+        ("uses: jsn", "4:23: 'jsn' is not a builder (used by 'tex'); did you mean 'json'"),
+        ("steps: [{uses: json}, {uses: xnl}]", "4:46: 'xnl' is not a builder (used by 'tex'); did you mean 'xml'"),
     ],
 )
 def test_error_about_an_unknown_builder_has_its_line_and_column(tmp_path, given, error):

@@ -120,8 +120,8 @@ def test_unknown_fields_of_a_newer_engine_are_ignored() -> None:
 @pytest.mark.parametrize(
     ("line", "number", "what", "hint"),
     [
-        (b'{"id":3,"verb":"statsu"}', 3, "there is no verb 'statsu'", "did you mean 'status'?"),
-        (b'{"id":3,"verb":"qqqq"}', 3, "there is no verb 'qqqq'", "the known names are: "),
+        (b'{"id":3,"verb":"statsu"}', 3, "'statsu' is not a verb", "did you mean 'status'?"),
+        (b'{"id":3,"verb":"qqqq"}', 3, "'qqqq' is not a verb", "the known names are: "),
         (b'{"id":3,"verb":7}', 3, "'verb': expected 'str', got 'int'", ""),
         (b'{"id":3}', 3, "a message without 'verb'", ""),
         (b'{"verb":"ping"}', 0, "a message without 'id'", ""),

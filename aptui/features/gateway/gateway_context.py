@@ -138,7 +138,7 @@ class GatewayContext:
             RequestMistake: the platform is not enabled; the message lists the enabled platforms.
         """
         if platform not in self.platforms:
-            raise RequestMistake(f"there is no platform '{platform[:40]}'", f"the platforms are {', '.join(self.platforms)}")
+            raise RequestMistake(f"'{platform[:40]}' is not a platform", f"the platforms are {', '.join(self.platforms)}")
 
 
 CONTEXT = web.AppKey("room", GatewayContext)

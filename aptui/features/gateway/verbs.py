@@ -165,7 +165,7 @@ def token(arguments: Namespace) -> int:
     words = [word.strip() for word in arguments.scopes.split(",") if word.strip()]
     unknown = [word for word in words if word not in {scope.value for scope in Scope}]
     if unknown or not words:
-        raise UserError(f"there is no scope '{(unknown or [''])[0]}'", hint=f"the scopes are {', '.join(Scope)}")
+        raise UserError(f"'{(unknown or [''])[0]}' is not a scope", hint=f"the scopes are {', '.join(Scope)}")
     lasts_ms = int(arguments.days * _DAY_MS)
     made = tokens.add(file, arguments.name, [Scope(word) for word in words], lasts_ms=lasts_ms)
     printing.say_answer(arguments.json, {"name": arguments.name, "token": made, "scopes": words}, made)
@@ -350,7 +350,7 @@ def _ask(connected: Client, arguments: Namespace) -> int:
     if arguments.action in _NEED_TERM:
         words = [word if "=" in word else f"term={word}" for word in words]
     if name not in REQUESTS:
-        raise UserError(f"there is no request '{printing.line(name)}'", hint=f"{_ACTIONS}: {', '.join(REQUESTS)}")
+        raise UserError(f"'{printing.line(name)}' is not a request", hint=f"{_ACTIONS}: {', '.join(REQUESTS)}")
     record = REQUESTS[name].request
     if arguments.action in _NEED_TERM and not words:
         raise UserError(

@@ -202,7 +202,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
     name = _decode(given["request"], str, number, "'request': ")
     exchange = REQUESTS.get(name)
     if exchange is None:
-        raise RequestMistake(f"there is no request '{shorten(name)}'", suggest(name, REQUESTS), number=number)
+        raise RequestMistake(f"'{shorten(name)}' is not a request", suggest(name, REQUESTS), number=number)
     known = set(exchange.request.__struct_fields__)
     for word in given.keys() - known - _ENVELOPE:
         raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)

@@ -332,9 +332,7 @@ def _find_changed_files(since: str, config: Config) -> _GitChanges:
         scan.paths += _list_untracked(repository, paths)
     if not scan.repositories:
         tops = ", ".join(f"'{top}'" for top in by_top)
-        raise UserError(
-            f"there is no commit '{printing.line(since)}' in {tops}", hint="give a commit, such as HEAD~1, main or a hash"
-        )
+        raise UserError(f"'{printing.line(since)}' is not a commit in {tops}", hint="give a commit, such as HEAD~1, main or a hash")
     return scan
 
 
@@ -386,7 +384,7 @@ def _git(folder: str, *words: str, runs_filters: bool = True) -> _GitAnswer:
         answer = run_git(from_text(folder), "-c", "core.fileMode=false", *words, limit_s=_GIT_LIMIT_S, runs_filters=runs_filters)
     except FileNotFoundError:
         if not os.path.isdir(from_text(folder)):
-            return _GitAnswer(None, f"there is no folder '{folder}'")
+            return _GitAnswer(None, f"'{folder}' is not a folder")
         raise UserError("git is not installed", hint="install git; 'aptui affected' needs it to find changed files") from None
     except subprocess.TimeoutExpired:
         raise HostError(

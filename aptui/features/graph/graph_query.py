@@ -113,7 +113,7 @@ class _Parser:
     def _call(self, function: str, start: int) -> Call:
         if function not in FUNCTIONS:
             self._at = start
-            raise self._error(f"there is no function '{function}'", _nearest(function))
+            raise self._error(f"'{function}' is not a function", _nearest(function))
         self._at += 1
         arguments = [self.expression()]
         depth = None

@@ -149,7 +149,7 @@ def _change_dialled(settings: PeerSettings, order: PeerOrder) -> tuple[Dial, ...
     known = settings.dial(order.id)
     if known is None and not is_new:
         raise UserError(
-            f"there is no connection '{order.id}'", hint="list the connections again; this connection may have been removed"
+            f"'{order.id}' is not a connection", hint="list the connections again; this connection may have been removed"
         )
     if order.action is PeerAction.REMOVE:
         return tuple(each for each in before if each.id != order.id)

@@ -489,7 +489,7 @@ class Writer:
     def _apply(self, rows: Rows) -> None:
         unknown = rows.keys() - STATEMENTS.keys()
         if unknown:
-            raise InternalError(f"there is no row operation '{min(unknown)}'")
+            raise InternalError(f"'{min(unknown)}' is not a row operation")
         for name, statements in STATEMENTS.items():
             parameters = rows.get(name)
             if parameters:

@@ -311,7 +311,7 @@ def _field(text: str, field: str, column: int) -> str:
         word = text[column - 1 :].split(maxsplit=1)[0]
         hint = f"did you mean '{near[0]}:'" if near else f"the fields are: {', '.join(FIELDS)}"
         raise FilterError(
-            f"there is no field '{field}'", column, f'{hint}; to search for this text in the path, write "{word}" in quotes'
+            f"'{field}' is not a field", column, f'{hint}; to search for this text in the path, write "{word}" in quotes'
         )
     return name
 

@@ -108,7 +108,7 @@ def session_named(reader: Reader, word: str) -> WorkSession:
     if row is None:
         found = reader.ask("SELECT MIN(session_id), MAX(session_id) FROM aptui_sessions WHERE session_id > 0").fetchone()
         known = f"sessions {found[0]} to {found[1]} are stored" if found[0] else "no session is stored yet"
-        raise UserError(f"there is no session '{word}'", hint=known)
+        raise UserError(f"'{word}' is not a session", hint=known)
     return WorkSession(*row)
 
 

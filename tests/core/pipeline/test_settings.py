@@ -269,7 +269,7 @@ def test_unknown_builder_in_settings_is_valid_after_the_project_adds_it() -> Non
     say(world, "one", {"twin": {"params": {"look": 1}}})
     assert (
         world.settle().job("one/b.s:analyse").error
-        == "one/.aptui.yaml:2:3: there is no builder 'twin'; the known names are: data, script"
+        == "one/.aptui.yaml:2:3: 'twin' is not a builder; the known names are: data, script"
     )
 
     world.reconfigure(builders=(*world.setup.builders, scripter("twin", "*.never")))

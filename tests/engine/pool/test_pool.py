@@ -295,7 +295,7 @@ def test_only_the_order_of_an_unknown_builder_fails(harness):
 
     unknown, good = pool.run(pool.process_order("nobody"), pool.process_order("good"))
 
-    assert (unknown.outcome, unknown.error) == (Outcome.FAILED, "there is no builder 'nobody'")
+    assert (unknown.outcome, unknown.error) == (Outcome.FAILED, "'nobody' is not a builder")
     assert good.outcome == Outcome.SUCCEEDED
 
 

@@ -79,7 +79,7 @@ def test_unknown_fields_and_notifications_are_ignored() -> None:
         ('{"id": 0, "request": "ping"}', 0, "from 1 to"),
         ('{"id": 99999999999, "request": "ping"}', 0, "from 1 to"),
         ('{"id": 5}', 5, "without 'request'"),
-        ('{"id": 5, "request": "pong"}', 5, "no request 'pong'"),
+        ('{"id": 5, "request": "pong"}', 5, "'pong' is not a request"),
         ('{"id": 5, "request": "ping", "wish": 1}', 5, "no field 'wish'"),
         ('{"id": "5", "request": "ping"}', 0, "'id': expected 'int', got 'str'"),
         ('{"id": 5, "request": 5}', 5, "'request': expected 'str'"),

@@ -43,7 +43,7 @@ def test_graph_query_text_is_parsed_into_calls_and_names(text: str, expected: ob
         ("deps(a b)", 8, "expected ')' to close 'deps(', not 'b'"),
         ("somepath(a)", 11, "expected ',' and a second argument"),
         ("somepath(a, b, c)", 14, "expected ')' to close 'somepath(', not ','"),
-        ("depz(a)", 1, "there is no function 'depz'"),
+        ("depz(a)", 1, "'depz' is not a function"),
         ("deps(a, x)", 9, "expected a whole number (the depth), not 'x'"),
         ("a + ", 5, "expected a name, a function or '(', not the end"),
         ("a + + b", 5, "expected a name, a function or '(', not '+'"),

@@ -416,7 +416,7 @@ def test_affected_refuses_unknown_commits_and_repositories(run: Run, repository:
         patch.setenv("PATH", str(repository))
         without = run("affected", "--since", "HEAD")
 
-    assert (code, "there is no commit 'nope'" in complaint) == (3, True)
+    assert (code, "'nope' is not a commit" in complaint) == (3, True)
     assert dashed[0] == 3
     assert not (repository / "x").exists()
     assert (outside[0], "is not in a git repository" in outside[2]) == (3, True)

@@ -69,7 +69,7 @@ def test_history_compares_the_earlier_of_two_sessions_with_the_later(run: Run) -
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("9",), "there is no session '9'; sessions 1 to 2 are stored"),
+        (("9",), "'9' is not a session; sessions 1 to 2 are stored"),
         (("yesterday",), "'yesterday' is not a session"),
         (("1", "2", "1"), "too many sessions"),
         (("--limit", "-3"), "--limit: -3 is not a valid number of lines"),

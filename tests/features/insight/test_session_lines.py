@@ -142,9 +142,9 @@ def test_commands_open_the_sheets_about_sessions(tmp_path: Path, monkeypatch: py
             await until(pilot, lambda shown=shown: shown in text(app))
             await pilot.press("escape")
         await pilot.press(":", *"history", "space", "9", "enter")
-        await until(pilot, lambda: "there is no session '9'" in text(app))
+        await until(pilot, lambda: "'9' is not a session" in text(app))
         await pilot.press(":", *"restore", "space", "x", "space", "1", "enter")
-        await until(pilot, lambda: "there is no job 'x'" in text(app))
+        await until(pilot, lambda: "'x' is not a job" in text(app))
 
     in_jobs(tmp_path, script, size=SMALL, filler=night)
 

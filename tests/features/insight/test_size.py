@@ -92,7 +92,7 @@ def test_html_page_of_sizes_escapes_names() -> None:
         (("--by", "colour"), "invalid choice"),
         (("--depth", "0"), "--depth: 0 is not between 1 and 64"),
         (("--limit", "-1"), "--limit: -1 is not a valid number of lines"),
-        (("--diff", "77"), "there is no session '77'"),
+        (("--diff", "77"), "'77' is not a session"),
         (("--diff", "main"), "'main' is neither a session nor a commit"),
         (("--diff", "beef"), "no stored session ended at commit 'beef'"),
         (("--diff", "abc1"), "several commits begin with 'abc1'"),

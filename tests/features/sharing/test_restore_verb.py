@@ -142,7 +142,7 @@ def test_products_of_an_earlier_run_are_restored_for_a_failed_job(project: Path,
 
 @pytest.mark.real
 def test_impossible_restore_is_reported(project: Path, twice: Path, run: Run, tmp_path: Path) -> None:
-    assert "there is no run 9 of this job; give a number from 1 (the last run) to 2" in run("restore", "a.up", "--run", "9")[2]
+    assert "run 9 of this job does not exist; give a number from 1 (the last run) to 2" in run("restore", "a.up", "--run", "9")[2]
     assert "products that are copies of their sources are not stored" in run("restore", "plain.txt", "--run", "1")[2]
     for blob in (tmp_path / "store").rglob("*"):
         if blob.is_file() and blob.read_bytes() == b"ONE":

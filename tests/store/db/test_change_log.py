@@ -207,7 +207,7 @@ def test_two_saves_in_one_transaction_have_one_entry(built: tuple[Store, Followe
 
 def test_failed_transaction_has_no_entries(built: tuple[Store, Follower]) -> None:
     store, follower = built
-    with pytest.raises(Exception, match="no row operation"):
+    with pytest.raises(Exception, match="is not a row operation"):
         store.put(put_source=[source(2, "b")], oops=[(1,)])
 
     assert read_new(store, follower) == []

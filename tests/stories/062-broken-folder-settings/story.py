@@ -31,7 +31,7 @@ def play(story):
 
     story.write("assets/one/.aptui.yaml", "builders:\n  tabels: {}\n")
     story.run(failed=FAILED)
-    assert error(story) == "one/.aptui.yaml:2:3: there is no builder 'tabels'; did you mean 'tables'?"
+    assert error(story) == "one/.aptui.yaml:2:3: 'tabels' is not a builder; did you mean 'tables'?"
     story.write("assets/one/.aptui.yaml", "builders: {tables: {platforms: {sever: skip}}}\n")
     story.run(failed=FAILED)
     assert error(story).startswith("one/.aptui.yaml:1:33: 'sever' is neither a platform nor a tag")

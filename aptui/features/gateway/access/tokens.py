@@ -175,7 +175,7 @@ def revoke(file: Path, name: str) -> None:
         left = [each for each in tokens if each.name != name]
         if len(left) == len(tokens):
             names = ", ".join(f"'{each.name}'" for each in tokens)
-            raise UserError(f"there is no token '{name}'", hint=f"the tokens are {names}" if names else "no token exists")
+            raise UserError(f"'{name}' is not a token", hint=f"the tokens are {names}" if names else "no token exists")
         tokens[:] = left
 
 

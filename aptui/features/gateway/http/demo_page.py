@@ -62,7 +62,7 @@ async def _texture(request: web.Request) -> web.Response:
     context, name = context_of(request), read_asked_path(request, TEXTURES).lower()
     taken = await request.config_dict[PRODUCT_OPENER].take(name)
     if taken is None or context.draw_texture is None:
-        raise web.HTTPNotFound(text=f"there is no texture '{name}'\n")
+        raise web.HTTPNotFound(text=f"'{name}' is not a texture\n")
     try:
         etag = taken.product.digest.hex()
         if (status := status_of(request, etag, taken.modified_s)) != 200:

@@ -198,7 +198,7 @@ async def send_product(request: web.Request, name: str, *, location: str = "") -
     """Return the product with this name (in lower case); the caller has checked the client."""
     taken = await request.config_dict[PRODUCT_OPENER].take(name)
     if taken is None:
-        raise web.HTTPNotFound(text=f"there is no product '{name}'\n")
+        raise web.HTTPNotFound(text=f"'{name}' is not a product\n")
     try:
         return await send(
             request,
@@ -230,7 +230,7 @@ async def asset(request: web.Request) -> web.StreamResponse:
         )
     names = await context_of(request).database.ask(lambda reader: serving.names_of(reader, uuid, sub_id, platform))
     if not names:
-        raise web.HTTPNotFound(text=f"there is no asset '{wire_asset_id(uuid, sub_id)}'\n")
+        raise web.HTTPNotFound(text=f"'{wire_asset_id(uuid, sub_id)}' is not an asset\n")
     if len({name.partition("/")[0] for name in names}) > 1:
         raise web.HTTPBadRequest(text="'platform' is missing, but the asset exists for several platforms; add '?platform=ID'\n")
     return await send_product(request, names[0], location=_url_of(names[0]))
@@ -284,7 +284,7 @@ async def _folder_of(context: GatewayContext, path: str) -> tuple[list[str], lis
 async def _listing(request: web.Request, path: str) -> web.StreamResponse:
     found = await _folder_of(context_of(request), path)
     if found is None:
-        raise web.HTTPNotFound(text=f"there is no folder '{path}'\n")
+        raise web.HTTPNotFound(text=f"'{path}' is not a folder\n")
     folders, files = found
     return _answer_listing(request, path, folders, [{"name": each.file_name, **_facts(each)} for each in files])
 
@@ -314,7 +314,7 @@ async def tree(request: web.Request) -> web.StreamResponse:
     context, path = context_of(request), read_asked_path(request, TREE).lower()
     page = await _tree_page(context, path, "")
     if not page and await _folder_of(context, path) is None:
-        raise web.HTTPNotFound(text=f"there is no folder '{path}'\n")
+        raise web.HTTPNotFound(text=f"'{path}' is not a folder\n")
     is_plain = request.query.get("list") == "plain"
     response = web.StreamResponse(headers={"Content-Type": "text/plain; charset=utf-8" if is_plain else "application/json"})
     await response.prepare(request)

@@ -422,7 +422,7 @@ class WireSession:
         for name in request.notices:
             if name not in wire_codec.NOTICES:
                 raise RequestMistake(
-                    f"there is no notification '{name[:40]}'", f"the notifications are {', '.join(wire_codec.NOTICES)}"
+                    f"'{name[:40]}' is not a notification", f"the notifications are {', '.join(wire_codec.NOTICES)}"
                 )
 
     async def _take(self, text: str) -> None:

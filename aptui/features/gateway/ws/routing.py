@@ -311,7 +311,7 @@ async def _ask_about_product(
     def ask(reader: Reader) -> T:
         products = _products(context, reader, request.asset, "", request.platform)
         if not products:
-            raise RequestMistake(f"there is no product '{request.asset[:60]}'")
+            raise RequestMistake(f"'{request.asset[:60]}' is not a product")
         return query(reader, products[0].product_id)
 
     return await context.database.ask(ask)

@@ -77,8 +77,8 @@ def test_long_client_name_and_repeated_platforms_in_hello_are_shortened(there: G
     ("hello", "why"),
     [
         ({"project": "Desert"}, "this is the project 'Garden', not 'Desert'"),
-        ({"platforms": ("toaster",)}, "platform 'toaster'"),
-        ({"notices": ("gossip",)}, "no notification 'gossip'"),
+        ({"platforms": ("toaster",)}, "'toaster' is not a platform"),
+        ({"notices": ("gossip",)}, "'gossip' is not a notification"),
     ],
 )
 def test_client_of_another_project_is_refused(there: Garden, hello: dict[str, object], why: str) -> None:
@@ -94,7 +94,7 @@ def test_first_request_must_be_hello_with_a_known_protocol_version(there: Garden
     for request_text, why in (
         ({"id": 1, "request": "hello", "protocol": 99, "client": "x"}, "the client uses version 99"),
         ({"id": 1, "request": "ping"}, "the first request must be 'hello'"),
-        ({"id": 1, "request": "helo"}, "there is no request"),
+        ({"id": 1, "request": "helo"}, "'helo' is not a request"),
     ):
         with Bare(there) as bare:
             bare.say(json.dumps(request_text))

@@ -281,7 +281,7 @@ def test_cursor_that_passes_running_jobs_causes_no_request(asking: Asking) -> No
 
 
 def test_running_lines_are_not_requested_from_an_engine_without_support(asking: Asking) -> None:
-    asking.answers[-1].set_exception(UserError("there is no verb 'read_run_log'"))
+    asking.answers[-1].set_exception(UserError("'read_run_log' is not a verb"))
     asking.poll(60)
     asking.poll(60)
     assert len(asking.asked) == 1
