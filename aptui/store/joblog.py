@@ -238,7 +238,8 @@ def _split(line: str, now_ms: int) -> tuple[int, str, str, int]:
 def _clean(level: int, window: str, message: str) -> tuple[int, str]:
     """Return the level of the message, and the message without its prefix and the tags of spans.
 
-    The level is that of the prefix or span; without prefix and span, it is `level`.
+    A prefix for warnings or errors determines the level, else the first span. Otherwise the level is `level`; the prefix `S: ` does
+    not change it. The name of the window is removed after a prefix for warnings or errors.
     """
     for prefix, level_name in _PREFIXES:
         match = prefix.match(message)

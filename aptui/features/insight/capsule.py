@@ -155,7 +155,14 @@ class _Inputs:
         self._roots = database.folder_paths()
 
     def add_to(self, capsule: Capsule, row: JobRow) -> None:
-        """Add every existing input file to the capsule, and list the missing inputs in `capsule.facts.lacks`."""
+        """Add every existing input file to the capsule.
+
+        `capsule.facts.lacks` lists the inputs that the capsule does not have: files that were deleted since the run, and products
+        of other jobs. A file that was already missing in the run is not listed.
+
+        Raises:
+            UserError: the job's source no longer exists.
+        """
         for kind, name, digest in self._manifest:
             if kind in _JOBS:
                 capsule.facts.lacks.append(f"the products of {name}, on which this job depends")
