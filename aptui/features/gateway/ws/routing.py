@@ -121,6 +121,9 @@ async def _raise_priority(session: WireSession, found: FoundAsset, lookup: Asset
     """Raise the priority of the pending jobs if the client has the scope; return the number of these jobs.
 
     If the term matches nothing, raise the priority of future jobs of the sources that the term may name.
+
+    Raises:
+        RequestMistake: the client raises priorities too often (`refuse_excess`).
     """
     context = session.context
     if not (context.engine.is_here and session.identity.may(Scope.ESCALATE)):

@@ -35,8 +35,8 @@ class ConnectionSettings(Struct, frozen=True):
     Args:
         branch_token: the token of the engine; "" = every client's token is accepted.
         allowed: canonical entries of addresses that may connect; `rejected` has entries of addresses that may not connect. All
-            clients except programs of the engine's user on this machine need an entry in `allowed`, because the protocol has no
-            password.
+            clients except programs of the engine's user or of root on this machine need an entry in `allowed`, because the
+            protocol has no password.
         user_dir: absolute path of the project's user folder; `log_dir` is the absolute path of its log folder.
     """
 
