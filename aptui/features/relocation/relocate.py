@@ -24,7 +24,7 @@ from msgspec import DecodeError, Struct, ValidationError, json
 from msgspec.structs import asdict, replace
 
 from aptui.config.configuration import Config
-from aptui.config.dirs import asset_database, recovery_folder
+from aptui.config.dirs import asset_database, recovery_folder, xdg
 from aptui.core.paths import from_text, is_below, normalize, os_path
 from aptui.engine.cache.cache import Cache
 from aptui.features.relocation import moved_files
@@ -40,7 +40,7 @@ from aptui.features.relocation.relocation_records import (
     shorten_report,
 )
 from aptui.shared.errors import BusyError, HostError, KnownError
-from aptui.shared.files.replacing import list_begun, replace_bytes
+from aptui.shared.files.replacing import PRIVATE, list_begun, replace_bytes
 from aptui.store.queries.reader import open_reader
 
 if TYPE_CHECKING:
@@ -86,18 +86,45 @@ class Journal(Struct, frozen=True):
 @contextmanager
 def keep_journal(cache_dir: Path, journal: Journal) -> Iterator[None]:
     """Context manager that keeps the journal on disk while the block runs; if the process is killed, the journal stays."""
-    path = path_of(cache_dir)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_bytes(path, json.encode(journal))
-    for folder in path.parents[:2]:
+    path, record, data = path_of(cache_dir), _record_of(cache_dir), json.encode(journal)
+    for folder in (path.parent, record.parent):
+        folder.mkdir(parents=True, exist_ok=True)
+    replace_bytes(record, _digest(data), mode=PRIVATE)
+    replace_bytes(path, data)
+    for folder in (*path.parents[:2], record.parent):
         _sync_folder(folder)
     yield
-    path.unlink()
+    path.unlink()  # the record stays: it is small, and is valid for this journal only
 
 
 def path_of(cache_dir: str | os.PathLike[str]) -> Path:
     """Return the path of the journal."""
     return recovery_folder(cache_dir) / "relocation.json"
+
+
+def _record_of(cache_dir: Path) -> Path:
+    """Return the file in the user's state folder with the digest of the journal of this cache.
+
+    A cache may come from another machine or user, and its journal could then rewrite any file of the project.
+    """
+    name = hashlib.sha256(os.fsencode(os.path.realpath(cache_dir))).hexdigest()[:32]
+    return Path(xdg("XDG_STATE_HOME", "~/.local/state"), "relocations", name)
+
+
+def _digest(data: bytes) -> bytes:
+    return hashlib.sha256(data).hexdigest().encode()
+
+
+def _refuse_unrecorded(cache_dir: Path, path: Path, data: bytes) -> None:
+    try:
+        recorded = _record_of(cache_dir).read_bytes()
+    except OSError:
+        recorded = b""
+    if recorded != _digest(data):
+        raise HostError(
+            f"'{path}' is the plan of a move or deletion that you did not begin on this machine, so nothing was changed",
+            hint="delete this plan",
+        )
 
 
 def stamp_of(file: str) -> Stamp:
@@ -132,18 +159,21 @@ def complete(config: Config) -> RelocationReport | None:
     The caller holds the cache's lock. If a file cannot be moved now, the journal stays for the next attempt.
 
     Raises:
-        HostError: the journal names a file outside the project's scan folders, because the cache came from another project.
+        HostError: the journal names a file outside the project's scan folders, because the cache came from another project; or
+            this user did not write the journal on this machine.
     """
     cache_dir = config.cache_dir
     path = path_of(cache_dir)
     try:
-        journal = json.decode(path.read_bytes(), type=Journal)
+        data = path.read_bytes()
+        journal = json.decode(data, type=Journal)
     except FileNotFoundError:
         return None
     except (DecodeError, ValidationError):  # an incomplete journal proves that no file was moved yet
         path.unlink()
         return None
     _refuse_outside(journal, path, {str(config.project_dir), *(folder.path for folder in config.project.scan_folders)})
+    _refuse_unrecorded(cache_dir, path, data)
     _remove_temporary(journal)
     items = [
         _complete_item(item, stamp, is_delete=journal.report.order.is_delete)

@@ -136,6 +136,20 @@ def test_completing_a_killed_move_does_not_rewrite_an_edited_file(tmp_path: Path
     assert harness.text("assets/use1.scene") == "see n/f1.txt"
 
 
+def test_journal_that_came_with_the_cache_rewrites_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = make_project(tmp_path / "p")
+    with monkeypatch.context() as patch:
+        patch.setattr(moved_files, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))
+        with pytest.raises(Killed):
+            harness.do("m/*", "n/*", updates_references=True)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "another user"))
+
+    with pytest.raises(HostError, match="that you did not begin on this machine"):
+        relocate.complete(load.load(harness.root))
+
+    assert harness.text("assets/use0.scene") == "see m/f0.txt"
+
+
 @pytest.mark.parametrize("place", ["outside/letter", "p/assets/../../outside/letter"])
 def test_journal_with_files_outside_the_scan_folders_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str
