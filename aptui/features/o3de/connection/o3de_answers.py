@@ -75,7 +75,9 @@ class ClientAnswers:
         self._platform = self._platforms[0] if len(self._platforms) == 1 else ""
         self._is_local = session.is_local
         first = self._platforms[0] if self._platforms else ""
-        self._files = virtual_files.VirtualFiles(settings.cache_dir, first, settings.user_dir, settings.log_dir)
+        self._files = virtual_files.VirtualFiles(
+            settings.cache_dir, first, settings.user_dir, settings.log_dir, is_local=session.is_local
+        )
 
     def close(self) -> None:
         """Close the client's files."""

@@ -28,6 +28,8 @@ _OK, _ERROR, _NO_HANDLE = 0, 1, 2
 """Result codes of O3DE's file interface."""
 _MODE_READ, _MODE_WRITE, _MODE_APPEND, _MODE_UPDATE, _MODE_CREATE_PATH = 1, 2, 4, 32, 64
 _HANDLES_LIMIT = 512
+_SETTINGS = "registry"
+"""Folder of `@user@`, in lower case, with settings of the project."""
 _READ_BYTES = 8 << 20
 """Maximum number of bytes in an answer; a client needs several requests to read more."""
 _NAMES_LIMIT = 200_000
@@ -56,9 +58,12 @@ class VirtualFiles:
     Args:
         cache_dir: the cache; `platform` is the client's first platform.
         user_dir: the project's user folder; `log_dir` is its log folder.
+        is_local: whether the client runs on this machine as this user. Other clients must not write `@user@/Registry`, because
+            settings there can make any folder of this machine a scan folder.
     """
 
-    def __init__(self, cache_dir: str, platform: str, user_dir: str, log_dir: str) -> None:
+    def __init__(self, cache_dir: str, platform: str, user_dir: str, log_dir: str, *, is_local: bool = False) -> None:
+        self._is_local = is_local
         places = {
             "@products@": (f"{cache_dir}/{platform}", False),
             "@usercache@": (f"{user_dir}/Cache", True),
@@ -127,6 +132,8 @@ class VirtualFiles:
             raise PermissionError(errno.EACCES, "the path is not below @products@, @user@, @usercache@ or @log@")
         if to_write and not folder.is_writable:
             raise PermissionError(errno.EROFS, "products are read-only")
+        if to_write and alias == "@user@" and not self._is_local and parts[:1] and parts[0].lower() == _SETTINGS:
+            raise PermissionError(errno.EROFS, "the settings of the project are read-only")
         if to_write:
             os.makedirs(from_text(folder.path), exist_ok=True)
         below_it = "/".join(parts)

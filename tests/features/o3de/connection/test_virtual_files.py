@@ -124,6 +124,18 @@ def test_client_cannot_change_products(files: Files) -> None:
     assert not (files.cache / "linux/new").exists()
 
 
+def test_client_of_another_machine_cannot_write_settings_of_the_project(files: Files) -> None:
+    handle = files.open("@user@/evil.setreg", WRITE)
+    files.ask("FileClose", FileHandle=handle)
+
+    for path in ("@user@/Registry/evil.setreg", "@USER@\\registry//evil.setreg", f"{files.user}/Registry/evil.setreg"):
+        assert files.open(path, WRITE | CREATE_PATH) == 0
+        assert files.ask("FileRename", SourcePath="@user@/evil.setreg", DestPath=path) == {"ResultCode": ERROR}
+    assert not (files.user / "Registry").exists()
+    files.files = VirtualFiles(str(files.cache), "linux", str(files.user), str(files.user / "log"), is_local=True)
+    assert files.open("@user@/Registry/own.setreg", WRITE | CREATE_PATH)
+
+
 def test_client_can_write_copy_move_and_remove_files_of_the_user(files: Files) -> None:
     handle = files.open("@user@/Saves/One.sav", WRITE | CREATE_PATH)
     assert files.ask("FileWrite", FileHandle=handle, Data=b"saved") == {"ResultCode": OK, "BytesWritten": 5}
