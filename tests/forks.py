@@ -48,6 +48,12 @@ _COMMAND_BYTES = 1 << 10
 _ENVIRONMENT_BYTES = 1 << 15
 """Bytes reserved for the children's command lines and environments in /proc."""
 _WORKER, _APTUI = "aptui.worker.main", "aptui"
+
+
+def _can_import(*modules: str) -> bool:
+    return all(map(importlib.util.find_spec, modules))
+
+
 _PROGRAMS = {
     _WORKER: (
         "aptui.worker.commands.command_job", "aptui.worker.describing.describe",
@@ -59,9 +65,10 @@ _PROGRAMS = {
         "aptui.daemon.daemon_process",
         "aptui.engine.live.supervisor", "aptui.engine.loop.engine", "aptui.engine.loop.dispatch", "aptui.engine.pool.pool",
         "aptui.engine.registry", "aptui.engine.live.requests", "aptui.link.client", "aptui.link.server",
-        "aptui.features.sharing.service",
+        *(["aptui.features.sharing.service"] if _can_import("aptui.features.sharing") else []),
         "aptui.store.db.table_models", "aptui.store.db.writer", "aptui.cli.read_verbs", "aptui.cli.engine_verbs", "jsonschema",
-        *(["aptui.features.gateway.client", "aptui.features.gateway.gateway"] if importlib.util.find_spec("aiohttp") else []),
+        *(["aptui.features.gateway.client", "aptui.features.gateway.gateway"]
+          if _can_import("aptui.features.gateway", "aiohttp") else []),
     ),
 }  # fmt: skip
 """{program: modules to import before a fork}. Modules of builders are left out: a worker digests their code at the import."""

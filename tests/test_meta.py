@@ -12,7 +12,7 @@ from typing import TypeGuard
 
 import pytest
 from textual.binding import Binding
-from tools import MACHINE, MISSING, compare_skips
+from tools import FEATURES, MACHINE, MISSING, compare_skips, is_of_deleted_feature, needs_feature
 
 import aptui
 from aptui.cli import main
@@ -51,6 +51,7 @@ def test_state_table_in_the_architecture_page_equals_the_code() -> None:
     assert set(grid) == {"absent", *(state.value for state in JobState)}
 
 
+@needs_feature("gateway")
 def test_table_of_places_in_the_architecture_page_names_existing_code() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     text = text[text.index("| question | file | name |") :]
@@ -219,6 +220,7 @@ def test_identifiers_contain_no_banned_word() -> None:
     assert sorted(found) == [], "use the replacement in `BANNED_WORDS`"
 
 
+@needs_feature(*FEATURES)
 def test_every_exception_to_the_banned_words_is_still_needed() -> None:
     names = {name for path, tree in _read_trees() for name, _line in _list_identifiers(path, tree)}
 
@@ -343,11 +345,13 @@ def test_modules_and_files_named_in_docstrings_exist() -> None:
 def _resolves(reference: str) -> bool:
     """Return whether a reference names a file of the project, or a module and a name in it. Other words with dots pass."""
     if "/" in reference or reference in NOT_MODULES:
-        return reference in NOT_MODULES or (Path(__file__).parents[1] / reference).exists()
+        return reference in NOT_MODULES or (REPOSITORY / reference).exists() or is_of_deleted_feature(reference)
     parts, modules = reference.split("."), _index_modules()
     for length in range(len(parts), 0, -1):
         if places := modules.get(".".join(parts[:length])):
             return length == len(parts) or any(parts[length] in _list_names(module) for module in places)
+    if is_of_deleted_feature(f"aptui/{'/'.join(parts)}"):
+        return True
     return parts[0] not in {each.name for each in ROOT.iterdir() if each.is_dir()}
 
 
@@ -419,7 +423,7 @@ def test_every_module_has_a_test_module_of_its_name_or_names_another_one() -> No
             continue
         essay = file.read_text(encoding="utf-8").split('"""', 2)[1]
         named_test = re.search(r"Tests: `(tests/[\w/]+\.py)`", essay)
-        if named_test is None or not (tests.parent / named_test[1]).is_file():
+        if named_test is None or not ((tests.parent / named_test[1]).is_file() or is_of_deleted_feature(named_test[1])):
             lost.append(str(place))
 
     assert lost == []

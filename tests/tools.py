@@ -55,15 +55,20 @@ def needs_feature(*names: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"deleted feature: {missing}")
 
 
+FEATURES_WITH_SCREENS = ("gateway", "insight", "relocation", "sharing", "shipping")
+"""Features that add a screen, or a part, a key or a command of one: pictures of the screen and lists of keys contain them."""
+FEATURES = (*FEATURES_WITH_SCREENS, "cluster", "graph", "o3de")
+
+
 def has_been_deleted(feature: str) -> bool:
     """Whether the folder of a feature that aptui ships with has been deleted."""
     return not Path(aptui.__file__).parent.joinpath("features", feature).is_dir()
 
 
 def is_of_deleted_feature(path: str) -> bool:
-    """Whether a path from the checkout is in the folder of a feature that has been deleted."""
+    """Whether a path from the checkout is in the folder of a feature that has been deleted, or in the folder of its tests."""
     parts = path.split("/")
-    return parts[:2] == ["aptui", "features"] and has_been_deleted(parts[2])
+    return parts[0] in {"aptui", "tests"} and parts[1:2] == ["features"] and has_been_deleted(parts[2])
 
 
 def skip_without(name: str) -> None:

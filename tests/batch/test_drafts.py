@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from homes import own_project
+from tools import needs_feature
 from verb_project import Run, runner
 
 pytestmark = pytest.mark.real
@@ -147,6 +148,7 @@ def test_no_job_runs_again_after_drafts_are_enabled(run: Run, project: Path) -> 
     assert json.loads(out)["jobs_run"] == 0
 
 
+@needs_feature("sharing")
 def test_restore_refuses_a_run_that_made_a_draft(run: Run, project: Path) -> None:
     run("batch")
 
@@ -157,6 +159,7 @@ def test_restore_refuses_a_run_that_made_a_draft(run: Run, project: Path) -> Non
     assert products(project) == FINALS
 
 
+@needs_feature("sharing")
 def test_next_batch_does_not_replace_a_restored_final_product(run: Run, project: Path) -> None:
     (project / "assets" / "b.st").unlink()
     run("batch")
@@ -172,6 +175,7 @@ def test_next_batch_does_not_replace_a_restored_final_product(run: Run, project:
     assert json.loads(out)["drafts"] == []
 
 
+@needs_feature("sharing")
 def test_stored_final_product_is_restored_even_if_only_drafts_are_requested(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "a.up").write_text("other")

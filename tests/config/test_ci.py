@@ -41,6 +41,7 @@ def test_recipes_run_batch_before_lint_and_verify(name: str) -> None:
 
 
 @pytest.mark.real
+@needs_feature("graph", "shipping", "sharing")
 def test_gitlab_recipe_passes_in_a_project_that_init_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path / "home", monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".aptui-store"))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from homes import own_project
+from tools import needs_feature
 
 from aptui.cli import main
 from aptui.config.builders import missing_programs, program_of, unknown_placeholder
@@ -208,6 +209,7 @@ def test_doctor_reports_whether_commands_can_be_traced(
 
 
 @pytest.mark.real
+@needs_feature("cluster")
 def test_doctor_names_a_cluster_without_authentication(configure: Configure, capsys: pytest.CaptureFixture[str]) -> None:
     configure(f"{POOL}, store: store}}")
 

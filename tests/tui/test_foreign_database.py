@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tools import FEATURES_WITH_SCREENS, needs_feature
 
 from aptui.tui.app import AptuiApp
 from aptui.tui.data.session import NoSession
@@ -68,6 +69,7 @@ PANES = {
 }
 
 
+@needs_feature(*FEATURES_WITH_SCREENS)
 def test_panes_show_a_foreign_database_without_changing_it(game):
     before = bytes_of(game)
 

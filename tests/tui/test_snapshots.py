@@ -17,11 +17,12 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from tools import FEATURES_WITH_SCREENS, needs_feature
 
 from .scene import Scene, scene
 from .shell_harness import LARGE, SMALL
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, needs_feature(*FEATURES_WITH_SCREENS)]
 
 FOLDER = Path(__file__).parent / "snapshots"
 UPDATES = os.environ.get("SNAPSHOTS") == "update"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import verb_project
 from homes import own_homes
+from tools import needs_feature
 
 from aptui.cli import main
 
@@ -62,7 +63,15 @@ def project(processed: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("name", WRONG)
 @pytest.mark.parametrize(
-    "words", [("status",), ("why", "x.words"), ("jobs",), ("log", "x.words@linux"), ("stop",), ("changes", "--since", "0")]
+    "words",
+    [
+        ("status",),
+        ("why", "x.words"),
+        ("jobs",),
+        ("log", "x.words@linux"),
+        ("stop",),
+        pytest.param(("changes", "--since", "0"), marks=needs_feature("gateway")),
+    ],
 )
 def test_reading_verbs_work_and_report_a_mistake_in_the_configuration(
     project: Path, capsys: pytest.CaptureFixture[str], name: str, words: tuple[str, ...]

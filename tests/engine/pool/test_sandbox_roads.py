@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from homes import own_project
-from tools import needs_bubblewrap
+from tools import needs_bubblewrap, needs_feature
 
 from aptui.cli import main
 from aptui.config import load
@@ -80,6 +80,7 @@ def marks(folder: Path) -> set[str]:
 
 
 @pytest.mark.real
+@needs_feature("shipping")
 def test_project_code_of_every_kind_runs_if_the_sandbox_is_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, monkeypatch, "off")
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from textual.binding import Binding
+from tools import FEATURES_WITH_SCREENS, needs_feature
 
 import aptui.features
 import aptui.tui
@@ -52,6 +53,7 @@ def _list_features() -> list[str]:
     return [module.name for module in pkgutil.walk_packages(aptui.features.__path__, "aptui.features.")]
 
 
+@needs_feature(*FEATURES_WITH_SCREENS)
 def test_shipped_keymap_and_bindings_of_the_code_are_equal():
     shipped = {action.id: set(action.keys) for action in read_shipped_actions(data_dir() / "config" / "keymap.yaml").values()}
 

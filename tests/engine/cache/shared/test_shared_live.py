@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 from live_project import LiveProject, own_live_project
+from tools import needs_feature
 
 from aptui.link import port
 
-pytestmark = pytest.mark.real
+pytestmark = [pytest.mark.real, needs_feature("sharing")]
 
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
