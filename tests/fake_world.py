@@ -726,7 +726,7 @@ class World:
     def _keep(self, run_key: int) -> None:
         """Store the products of a run and check that the same fingerprint always has the same products.
 
-        Jobs that use products of other jobs are left out, because a failed job keeps its earlier products.
+        Jobs that use products of other jobs are not checked: a failed job keeps its earlier products, so these can be old.
         """
         commit = self.pipeline.jobs.committing[run_key]
         if isinstance(commit, PlainCopy):

@@ -188,7 +188,7 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
 
 
 def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
-    """Return a checked OBJ that names one material file, and that file's text, joined from all material files of the source."""
+    """Return the text of a checked OBJ with a single `mtllib`, and the text of all its material files, joined."""
     outline = outline_obj(text)
     if not outline.face_count:
         raise SourceError("the model has no faces")

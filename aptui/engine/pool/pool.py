@@ -347,7 +347,7 @@ class Pool:
             or order.run_key != result.run_key
             or (kind is wire.FrameKind.RAN) != isinstance(result, RunResult)
         ):
-            raise wire.WireError(f"an answer for the run {result.run_key}, which was not due")
+            raise wire.WireError(f"an answer for run {result.run_key}, but the worker was not processing this run")
         self._answers.take_run(slot, message, order, result)
         slot.runs += 1
         message.done += 1

@@ -338,7 +338,7 @@ class WatchSupervisor:
     def _check_count(self, watched: RootWatch, now: float) -> None:
         """Compare the numbers of watches and folders after folders changed.
 
-        The library does not report that a watch limit is reached after the watch was set.
+        After the watch has begun, the library does not report that a watch limit is reached.
         """
         notifications = watched.root_notifications
         if notifications.is_structure_changed and (notifications.has_young() or notifications.has_grown):

@@ -231,7 +231,7 @@ class Spreading:
             return {}
         names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]
         paths = [str(name)[len(COMMON_PLATFORM) + 1 :].lower() for name in names]
-        reasons = {path: f"its source '{path}' is a product, and its job would run again" for path in self.edges.by_path(paths)}
+        reasons = {path: f"an affected job makes its source '{path}'" for path in self.edges.by_path(paths)}
         self._touch_paths(reasons)
         return {path: why for path, why in reasons.items() if path not in self._seen}
 

@@ -1,4 +1,4 @@
-"""Sheets of lines that cover the pane (help, key tester, facts about the project, earlier messages), and the messages themselves.
+"""Sheets, which cover the pane with lines: help, key tester, facts about the project, earlier messages. Also the toasts.
 
 Tests: `tests/tui/test_shell.py`, `tests/tui/frame/test_info.py`.
 """

@@ -858,7 +858,7 @@ def test_file_checked_alone_is_processed_before_its_folder_row_is_saved(world: W
     assert not world.pipeline.jobs.memory.newer.facts
 
 
-def test_file_checked_alone_is_not_processed_again_after_a_crash(world: World) -> None:
+def test_job_of_a_single_checked_file_runs_once_even_after_a_crash(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.save_alone("a.txt", "changed")
     world.run()

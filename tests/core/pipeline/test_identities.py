@@ -254,7 +254,7 @@ def test_products_of_a_chain_from_a_duplicate_path_name_the_scan_folder() -> Non
     assert {"common/m.txt", "linux/m.txt", "common/(shared)m.txt", "linux/(shared)m.txt"} <= set(world.cache)
 
 
-def test_source_named_like_a_duplicate_path_keeps_its_product_name() -> None:
+def test_source_whose_name_begins_with_a_scan_folder_in_parentheses_keeps_its_product_name() -> None:
     world = World(DUPLICATES_ALLOWED)
     world.write("(shared)b.txt", "x", "game")
     world.write("a.txt", "game", "game")

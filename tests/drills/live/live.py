@@ -160,7 +160,7 @@ def stopped(
             engine.process.send_signal(signal.SIGSTOP)
             started = time.monotonic()
             for number in range(changes):
-                # A mutant loses the last changes. Their folders have no earlier changes, so no other notification covers them.
+                # The last changes are in folders without earlier changes: no other notification covers those that a mutant loses.
                 rel = f"assets/d{number * 50 // changes}/{number}.txt"
                 world.write(rel, f"{lap} {number}")
                 if number % 100 == 99:

@@ -1,4 +1,4 @@
-"""The delay of results that share a commit with later results, and the offers of free slots."""
+"""The engine delays some results, so that they share a commit with later results, and offers free slots to jobs."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ def test_files_of_a_moved_folder_are_reported_by_new_path(top):
         harness.until(lambda: top + b"/two/deep/a" in harness.paths())
 
 
-def test_files_in_new_folders_of_four_threads_are_all_reported(top):
+def test_every_file_is_reported_if_four_threads_create_folders_at_once(top):
     written, lock = set(), threading.Lock()
 
     def make(number):

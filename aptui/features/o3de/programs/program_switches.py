@@ -163,7 +163,7 @@ class GivenSwitches(Struct, frozen=True):
         return next(iter(self.all(name)), None)
 
     def last(self, name: str) -> str | None:
-        """Return the last value of a switch; for settings of the registry it overrides earlier values."""
+        """Return the last value of a switch. Switches that change the settings registry use it, because later values override."""
         return next(reversed(self.all(name)), None)
 
     def number(self, name: str) -> int | None:

@@ -390,7 +390,7 @@ class RowActions:
 
 
 class RowAction(Struct, frozen=True):
-    """An action on jobs: `jobs.<id>` is its id in the keymap; a rule in the menu separates the groups of actions.
+    """An action on jobs. Its id in the keymap is `jobs.<id>`. The menu has a line between actions of different groups.
 
     Args:
         needs_engine: whether the action sends a request to the engine.
