@@ -104,6 +104,8 @@ _NOT_RETURNED = frozenset(
     {"set-cookie", "content-security-policy", "access-control-allow-origin", "strict-transport-security", "location"}
 )
 """Headers that a service may not set for the gateway's origin; `location` is checked and rewritten."""
+_MOST_DECODINGS = 8
+"""Maximum number of percent-decodings of a path. `%` and `25` × 4,000 would need 4,001, during which no other client is served."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
@@ -279,8 +281,10 @@ def _may_leave(path: str) -> bool:
     """Whether a server could resolve a path to a path outside the server's base, after any number of percent-decodings."""
     for word in path.split("/"):
         plain = word
-        while (decoded := unquote(plain)) != plain:  # each decoding shortens the text, so the loop ends
-            plain = decoded
+        for _ in range(_MOST_DECODINGS):
+            plain = unquote(plain)
+        if unquote(plain) != plain:
+            return True
         name = plain.partition(";")[0]  # some servers, such as Tomcat, read parameters after ";" (RFC 3986 §3.3)
         if name in (".", "..") or not plain.isprintable() or "\\" in plain or "/" in plain:
             return True
