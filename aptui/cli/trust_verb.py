@@ -100,13 +100,18 @@ def count_runnable(config: Config) -> str:
 
 
 def runnable_lines(config: Config, limit: int) -> list[str]:
-    """Return the code that a project can run: a sentence, then at most `limit` lines of each kind."""
+    """Return the code that a project can run, and the settings that open its sandbox.
+
+    The first line is a sentence; at most `limit` lines of each kind follow.
+    """
     found = records.find_runnable(config)
     kinds = [
         [f"command {name}: {text}" for name, text in found.commands],
         [f"hook {name}: {text}" for name, text in found.hooks],
         [f"check {name}: {text}" for name, text in found.checks],
         [f"Python file {name}" for name in found.files],
+        ["sandbox off: builders and commands can access everything that you can access"] if config.sandbox == "off" else [],
+        [f"sandbox path {path}: builders and commands may read it" for path in config.sandbox_paths],
     ]
     lines = [count_runnable(config)]
     for kind in kinds:

@@ -287,6 +287,24 @@ def test_trust_lists_code_that_can_run(hostile: Path, capsys: pytest.CaptureFixt
     assert capsys.readouterr().out == f"{hostile}\n"
 
 
+@pytest.mark.parametrize(
+    ("setting", "lines"),
+    [
+        ("", []),
+        ('sandbox: "off"', ["  sandbox off: builders and commands can access everything that you can access"]),
+        ("sandbox_paths: [/srv/keys]", ["  sandbox path /srv/keys: builders and commands may read it"]),
+    ],
+)
+def test_trust_lists_settings_that_open_the_sandbox(
+    hostile: Path, capsys: pytest.CaptureFixture[str], setting: str, lines: list[str]
+) -> None:
+    file = hostile / "aptui.yaml"
+    file.write_text(file.read_text().replace('sandbox: "off"', setting))
+
+    assert main.main(["trust"]) == 0
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("  sandbox")] == lines
+
+
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
