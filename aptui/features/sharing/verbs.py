@@ -55,7 +55,9 @@ def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
             "commit", metavar="COMMIT", nargs="?", default="", help="for 'ready': a commit, branch or tag of the repository"
         )
         parser.add_argument(
-            "--trust-code", action="store_true", help="for 'ready': allow the commit's builder code to run on this machine"
+            "--trust-code",
+            action="store_true",
+            help="for 'ready': allow the commit's builder code and the version commands of its tools to run on this machine",
         )
     if action in ("", "ready", "prefetch"):
         parser.add_argument("--platforms", metavar="A,B", help="for 'ready' and 'prefetch': only these platforms")
