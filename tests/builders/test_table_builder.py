@@ -91,6 +91,8 @@ def test_table_is_written_as_indented_json_or_as_messagepack(bench):
         ("a.toml", "a = 1\nb = = 2\n", "a.toml:2:5: Invalid value"),
         ("a.toml", "a = 1\n[b]\nc = nan\n", "a.toml:3: nan cannot be written as a number in JSON"),
         ("a.toml", "a = " + "[" * 100_000, "a.toml: the data is nested too deeply"),
+        ("a.toml", "a = 1\n" + "b . '.'." * 4_000 + "c = 1", "a.toml:2: a key has more than 32 parts"),
+        ("a.toml", f"[a{'.a' * 32}]\nb = 1", "a.toml:1: a key has more than 32 parts"),
         ("a.yaml", "a: 1\n---\nb: 1\n", "a.yaml: the file has 2 YAML documents, but a table must be a single document"),
         ("a.ini", "[a]", "a.ini: '.ini' is not a supported format of tables; use csv, tsv, json, yaml or toml"),
     ],
@@ -114,6 +116,12 @@ def test_violation_of_the_schema_is_reported_with_its_line(bench, name, text, er
 
     assert bench.fail(bench.write(name, text), schema="s.json") == error
     assert bench.dependencies(name, schema="s.json") == ["s.json"]
+
+
+def test_toml_with_many_dots_in_one_line_is_read(bench):
+    key, numbers = ".".join("a" * 32), [0.5] * 100
+    value = build_value(bench, "a.toml", f"{key} = 1\nnumbers = {numbers}\ntext = '{'.' * 100}'\n")
+    assert (value["numbers"], value["text"]) == (numbers, "." * 100)
 
 
 def test_schema_violation_in_toml_has_the_line_of_its_key(bench):

@@ -28,6 +28,10 @@ _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,17})(\.[0-9]+)?([eE][+-]?[0-9]{1,3})?
 _HEADER = re.compile(r"\s*\[(\[?)(.+?)\]\]?\s*(?:#.*)?$")
 _ASSIGNMENT = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"|'[^']*'))*)\s*=")
 _KEY = re.compile(r"[\w-]+|\"[^\"]*\"|'[^']*'")
+_DOTTED = re.compile(r"(?:[\w-]+|\"[^\"]*\"|'[^']*')(?:[ \t]*\.[ \t]*(?:[\w-]+|\"[^\"]*\"|'[^']*')){0,32}")
+"""Matches a dotted key of TOML, or the first 33 parts of a longer key."""
+_MOST_KEY_PARTS = 32
+"""Maximum number of parts of a dotted key of TOML, because `tomllib` copies all earlier parts for each part."""
 
 
 class CsvRow(Struct, frozen=True):
@@ -161,6 +165,7 @@ def _read_yaml(data: bytes, max_mib: int) -> DataText:
 def _read_toml(text: str) -> DataText:
     import tomllib
 
+    _check_dotted_keys(text)
     try:
         value = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -173,6 +178,13 @@ def _read_toml(text: str) -> DataText:
     except ValueError as error:  # int() refuses integers with thousands of digits
         raise BrokenTextError(shorten(one_line(error))) from None
     return DataText(_plain(value, (), text), partial(_find_toml_places, text))
+
+
+def _check_dotted_keys(text: str) -> None:
+    for number, line in enumerate(text.split("\n"), 1):
+        for key in _DOTTED.finditer(line) if line.count(".") >= _MOST_KEY_PARTS else ():
+            if key[0].count(".") >= _MOST_KEY_PARTS and len(_read_keys(key[0])) > _MOST_KEY_PARTS:
+                raise BrokenTextError(f"a key has more than {_MOST_KEY_PARTS} parts", str(number))
 
 
 def _plain(value: Any, path: Path, text: str) -> Any:
