@@ -23,6 +23,9 @@ from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.tui.terminal import skeleton
 
+_MOST_NAMED = 5
+"""Maximum number of excluded files that are named."""
+
 
 def init_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `init`."""
@@ -97,6 +100,13 @@ def show_proposal(found: proposal.Proposal) -> None:
         patterns = printing.line(" ".join(rule.patterns))
         note = f"  (commented out: {rule.lacks})" if rule.lacks else ""
         printing.say(f"  {rule.name:<10} {rule.does:<7} {printing.count(rule.count, 'file'):>11}  {patterns}{note}")
+    if doubles := [pair for rule in found.rules if not rule.lacks for pair in rule.doubles]:
+        count = printing.count(len(doubles), "file")
+        printing.say(f"  {'excluded':<18} {count:>11}  another file makes a product of the same name")
+        for name, better in doubles[:_MOST_NAMED]:
+            printing.say(f"  {'':<30}  {printing.line(f'{name} ({better} is used)')}")
+        if len(doubles) > _MOST_NAMED:
+            printing.say(f"  {'':<30}  and {len(doubles) - _MOST_NAMED:,} more")
     for atlas in found.atlases:
         printing.say(
             f"  {'new file':<18} {printing.count(atlas.count, 'picture'):>11}  {printing.line(atlas.path)} "

@@ -32,6 +32,7 @@ from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import Node
 from aptui.core.patterns import ignore_matcher
 from aptui.core.settings import is_settings
+from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 
 _MOST_FILES = 100_000
@@ -432,6 +433,7 @@ class ProposedRule(Struct, frozen=True):
     If the builder cannot run on this machine, the rule becomes a comment, and `lacks` is the reason; otherwise `lacks` is "".
 
     `keys` are the other keys of the entry: `params`, `rules`, `exclude`, `platforms`, or `steps` in place of `uses`.
+    `doubles` are (excluded file, better file) whose products would have the same name.
     """
 
     name: str
@@ -440,6 +442,7 @@ class ProposedRule(Struct, frozen=True):
     count: int
     lacks: str = ""
     keys: dict[str, object] = field(default_factory=dict)
+    doubles: tuple[tuple[str, str], ...] = ()
 
     def text(self) -> str:
         """Return the rule as YAML, on one line if it is short."""
@@ -456,6 +459,10 @@ class ProposedRule(Struct, frozen=True):
             lines = [f"{'  ' if number else '- '}{line}" for number, line in enumerate(lines)]
         if self.lacks:
             lines[0] += f"  # {self.lacks}"
+        elif self.doubles:
+            lines.insert(
+                0, f"# excluded: {printing.count(len(self.doubles), 'file')}, because another file makes a product of the same name"
+            )
         return "\n".join(f"  # {line}" if self.lacks else f"  {line}" for line in lines)
 
 
@@ -703,14 +710,15 @@ def _exclude_doubles(rule: ProposedRule, names: Sequence[str]) -> ProposedRule:
     extensions = [pattern.removeprefix("*.") for pattern in rule.patterns]
     excluded: list[str] = [*rule.keys.get("exclude", ())]  # type: ignore[misc]  # the values of `keys` have many types
     first: dict[str, str] = {}
-    doubles = []
+    doubles: list[tuple[str, str]] = []
     for extension in extensions:  # the best formats are first
         for name in names:
             stem, _, found = name.lower().rpartition(".")
             if found == extension and first.setdefault(stem, name) != name:
-                doubles.append(_pattern_for(name))
-    doubles = [name for name in doubles if not any(fnmatchcase(name.lower(), pattern.lower()) for pattern in excluded)]
-    return replace(rule, count=rule.count - len(doubles), keys=rule.keys | {"exclude": excluded + doubles}) if doubles else rule
+                doubles.append((name, first[stem]))
+    doubles = sorted(pair for pair in doubles if not any(fnmatchcase(pair[0].lower(), pattern.lower()) for pattern in excluded))
+    keys = rule.keys | {"exclude": [*excluded, *(_pattern_for(name) for name, _better in doubles)]}
+    return replace(rule, count=rule.count - len(doubles), keys=keys, doubles=tuple(doubles)) if doubles else rule
 
 
 def _plain_rule(builder: ShippedBuilder, patterns: tuple[str, ...], count: int) -> ProposedRule:

@@ -90,6 +90,26 @@ def test_proposal_excludes_files_that_would_make_the_product_of_another_file(tmp
     assert excluded == {"textures": (["art/Sky.jpg"], 2), "sounds": (["sounds/grow.ogg"], 3)}
 
 
+def test_init_lists_excluded_files_beside_the_files_that_make_their_products(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = {"art/Sky.jpg", "art/sky.png", *(f"sounds/{number}.{kind}" for number in range(7) for kind in ("wav", "ogg"))}
+
+    assert main.main(["init", str(tree(tmp_path, names))]) == 0
+
+    lines = capsys.readouterr().out.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("  excluded"))
+    assert lines[first].endswith(" 8 files  another file makes a product of the same name")
+    assert [line.strip() for line in lines[first + 1 : first + 7]] == [
+        "art/Sky.jpg (art/sky.png is used)",
+        *(f"sounds/{number}.ogg (sounds/{number}.wav is used)" for number in range(4)),
+        "and 3 more",
+    ]
+    text = (tmp_path / "aptui.yaml").read_text()
+    for count in ("1 file", "7 files"):
+        assert f"\n  # excluded: {count}, because another file makes a product of the same name\n  - " in text
+
+
 @pytest.mark.parametrize("stem", ["lat\udcefn", "new\nline", "back\\slash", "star*", "what?", "tab\t", "!a: #{b}", " 🔥"])
 def test_proposal_excludes_a_file_whose_name_a_pattern_cannot_contain(tmp_path: Path, stem: str) -> None:
     names = {f"art/{stem}.jpg", f"art/{stem}.png"}
