@@ -21,6 +21,7 @@ from msgspec import Struct
 
 from aptui.core.paths import as_text, from_text, to_text
 from aptui.features.o3de.connection.o3de_messages import O3deMessage
+from aptui.features.o3de.project_facts import MARKER
 from aptui.shared.files.confinement import ConfinedTree
 from aptui.shared.globs import PATTERN_LIMIT, Glob
 
@@ -28,8 +29,8 @@ _OK, _ERROR, _NO_HANDLE = 0, 1, 2
 """Result codes of O3DE's file interface."""
 _MODE_READ, _MODE_WRITE, _MODE_APPEND, _MODE_UPDATE, _MODE_CREATE_PATH = 1, 2, 4, 32, 64
 _HANDLES_LIMIT = 512
-_SETTINGS = "registry"
-"""Folder of `@user@`, in lower case, with settings of the project."""
+_SETTINGS = ("registry", MARKER)
+"""Names in `@user@`, in lower case: the folder with settings of the project, and the file that can choose another engine."""
 _READ_BYTES = 8 << 20
 """Maximum number of bytes in an answer; a client needs several requests to read more."""
 _NAMES_LIMIT = 200_000
@@ -58,8 +59,8 @@ class VirtualFiles:
     Args:
         cache_dir: the cache; `platform` is the client's first platform.
         user_dir: the project's user folder; `log_dir` is its log folder.
-        is_local: whether the client runs on this machine as this user. Other clients must not write `@user@/Registry`, because
-            settings there can make any folder of this machine a scan folder.
+        is_local: whether the client runs on this machine as this user. Other clients must not write `@user@/Registry` and
+            `@user@/project.json`, because settings there can make any folder of this machine a scan folder.
     """
 
     def __init__(self, cache_dir: str, platform: str, user_dir: str, log_dir: str, *, is_local: bool = False) -> None:
@@ -132,7 +133,7 @@ class VirtualFiles:
             raise PermissionError(errno.EACCES, "the path is not below @products@, @user@, @usercache@ or @log@")
         if to_write and not folder.is_writable:
             raise PermissionError(errno.EROFS, "products are read-only")
-        if to_write and alias == "@user@" and not self._is_local and parts[:1] and parts[0].lower() == _SETTINGS:
+        if to_write and alias == "@user@" and not self._is_local and parts[:1] and parts[0].lower() in _SETTINGS:
             raise PermissionError(errno.EROFS, "the settings of the project are read-only")
         if to_write:
             os.makedirs(from_text(folder.path), exist_ok=True)

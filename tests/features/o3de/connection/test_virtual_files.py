@@ -128,10 +128,12 @@ def test_client_of_another_machine_cannot_write_settings_of_the_project(files: F
     handle = files.open("@user@/evil.setreg", WRITE)
     files.ask("FileClose", FileHandle=handle)
 
-    for path in ("@user@/Registry/evil.setreg", "@USER@\\registry//evil.setreg", f"{files.user}/Registry/evil.setreg"):
+    settings = ("@user@/Registry/evil.setreg", "@USER@\\registry//evil.setreg", f"{files.user}/Registry/evil.setreg")
+    for path in (*settings, "@user@/project.json"):
         assert files.open(path, WRITE | CREATE_PATH) == 0
         assert files.ask("FileRename", SourcePath="@user@/evil.setreg", DestPath=path) == {"ResultCode": ERROR}
     assert not (files.user / "Registry").exists()
+    assert not (files.user / "project.json").exists()
     files.files = VirtualFiles(str(files.cache), "linux", str(files.user), str(files.user / "log"), is_local=True)
     assert files.open("@user@/Registry/own.setreg", WRITE | CREATE_PATH)
 
