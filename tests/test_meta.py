@@ -347,11 +347,11 @@ def _resolves(reference: str) -> bool:
     if "/" in reference or reference in NOT_MODULES:
         return reference in NOT_MODULES or (REPOSITORY / reference).exists() or is_of_deleted_feature(reference)
     parts, modules = reference.split("."), _index_modules()
+    if is_of_deleted_feature(f"aptui/{'/'.join(parts)}"):
+        return True
     for length in range(len(parts), 0, -1):
         if places := modules.get(".".join(parts[:length])):
             return length == len(parts) or any(parts[length] in _list_names(module) for module in places)
-    if is_of_deleted_feature(f"aptui/{'/'.join(parts)}"):
-        return True
     return parts[0] not in {each.name for each in ROOT.iterdir() if each.is_dir()}
 
 

@@ -250,7 +250,8 @@ class ChainFeedback:
         if not used.began_ns:
             return
         self._ran[job.source.key] = None
-        key, ended_ns = job.source.key, max(now_ms * 1_000_000, used.began_ns)
+        key = job.source.key
+        ended_ns = max((now_ms + 1) * 1_000_000, used.began_ns)  # `now_ms` is rounded down, the time of a file is not
         before = self._ended.pop(key, None)
         began_ns = used.began_ns
         if before is not None and began_ns <= before.ended_ns + _GAP_NS:

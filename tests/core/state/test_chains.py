@@ -10,8 +10,9 @@ from fake_world import Crash, World, settled
 from fakes import Setup, copier, scripter
 
 from aptui.core.messages import CompareFiles
-from aptui.core.model import JobState
+from aptui.core.model import FileFact, JobState
 from aptui.core.orders import Outcome
+from aptui.core.run_report import Used
 
 
 @pytest.fixture
@@ -392,6 +393,17 @@ def test_chain_that_writes_its_first_source_fails_without_file_notifications(sta
     world.settle()
     world.settle(restart=True)
     assert world.text("a.s") == written, "the failed chain runs again only after an edit by a user"
+
+
+@pytest.mark.parametrize(("mtime_ns", "count"), [(6_000_999_999, 1), (6_001_000_001, 0)])
+def test_source_written_in_the_last_millisecond_of_a_run_counts_as_written_during_it(mtime_ns: int, count: int) -> None:
+    world = World().apply({"a.s": "stage m.s=x"})
+    source, feedback = world.job("a.s@common:chain").source, world.pipeline.plans.feedback
+
+    feedback.run_ended(world.job("m.s@linux:main"), Used(began_ns=5_000_000_000), now_ms=6_000)
+    feedback.source_changed(source, FileFact(1, "a.s", 9, mtime_ns, mtime_ns, 7))
+
+    assert feedback.count(source) == count
 
 
 def test_source_edited_during_its_chain_is_processed_in_the_same_batch() -> None:
