@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tools import FEATURES, needs_feature
 
 from aptui.cli import main, manual, verbs
 from aptui.cli import parser as parsers
@@ -53,6 +54,7 @@ def test_each_action_of_the_cache_verb_has_its_own_help(capsys: pytest.CaptureFi
     assert "--writable" not in output
 
 
+@needs_feature(*FEATURES)
 def test_shipped_verbs_page_is_up_to_date(capsys: pytest.CaptureFixture[str]) -> None:
     main.main(["docs", "--markdown"])
 
@@ -111,6 +113,7 @@ def refusal(words: list[str]) -> str:
     return ""
 
 
+@needs_feature(*FEATURES)
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_command_lines_in_each_documentation_page_are_valid(page: Path) -> None:
     lines = [line for block in blocks(page, "(?:sh|console)?") for line in block.splitlines()]
