@@ -191,7 +191,10 @@ class ShaderBuilder(SourceBuilder):
         """Compile the source and write its products."""
         options: ShaderParams = request.options
         options = replace(options, defines={**options.defines, **json.loads(request.job_params.get("macros", "{}"))})
-        request.products += _compile_shader(request.read_source(), options, request)
+        data = request.read_source()
+        if options.output == "spirv" and not data.removeprefix(codecs.BOM_UTF8).strip():
+            raise SourceError("the file is empty; write the shader's program into it, or delete it")
+        request.products += _compile_shader(data, options, request)
 
 
 def _list_compilers(source: str) -> tuple[str, ...]:

@@ -220,7 +220,7 @@ def test_compiler_warnings_are_logged_and_do_not_fail_the_job(bench, fake, name,
 
 @pytest.mark.usefixtures("no_programs")
 def test_error_for_a_missing_compiler_names_the_remedy(bench):
-    source = bench.write("a.frag", "")
+    source = bench.write("a.frag", FRAG)
 
     assert bench.fail(source) == (
         "a.frag: none of the programs glslangValidator, glslang, glslc was found; install the package glslang-tools, or set the "
@@ -246,14 +246,22 @@ def test_glslc_without_glslangvalidator_cannot_check_a_source(bench, fake):
     assert "output: source needs the program glslangValidator" in bench.fail(bench.write("a.frag", ""), output="source")
 
 
+@pytest.mark.usefixtures("no_programs")
+@pytest.mark.parametrize("text", ["", "\ufeff", " \n\t\r\n"])
+def test_empty_shader_fails_with_its_own_message(bench, text):
+    error = bench.fail(bench.write("a.frag", text))
+
+    assert error == "a.frag: the file is empty; write the shader's program into it, or delete it"
+
+
 @pytest.mark.real
 def test_unknown_shader_stage_fails(bench, fake):
     note = fake()
 
-    assert bench.fail(bench.write("a.glsl", "")).startswith(
+    assert bench.fail(bench.write("a.glsl", FRAG)).startswith(
         "a.glsl: the name of the file does not show the stage of the shader; set the parameter 'stage' to one of vert,"
     )
-    assert bench.build(bench.write("a.TESC.glsl", ""))
+    assert bench.build(bench.write("a.TESC.glsl", FRAG))
     assert note()[1].startswith("-S tesc ")
 
 
