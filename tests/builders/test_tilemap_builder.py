@@ -252,7 +252,12 @@ BOMB = base64.b64encode(zlib.compress(bytes(1 << 24), 9)).decode()
             "maps/a.tmx:4: layer 'floor': the data has more tiles than the 6 that the size of the layer needs",
         ),
         (packed(bytes(20)), "maps/a.tmx:4: layer 'floor': the data has 5 tiles, but the size of the layer needs 6"),
-        ("", "maps/a.tmx:4: layer 'floor': the data has 1 tile, but the size of the layer needs 6"),
+        ("", "maps/a.tmx:4: layer 'floor': the data is empty, but the size of the layer needs 6 tiles"),
+        (
+            "<data encoding='csv'> \n </data>",
+            "maps/a.tmx:4: layer 'floor': the data is empty, but the size of the layer needs 6 tiles",
+        ),
+        ("<data encoding='base64'/>", "maps/a.tmx:4: layer 'floor': the data is empty, but the size of the layer needs 6 tiles"),
     ],
 )
 def test_damaged_tiles_fail_with_the_name_and_line_of_their_layer(bench, data, error):

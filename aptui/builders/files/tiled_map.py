@@ -303,6 +303,9 @@ def _read_tiles(data: Any, count: int, layer: Fields, where: str) -> Tiles:
 
     encoding, compression = layer.get("encoding", "csv"), layer.get("compression", "")
     line = _line(layer)
+    if not data and count:
+        needed = show_count(count, "tile")
+        raise BrokenTextError(f"{where}: the data is empty, but the size of the layer needs {needed}", line)
     if encoding == "csv":
         listed = data.split(",") if isinstance(data, str) else data
         if not isinstance(listed, list) or len(listed) != count:
