@@ -270,7 +270,7 @@ def _bundle_settings(given: BundlerSwitches, project: BundlerProject, output: Bu
                     ("Asset list", settings.asset_list),
                     ("Bundle", settings.bundle),
                     ("Bundle version", settings.version),
-                    ("Largest size in MB", settings.max_mib),
+                    ("Largest size in MiB", settings.max_mib),
                 )
             )
     for path, text in texts.items():

@@ -57,7 +57,7 @@ _COMPARISON = {
 _BUNDLE = {
     "outputBundlePath": (Takes.MANY, "the bundle to write (.pak)"),
     "bundleVersion": (Takes.ONE, "the version of the bundle: 1 or 2; 3 is refused"),
-    "maxSize": (Takes.ONE, "maximum size of a bundle in MB; larger ones are split"),
+    "maxSize": (Takes.ONE, "maximum size of a bundle in MiB; larger ones are split"),
 }
 _SEEDS = {"addSeed": (Takes.MANY, "products to start with, relative to the platform's folder or absolute; * and ? are wildcards")}
 COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {

@@ -144,6 +144,7 @@ def test_help_lists_the_switches_of_every_command(bundler: Bundler) -> None:
     for command, switches in bundler_switches.COMMANDS.items():
         lines = bundler.run(command, "--help")
         assert all(any(f"--{name} :" in line for line in lines) for name in switches)
+        assert all("MiB" in line for line in lines if "--maxSize :" in line)
 
 
 def test_asset_list_includes_dependencies_and_is_not_overwritten(bundler: Bundler) -> None:
@@ -299,7 +300,7 @@ def test_asset_list_and_bundle_settings_and_seeds_make_equal_bundles(bundler: Bu
     bundler.run("bundles", "--assetListFile=l.assetlist", "--outputBundlePath=one.pak", "--platform=pc")
     settings = ["--bundleSettingsFile=s.bundlesettings", "--platform=pc"]
     bundler.run("bundleSettings", *settings, "--assetListFile=l.assetlist", "--outputBundlePath=two.pak", "--maxSize=7")
-    assert "\tLargest size in MB: 7" in bundler.run("bundleSettings", *settings, "--print")
+    assert "\tLargest size in MiB: 7" in bundler.run("bundleSettings", *settings, "--print")
     bundler.run("bundles", "--bundleSettingsFile=s_pc.bundlesettings")
     bundler.run("bundleSeed", "--addSeed=level.scene", "--outputBundlePath=three.pak", "--platform=pc")
 
