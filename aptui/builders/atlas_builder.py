@@ -23,7 +23,7 @@ from uuid import UUID
 import msgspec
 from msgspec import Meta, Struct
 
-from aptui.builders.common import SourceBuilder, one_line, show_count
+from aptui.builders.common import ATLAS_MARK, SourceBuilder, one_line, show_count
 from aptui.builders.files.json_text import BrokenTextError, decode_text, read_json
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, PictureError
 from aptui.builders.files.references import place_parameter
@@ -516,7 +516,7 @@ def describe_frames(contents: Contents, names: list[str], sizes: list[tuple[int,
     frames = {each.name: _describe_frame(each, contents.frames.get(each.name, FrameSettings())) for each in contents.sprites}
     pages: list[dict[str, Any]] = [{"image": name, "size": _size(size)} for name, size in zip(names, sizes, strict=True)]
     by_page = [[each for each in contents.sprites if each.page == number] for number in range(len(names))]
-    meta: dict[str, Any] = {"app": "aptui atlas"}
+    meta: dict[str, Any] = {"app": ATLAS_MARK}
     made: dict[str, Any]
     if options.format == "godot":
         made = {

@@ -28,6 +28,8 @@ from aptui.sdk import (
 
 _LONGEST_VALUE, _LONGEST_TEXT = 60, 200
 """Maximum numbers of characters of a parameter's value, and of another text, in a message."""
+ATLAS_MARK = "aptui atlas"
+"""Name of the program in the list of frames. The `texture` builder recognises the list of an atlas by it."""
 Contradiction = Callable[[Mapping[str, Any]], str]
 """Function that describes in one line how the given parameters contradict each other; "" if they do not."""
 

@@ -27,7 +27,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import SourceBuilder, show_count
+from aptui.builders.common import ATLAS_MARK, SourceBuilder, SourceError, show_count
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, NEEDS_MEMORY
 from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
 from aptui.builders.image_builder import ImageParams, PictureJob, decode_rgba
@@ -176,7 +176,8 @@ class TextureBuilder(SourceBuilder):
         _list_files(options, request.source)
         try:
             images = [
-                _prepare(_pack(path, request, options, usage), options, usage) for path in _list_images(options, request.source)
+                _prepare(_pack(path, request, options, usage), request, options, usage)
+                for path in _list_images(options, request.source)
             ]
         except MemoryError:
             raise MemoryError(NEEDS_MEMORY) from None
@@ -305,7 +306,7 @@ def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
     return np.array(decode_rgba(data, PictureJob(request, reading, name=path, is_color=usage in ("color", "ui"))))
 
 
-def _prepare(pixels: Pixels, options: TextureParams, usage: str) -> Pixels:
+def _prepare(pixels: Pixels, request: ProcessJobRequest, options: TextureParams, usage: str) -> Pixels:
     """Return the pixels of level 0: resized and with Y inverted, if the parameters request this."""
     import numpy as np
 
@@ -315,10 +316,31 @@ def _prepare(pixels: Pixels, options: TextureParams, usage: str) -> Pixels:
     factor = min(1.0, options.max_size / max(width, height))
     size = tuple(_round_side(max(1, int(side * factor + 0.5)), options.sides) for side in (height, width))
     if size != (height, width):
+        if _is_atlas_page(request):
+            raise SourceError(
+                f"the page of an atlas has {width}x{height} pixels and cannot be scaled to {size[1]}x{size[0]}, because its list "
+                "of frames has the places of the sprites on the larger page; set the max_size of the atlas instead of max_size or "
+                "sides of the texture"
+            )
         pixels = resize(pixels, size, usage)
     if options.flip_green and usage == "normal":
         pixels = np.dstack([pixels[..., 0], 255 - pixels[..., 1], pixels[..., 2:]])
     return pixels
+
+
+def _is_atlas_page(request: ProcessJobRequest) -> bool:
+    """Return whether the source is a page that an earlier step, the `atlas` builder, wrote beside its list of frames."""
+    if not request.fallback_folders:  # only later steps have these folders
+        return False
+    folder = os.path.dirname(request.full_path)
+    for stem in (request.stem, re.sub(r"-\d+$", "", request.stem)):
+        for extension in ("json", "tpsheet"):
+            path = os.path.join(folder, f"{stem}.{extension}")
+            if os.path.isfile(path):
+                with open(path, "rb") as file:
+                    if ATLAS_MARK.encode() in file.read():
+                        return True
+    return False
 
 
 def _round_side(side: int, rule: str) -> int:

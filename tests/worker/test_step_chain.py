@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from disk_project import HOST, Project
 from homes import own_homes
+from PIL import Image
 
 SPLIT = """
 from msgspec import Struct
@@ -168,3 +169,29 @@ def test_error_of_a_chain_names_the_step_that_failed(project: Project, source: s
     project.engine_run()
 
     assert set(project.errors().values()) == {error}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("params", ["max_size: 32", "sides: power_of_two"])
+@pytest.mark.parametrize("form", ["hash", "godot"])
+def test_texture_step_that_would_scale_the_page_of_an_atlas_fails(project: Project, params: str, form: str) -> None:
+    """The list of frames would keep the places that the sprites had on the page before it was scaled."""
+    project.config(f"""
+scan_folders: [{{name: game, path: assets}}]
+builders:
+  - name: sprites
+    steps:
+      - {{uses: atlas, params: {{textures: ktx2, format: {form}, power_of_two: false}}}}
+      - {{uses: texture, params: {{usage: ui, format: none, {params}}}}}
+""")
+    Image.new("RGBA", (36, 36), "red").save(project.root / "assets/a.png")
+    project.write("assets/ui/hud.atlas", '{"sprites": ["a.png"]}')
+
+    project.engine_run()
+
+    (error,) = project.errors().values()
+    assert error == (
+        "step 'texture': ui/hud.png: the page of an atlas has 40x40 pixels and cannot be scaled to 32x32, because its list of "
+        "frames has the places of the sprites on the larger page; set the max_size of the atlas instead of max_size or sides "
+        "of the texture"
+    )
