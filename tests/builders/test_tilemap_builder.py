@@ -134,6 +134,17 @@ def test_chunks_of_an_infinite_map_stay_separate(bench):
     assert bench.warnings == ["maps/a.tmx:4: layer 'floor': tile 9 at column 0, row 0 is not in any tileset"]
 
 
+@pytest.mark.parametrize("data", ['<data encoding="csv"></data>', '<data encoding="base64" compression="zlib">\n</data>'])
+def test_empty_layer_of_an_infinite_map_has_no_chunks(bench, data):
+    write_map(bench)
+    source = bench.write("maps/a.tmx", tmx(data).replace('infinite="0"', 'infinite="1"'))
+
+    (layer,) = build_map(bench, source)["layers"]
+
+    assert layer["chunks"] == []
+    assert "data" not in layer
+
+
 def test_map_objects_have_their_shapes_and_properties(bench):
     objects = (
         '<group name="g"><objectgroup id="2" name="things" color="#ff0000">'

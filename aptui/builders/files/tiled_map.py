@@ -138,6 +138,9 @@ class MapReader:
             layer.setdefault("draworder", "topdown")
         if layer.get("type") != "tilelayer":
             return
+        if level["infinite"] and not layer.get("data"):
+            layer.pop("data", None)
+            layer.setdefault("chunks", [])  # Tiled writes no chunk for an empty layer of an infinite map
         parts = objects_of(layer, "chunks", where) if "chunks" in layer else [layer]
         for part in parts:
             for key in ("width", "height"):
