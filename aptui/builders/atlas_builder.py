@@ -58,14 +58,14 @@ borders of its frames."""
 _LEAST_RATIO = 1.02
 """Minimum ratio of a page's area to the area of its sprites. Smaller pages are not tried, because packing hardly ever succeeds."""
 _SMALLEST_SIDE, _STEP = 16, 8
-"""Side of the smallest page that is tried, and the minimum difference to the side of the next one (pixels), if sides need not be
-powers of two."""
+"""Side of the smallest tried page, and minimum step from one tried side to the next (pixels), unless sides must be powers of
+two."""
 Side = Annotated[int, Meta(ge=0, le=16384)]
 PageTextures = Annotated[
     Literal["files", "ktx2", "dds"],
     Meta(
-        description="how the list names the pages; files: as .png files; ktx2, dds: as the textures that a later step makes of "
-        "the pages"
+        description="page names in the product that lists the sprites or characters; files: the .png files; ktx2, dds: the "
+        "textures that a later step makes from the pages"
     ),
 ]
 

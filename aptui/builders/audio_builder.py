@@ -589,9 +589,10 @@ def _round_samples(block: Samples, bits: int, clipping: _Clipping, noise: _Noise
 
 
 def _report_clipping(clipping: _Clipping, source: Any, request: ProcessJobRequest, *, is_resampled: bool) -> None:
-    """Report clipped samples; the report is a warning if this job resampled the sound or the source has floats.
+    """Log the number of clipped samples, as a warning if this job resampled the sound or the source stores floats.
 
-    Otherwise the decoder of a lossy source clipped them, which is usual for loud music, so the report is only information.
+    In all other cases the source is lossy, and its decoder clipped the samples. This is usual for loud music, so it is only logged
+    as information.
     """
     if not clipping.sample_count:
         return

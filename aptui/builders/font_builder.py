@@ -48,7 +48,7 @@ _SIGNATURES = (*_SFNT, b"wOFF", b"wOF2")
 _NEEDED = ("head", "hhea", "maxp", "hmtx", "cmap")
 """Tables without which a font cannot be used."""
 _USEFUL = {
-    "name": "in which operating systems look up the name of the font",
+    "name": "from which operating systems read the name of the font",
     "OS/2": "which Windows needs",
     "post": "which PostScript needs",
 }

@@ -112,7 +112,7 @@ class FontAtlasBuilder(SourceBuilder):
     requires: ClassVar[tuple[str, ...]] = ("freetype-py>=2.5", "fonttools>=4.40", "Pillow")
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Declare the files whose characters are drawn as dependencies."""
+        """Declare dependencies on the text files that contain the characters to draw."""
         declare_files(request)
 
     def build(self, request: ProcessJobRequest) -> None:
@@ -166,7 +166,7 @@ class MsdfBuilder(SourceBuilder):
     tools: ClassVar[tuple[str, ...]] = ("msdf-atlas-gen",)
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Declare the files whose characters are drawn as dependencies."""
+        """Declare dependencies on the text files that contain the characters to draw."""
         declare_files(request)
 
     def build(self, request: ProcessJobRequest) -> None:
@@ -197,7 +197,7 @@ class MsdfBuilder(SourceBuilder):
 
 
 def declare_files(request: CreateJobsRequest) -> None:
-    """Declare the files whose characters are drawn as dependencies."""
+    """Declare dependencies on the text files that contain the characters to draw."""
     patterns = {pattern for platform in request.platforms for pattern in request.options_for(platform.id).files}
     for pattern in sorted(patterns):
         request.matching(place_parameter(pattern, request.source))
@@ -282,7 +282,7 @@ def _read_metrics(font: Any) -> FontMetrics:
 
 
 def _draw_glyphs(data: bytes, font: Any, codes: list[int], options: FontAtlasParams, request: ProcessJobRequest) -> Iterator[Glyph]:
-    """Yield the drawn characters; equal pixels share one array."""
+    """Draw the characters, and yield their glyphs; glyphs with equal pixels share one array."""
     import freetype
     import numpy as np
     from freetype import raw

@@ -1,9 +1,9 @@
 """The `image` builder: any common picture becomes a PNG, WebP or JPEG of the requested size, with its mip chain on request.
 
-Steps of every picture, in this order: decoding (the first frame), turning as its EXIF orientation says, its transparent
-colour, reduction of its pixel mode, conversion to sRGB, greyscale, resizing, mips, encoding without metadata. Pixel modes: palettes
-and bitmaps become RGB, RGBA or grey; CMYK, YCbCr and Lab become RGB; 16 bits a channel stay in PNG and are rounded to 8 elsewhere;
-32 bits a channel are refused.
+Each job does these steps, in this order: decode the first frame, rotate it by its EXIF orientation, reduce its pixel mode, make the
+transparent colour of a PNG transparent, convert to sRGB, convert to greyscale, resize, make mips, encode without metadata. Pixel
+modes: palettes and bitmaps become RGB, RGBA or grey; CMYK, YCbCr and Lab become RGB; 16 bits a channel stay in PNG and are rounded
+to 8 in other formats; 32 bits a channel are refused.
 
 Memory: at most 24 bytes a pixel, 48 to resize a picture with 16 bits a channel, and twice the file. Time grows only with the number
 of pixels and the size of the file.
@@ -238,7 +238,7 @@ def _report_kind(kind: str, frame_count: int, job: PictureJob) -> None:
 
 
 def _report_encoding(png: PngFile, job: PictureJob) -> None:
-    """Report that the colours of a PNG are used although the file declares another colour space or gamma.
+    """Report that a PNG declares a colour space or gamma other than that of sRGB, and that its colours were not converted.
 
     A profile overrides the chunk sRGB, which overrides gAMA (PNG, 4.3).
     """
@@ -434,7 +434,7 @@ def convert_to_srgb(picture: Image.Image, profile: bytes) -> tuple[Image.Image, 
 
 
 def describe_foreign(profile: bytes, *, is_grey: bool) -> str:
-    """Return the warning for a profile that is not applied to a picture with 16 bits a channel, "" if it is sRGB."""
+    """Return the warning that the profile of a picture with 16 bits a channel is ignored, "" if the profile is sRGB."""
     source = _read_profile(profile)
     if source is None:
         return _DAMAGED

@@ -334,9 +334,9 @@ def _count(tree: Object) -> tuple[int, int]:
 
 
 def _needs(tree: Object, request: ProcessJobRequest) -> list[PathDependency]:
-    """Return dependencies on the files that the product still names.
+    """Return dependencies on the buffer and image files that the product refers to.
 
-    A game loads buffers with the model, but may load images later.
+    A game loads buffers together with the model, but may load images later.
     """
     found = []
     for name, load in (("buffers", LoadBehavior.PRE_LOAD), ("images", LoadBehavior.QUEUE_LOAD)):

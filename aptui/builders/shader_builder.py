@@ -57,7 +57,7 @@ SPIRV_ASSET_TYPE = UUID("1c6d94e8-a57f-5d32-8b41-f30e7c9a650b")
 """Asset type of a module in SPIR-V."""
 
 SHADER_ASSET_TYPE = UUID("92f7b3d5-0e68-5a14-bc29-6d84e1f7a30c")
-"""Asset type of a shader as it was written."""
+"""Asset type of a shader as source text."""
 
 REFLECTION_ASSET_TYPE = UUID("6a0f4e57-93b1-5c28-8d7e-2b9c1f5e6d84")
 """Asset type of the interface of a module, in JSON."""
@@ -512,6 +512,6 @@ def _report(status: int, found: Sequence[CompilerMessage], output: str, *, reque
 
 def _format_placed(message: CompilerMessage, source: str) -> str:
     file, colon, line = message.where.rpartition(":")
-    # The messages of glslang call the source "0" if glslang only checks a shader.
+    # If glslang only checks a shader, its messages give the source the file name "0".
     place = f"{source if file == '0' else file}{colon}{line}".removeprefix("./")
     return f"{place or source}: {message.text}"

@@ -99,7 +99,7 @@ class TextureParams(Struct, frozen=True, kw_only=True):
     ] = 16384
     sides: Annotated[
         Literal["any", "multiple_of_four", "power_of_two"],
-        Meta(description="reduce each side to the next smaller multiple of four or power of two; any: keep the sides"),
+        Meta(description="any: keep width and height; otherwise reduce both to the next smaller number of the chosen kind"),
     ] = "any"
     premultiply: Annotated[bool, Meta(description="multiply the colours by the alpha channel")] = False
     bleed: Annotated[

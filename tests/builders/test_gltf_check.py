@@ -256,7 +256,13 @@ def test_indices_written_as_floats_are_accepted(bench, sample):
 NUMBERS = [
     (7, "B", 5, 9, "node 1: joint 9 of attribute 'JOINTS_0' of mesh 0, primitive 0, is not in skin 0, which has 2 joints"),
     (8, "f", 1, -0.5, f"{ROCK}: attribute 'WEIGHTS_0' has negative weights"),
-    (3, "H", 2, 0xFFFF, f"{ROCK}: index 2 (accessor 3) is 65,535, which means 'begin a new primitive' in some engines"),
+    (
+        3,
+        "H",
+        2,
+        0xFFFF,
+        f"{ROCK}: index 2 (accessor 3) is 65,535, which glTF forbids, because some engines begin a new primitive there",
+    ),
     (3, "H", 4, 4, f"{ROCK}: index 4 (accessor 3) is 4, but the primitive has only 4 vertices"),
     (
         1,

@@ -79,7 +79,7 @@ def _choose(colours: Integers, ends: Integers) -> tuple[Integers, Integers]:
 
 
 def _fit_ends(colours: Integers, choices: Integers) -> Integers:
-    """Return the end colours with the smallest squared error for these choices."""
+    """Return the two end colours of each block with the smallest squared error; `choices` are the colour numbers of its pixels."""
     one = _FIRST_SHARES[choices]
     two = 3 - one
     ones, twos, both = ((one * one).sum(axis=1), (two * two).sum(axis=1), (one * two).sum(axis=1))

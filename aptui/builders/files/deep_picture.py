@@ -108,7 +108,7 @@ class DeepPicture:
         return Image.frombytes(self.mode, self.size, small.tobytes())
 
     def save(self, stream: IO[bytes]) -> None:
-        """Write the picture as a PNG. Pillow, which is faster, writes grey pictures without alpha."""
+        """Write the picture as a PNG. Pillow encodes mode L, because it is faster; it cannot encode other modes with 16 bits."""
         import numpy as np
         from PIL import Image
 
@@ -149,7 +149,8 @@ def read_deep(opened: Callable[[], ImageFile.ImageFile], load: Callable[[ImageFi
         if any(tile.codec_name != "raw" for tile in picture.tile):
             return None  # libtiff, which decodes compressed pictures, returns only the upper byte of each sample
         raw_mode = f"{picture.mode};16{'L' if picture.tag_v2.prefix == b'II' else 'B'}"  # type: ignore[attr-defined]  # of TIFF
-    if raw_mode.startswith("LA;16"):  # a pixel has two samples of 16 bits, which are four bytes, as in an RGBA picture
+    if raw_mode.startswith("LA;16"):
+        # Pillow decodes the four bytes of a pixel (two samples of 16 bits) as one RGBA pixel.
         return DeepPicture(np.ascontiguousarray(_decode_as(picture, "RGBA", load)).view(">u2").astype(np.uint16), "LA")
     name, order = raw_mode.split(";16")
     is_premultiplied, name = name == "RGBa", name.replace("RGBa", "RGBA")
@@ -179,7 +180,7 @@ def _decode_as(picture: ImageFile.ImageFile, raw_mode: str, load: Callable[[Imag
     tiles = []
     for tile in picture.tile:
         name, separator, order = raw_mode.partition(";")
-        # If each channel is stored separately, a tile has one channel, so the name in the tile's own mode is used.
+        # If a TIFF stores each channel separately, each tile has one channel, which only the raw mode of the tile names.
         name = _raw_mode(tile.args) if _has_deep_planes(picture) else name
         new_mode = f"{name}{separator}{order}"
         tiles.append(tile._replace(args=(new_mode, *tile.args[1:]) if isinstance(tile.args, tuple) else new_mode))

@@ -23,7 +23,7 @@ WORK_PER_BYTE = 64
 """Maximum steps for each byte of a table, the same as in HarfBuzz (hb-sanitize.hh); real fonts need at most 13."""
 
 FREE_WORK = 1 << 18
-"""Steps that each table may take in addition, whatever its length."""
+"""Number of steps that decoding a table of any length may take, in addition to `WORK_PER_BYTE` for each of its bytes."""
 
 MOST_CHARACTERS = 4 * 0x110000
 """Maximum number of characters that all subtables of `cmap` map: a last-resort font maps all of Unicode in two subtables."""
@@ -35,9 +35,9 @@ DEEPEST_COMPOSITE = 64
 """Maximum nesting of composite glyphs, as in HarfBuzz."""
 
 _EMPTY_READ = 8
-"""Cost (in steps of `Work`) of reading an entry of a variation store without regions.
+"""Cost (in steps of `Work`) of reading an empty entry. If a variation store has no regions, all its entries are empty.
 
-Such an entry has no bytes, but reading it takes as much time and memory as reading any other entry.
+An empty entry has no bytes, but reading it takes as much time and memory as reading any other entry.
 """
 
 _COMPOSITE_HEADER_BYTES = 10
@@ -163,7 +163,7 @@ def count_table(font: Any, tag: str, data: bytes) -> bool:
 
 
 def is_counted(tag: str) -> bool:
-    """Return whether the work of decoding table `tag` is limited: it is counted, or it is bounded by the table's length."""
+    """Return whether the number of steps for decoding table `tag` is limited, by a `Work` or by the length of the table."""
     from fontTools.ttLib import getTableClass
     from fontTools.ttLib.tables.otBase import BaseTTXConverter
 
@@ -178,7 +178,7 @@ def _count_opentype(font: Any, tag: str, data: bytes, work: Work) -> None:
     from fontTools.ttLib.tables.otBase import BaseTable, OTTableReader
 
     class CountingReader(OTTableReader):  # type: ignore[misc]
-        """Uses up a step for each byte that is read."""
+        """Subtracts a step from the remaining steps of the table for each byte that is read."""
 
         __slots__ = ("_at",)
         _at: int
@@ -432,14 +432,14 @@ def count_drawing(font: Any) -> None:
 
 
 def _count_subroutines(font: Any, tag: str) -> None:
-    """Make each call of a subroutine use up steps, because nested subroutines with two calls each take exponential time."""
+    """Limit the total length of the called subroutines, because nested subroutines with two calls each take exponential time."""
     work = work_for(tag, font.reader[tag])
     top = font[tag].cff.topDictIndex[0]
     privates = [each.Private for each in getattr(top, "FDArray", ())] or [top.Private]
     for index in [top.GlobalSubrs, *(private.Subrs for private in privates if hasattr(private, "Subrs"))]:
 
         class CountedSubroutines(type(index)):  # type: ignore[misc]
-            """Uses up steps for the length of each subroutine that is fetched."""
+            """Subtracts the length of each fetched subroutine from the remaining steps of the table."""
 
             def __getitem__(self, number: int) -> Any:
                 found = super().__getitem__(number)

@@ -119,7 +119,7 @@ def _level(power: float) -> float:
 
 
 def _make_response(rate: int) -> Samples:
-    """Return the impulse response of the two filters in sequence."""
+    """Return the impulse response of the shelving filter followed by the high-pass filter."""
     import numpy as np
 
     frequency, gain, quality = _SHELF

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float32]
 
 _BAND_ROWS = 128
-"""Rows of the first level that are converted to floats at a time."""
+"""Number of rows of the full-size level that are converted to floats at a time."""
 _COVERAGE_STEPS = 12
 """Number of steps of the binary search for the factor of a level's alpha; the result is exact to 1/1024 of the range."""
 
@@ -171,7 +171,10 @@ def _bleed(levels: list[Floats]) -> list[Floats]:
 
 
 def _fill_transparent(pixels: Pixels, levels: list[Pixels]) -> Pixels:
-    """Return the first level, whose pixels with alpha 0 get the colour of the level below it, or black if it is the only level."""
+    """Return the full-size level with new colours for its pixels with alpha 0.
+
+    These pixels get the colour of the same place in the next smaller level (`levels[0]`), or black if `levels` is empty.
+    """
     is_empty = pixels[..., 3:] == 0
     if not levels:
         return np.where(is_empty, np.uint8(0), pixels)

@@ -82,7 +82,7 @@ def open_picture(
 
     Args:
         data: all bytes of a file.
-        name: name of the file. Only a name that ends with `.tga` may be a TGA, too.
+        name: name of the file. If it ends with `.tga`, the format TGA is also accepted.
         formats: Pillow's names of the accepted formats.
         most_megapixels: a larger picture is rejected before it is decoded.
 

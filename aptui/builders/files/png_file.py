@@ -44,7 +44,7 @@ _DEPTHS = {GREY: (1, 2, 4, 8, 16), RGB: (8, 16), PALETTE: (1, 2, 4, 8), GREY_ALP
 _PASSES = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 """Passes of Adam7: (first column, first row, column step, row step)."""
 _STEP_BYTES = 1 << 12
-"""Number of packed bytes that are unpacked at a time, to at most 4 MiB."""
+"""Number of packed bytes that are unpacked at a time; the result has at most 4 MiB."""
 _ENDS_EARLY = "damaged PNG: the file ends too early"
 _CRITICAL = {b"IHDR": "header", b"PLTE": "palette", b"IDAT": "pixel data", b"IEND": "end"}
 _ANCILLARY = {
@@ -258,9 +258,10 @@ def _read_header(content: memoryview, file: PngFile) -> None:
 
 
 def _is_decoders_transparency(content: memoryview, file: PngFile) -> bool:
-    """Return whether the decoder applies tRNS.
+    """Return whether the decoder makes the colours in the chunk tRNS transparent, which it does only for a palette.
 
-    If the picture has no palette, aptui applies tRNS, because the samples in tRNS are not scaled (11.3.1.1).
+    In other pictures aptui applies tRNS, because its values have the bit depth of the file and are not scaled to 8 bits (PNG,
+    11.3.1.1).
     """
     count = {GREY: 1, RGB: 3}.get(file.colour_type, 0)
     if count and len(content) == 2 * count:
@@ -293,7 +294,10 @@ def _is_needed_text(kind: bytes, content: bytes, file: PngFile) -> bool:
 
 
 def _inflate(packed: bytes, most_bytes: int, file: PngFile) -> bytes | None:
-    """Return the unpacked bytes of `packed`, b"" if `packed` is damaged, None if they exceed the limit of a text or the file."""
+    """Return the unpacked bytes of `packed`, b"" if `packed` is damaged.
+
+    Return None if they are more than `most_bytes`, or if the file already has more than `MOST_UNPACKED_BYTES` unpacked bytes.
+    """
     if packed and file.unpacked_bytes > MOST_UNPACKED_BYTES:
         return None
     unpacker = zlib.decompressobj()

@@ -56,7 +56,7 @@ class Marks:
     remarks: list[str] = field(default_factory=list)
 
     def describe(self) -> str:
-        """Return a description such as "1 loop and 3 markers"; "" without marks."""
+        """Return the numbers of loops and markers, for example "1 loop and 3 markers"; "" if both are 0."""
         counts = [(_count(self.loops, 28), "loop"), (_count(self.cues, 0), "marker")]
         return " and ".join(show_count(count, noun) for count, noun in counts if count)
 
@@ -88,7 +88,7 @@ class Marks:
         return {"loops": loops, "markers": markers}
 
     def _move(self, at: Callable[[int], int]) -> Marks:
-        """Return the marks, with `at` applied to each position."""
+        """Return the marks with each position (a frame number) replaced by `at(position)`."""
         loops, cues, labels = (bytearray(each) for each in (self.loops, self.cues, self.labels))
         for start in range(36, 36 + 24 * _count(loops, 28), 24):
             first, last = struct.unpack_from("<II", loops, start + 8)
@@ -112,7 +112,7 @@ class Marks:
         self.loops = bytes(loops)
 
     def append_to(self, path: str) -> None:
-        """Write the marks behind the samples of a WAV file."""
+        """Append the loops, markers and labels to the end of a WAV file, as chunks."""
         parts = ((b"smpl", self.loops), (b"inst", self.instrument), (b"cue ", self.cues), (b"LIST", self.labels))
         with open(path, "r+b") as file:
             end = file.seek(0, os.SEEK_END)
@@ -140,7 +140,7 @@ class WavLayout:
 
 
 def read_marks(file: IO[bytes], rate: int) -> Marks:
-    """Return the marks of an opened sound; its first bytes show its format."""
+    """Return the loops, markers and labels of an open sound file; its first bytes show its format."""
     file.seek(0)
     head = file.read(12)
     if head[:4] in (b"RIFF", b"RF64") and head[8:] == b"WAVE":

@@ -237,7 +237,7 @@ class _Module:
     def _value(self, name: int) -> bool | int | float:
         """Return the value of a scalar constant, or the default of a specialisation constant."""
         opcode, kind, words = self._constants[name]
-        if opcode in (41, 42, 48, 49):  # the constants true and false
+        if opcode in (41, 42, 48, 49):  # OpConstantTrue, OpConstantFalse, OpSpecConstantTrue, OpSpecConstantFalse
             return opcode in (41, 48)
         type_opcode, operands = self._types[kind]
         raw = struct.pack(f"<{len(words)}I", *words)

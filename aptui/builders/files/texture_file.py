@@ -18,7 +18,7 @@ ALPHA_CHANNEL = 15
 
 _SRGB_TRANSFER, _LINEAR_TRANSFER, _BT709_PRIMARIES = 2, 1, 1
 _IS_LINEAR = 0x10
-"""Qualifier of the alpha sample of an sRGB texture: its values are linear."""
+"""Flag of the alpha channel in the data format descriptor of an sRGB texture: alpha is linear, although the colours are not."""
 _IS_PREMULTIPLIED = 1
 _DDS_CAPS, _DDS_CUBE = 0x401008, 0xFE00
 _DDS_FLAGS = 0x1 | 0x2 | 0x4 | 0x1000 | 0x20000 | 0x80000
@@ -80,7 +80,7 @@ class Texture(Struct, frozen=True):
 
     @property
     def format(self) -> TextureFormat:
-        """The format of its texels."""
+        """The texel format with the name `format_name`."""
         return FORMATS[self.format_name]
 
     @property

@@ -175,10 +175,10 @@ def _compose(yaml: YAML, text: str) -> list[Any]:
 
 
 def _refuse_brackets(text: str) -> None:
-    """Reject text that is nested too deep, without parsing all of it.
+    """Reject text whose brackets are nested too deep, before the whole text is parsed.
 
-    At each bracket, the parser would scan over a thousand further brackets. All brackets are counted, even those inside strings. If
-    the nesting seems too deep at a bracket, the text up to that bracket is parsed to be sure.
+    Parsing it all would be slow, because the parser scans about a thousand further brackets at each bracket. This function counts
+    brackets, even those in strings. If the count exceeds the limit, it parses the text up to that bracket to find the real depth.
     """
     depth, limit = 0, DEEPEST_NESTING
     for match in _BRACKET.finditer(text):
@@ -194,7 +194,7 @@ def _refuse_brackets(text: str) -> None:
 
 
 def _too_deep(text: str) -> str:
-    """Return the place where the text is nested too deep, "" if it is nested too deep only after its aliases are expanded."""
+    """Return "line:column" of the first place that is nested too deep. Return "" if no place is, before aliases are expanded."""
     from ruamel.yaml import YAML
 
     depth = 0

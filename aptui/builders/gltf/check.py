@@ -260,7 +260,8 @@ class Checker(GltfContents):
         highest, at = found
         if highest == _RESTARTS[accessor["componentType"]]:
             raise BrokenGltfError(
-                f"index {at:,} (accessor {index}) is {highest:,}, which means 'begin a new primitive' in some engines"
+                f"index {at:,} (accessor {index}) is {highest:,}, which glTF forbids, because some engines begin a new primitive "
+                "there"
             )
         if highest >= count:
             vertices = show_count(count, "vertex", "vertices")

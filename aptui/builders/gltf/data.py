@@ -68,7 +68,7 @@ NAMES = {
 }
 
 Array = Any
-"""A numpy array of shape (count, numbers of an element); numpy is imported only when needed."""
+"""A numpy array of shape (number of elements, components per element); numpy is imported only when needed."""
 
 
 class GltfContents:
@@ -117,7 +117,7 @@ class GltfContents:
             raise BrokenGltfError("the model would expand to far more bytes than its files have; it is damaged or malicious")
 
     def _once(self, what: str, index: int, make: Callable[[Array], Any]) -> Any:
-        """Return the result of `make` for the array of accessor `index`, computed once; None if its bytes cannot be read."""
+        """Return `make(array)` for the array of accessor `index`, and cache it; return None if the array cannot be read."""
         if index not in self._arrays:
             return None
         if (what, index) not in self._known:
@@ -129,7 +129,7 @@ class GltfContents:
         return self._all("accessors")[index]
 
     def array_of(self, index: int) -> Array | None:
-        """Return the elements of a checked accessor as an array (count, numbers of an element).
+        """Return the elements of a checked accessor as an array of shape (number of elements, components per element).
 
         Return None if the elements are compressed or all zero.
         """
@@ -346,7 +346,7 @@ class GltfContents:
 
 
 def texture_infos(holder: Object, names: frozenset[str] = frozenset()) -> Iterator[Object]:
-    """Yield every `…Texture` object of a material and of its extensions; if `names` is given, only the objects at these keys."""
+    """Yield the `…Texture` objects of a material and of its extensions. If `names` is given, skip those with other keys."""
     for key, value in holder.items():
         if isinstance(value, dict) and key != "extras":
             if key.endswith("Texture") and "index" in value and (not names or key in names):

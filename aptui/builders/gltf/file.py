@@ -260,7 +260,7 @@ def _glb(tree: Object, binary: bytes) -> bytes:
 
 
 def _parse_glb(data: bytes) -> Document:
-    """Read the binary container (§4.4)."""
+    """Read a GLB, the binary container of glTF (glTF 2.0, §4.4)."""
     if len(data) < 20:
         raise BrokenGltfError(f"the GLB ends after {len(data)} bytes, in the middle of its header")
     _, version, length = struct.unpack_from("<III", data)

@@ -84,11 +84,11 @@ def _list_extensions(value: object) -> Iterator[str]:
 
 
 def rewrite(document: Document, contents: GltfContents, *, quantises: bool, adds_tangents: Tangents = "keep") -> Document:
-    """Return a document of equal appearance with one buffer, its binary chunk. Images in separate files stay there.
+    """Return a document of equal appearance with one buffer, its binary chunk. Images in separate files remain separate.
 
     Args:
         document: a document that passed the checks, and has no `obstacle`; its tree is changed.
-        contents: reads the numbers of the document's accessors.
+        contents: reads the elements of the document's accessors.
         quantises: write attributes as integers where their range allows it (`geometry.quantise_attribute`).
         adds_tangents: compute missing tangents (`tangents.compute_tangents`).
     """
@@ -158,7 +158,7 @@ def _check_index(tree: Object, value: object, kind: str) -> None:
 
 
 def _other_accessors(tree: Object) -> Iterator[tuple[Object, str]]:
-    """Yield (holder, key) of the references to accessors from objects other than primitives."""
+    """Yield (holder, key) of each reference to an accessor in a skin, an animation or a node."""
     for skin in tree.get("skins", ()):
         if "inverseBindMatrices" in skin:
             yield skin, "inverseBindMatrices"
@@ -355,7 +355,7 @@ class _Geometry:
     def _narrow(self, name: str, array: Array, scale: tuple[Array, float] | None, *, is_target: bool) -> tuple[Array, Object]:
         """Return an attribute and the new members of its accessor.
 
-        The attribute gets fewer bits if the caller requests that, or if no value changes.
+        Joint numbers below 256 become bytes. If `quantises` is set, other attributes become integers if their range allows it.
         """
         if name.startswith("JOINTS_") and array.dtype.itemsize > 1 and array.max() < 256:
             return array.astype("u1"), {}
@@ -462,11 +462,11 @@ class _Writer:
         return self._known[key]
 
     def copy(self, index: int, target: int = 0, use: str = "") -> int:
-        """Return the index of a new accessor with the numbers of accessor `index` of the source."""
+        """Copy accessor `index` of the source on the first call, and return the index of the copy."""
         key = (index, target, use)
         if key not in self._copies:
             source, array = self._contents.accessor(index), self._contents.array_of(index)
-            if array is None:  # an accessor without bytes stands for zeros
+            if array is None:  # in glTF, all elements of an accessor without a buffer view are zero
                 self._copies[key] = len(self._accessors)
                 self._accessors.append({key: value for key, value in source.items() if key not in ("bufferView", "byteOffset")})
             else:

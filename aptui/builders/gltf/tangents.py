@@ -72,10 +72,10 @@ def _directions(corners: Array, coordinates: Array) -> tuple[Array, Array, Array
 
 
 def _list_groups(vertices: Array, is_flat: Array, is_good: Array, is_preserving: Array) -> tuple[Array, list[bool]]:
-    """Return the group of each corner, -1 for none, and the orientation of each group.
+    """Return the group number of each corner (-1 = no group), and the orientation of each group. A group has one tangent.
 
-    A triangle without directions of the texture's axes joins the groups of its neighbours, and gets the orientation of the first of
-    these groups.
+    A triangle that has no area on the texture joins the groups of its neighbours. It gets the orientation of the first of these
+    groups.
     """
     import numpy as np
 
@@ -144,10 +144,10 @@ def _mean_tangents(
 
 
 def _copy_to_flat(groups: Array, vertices: Array, is_flat: Array) -> Array:
-    """Return for each corner the corner whose tangent it gets.
+    """Return for each corner the number of the corner whose tangent it gets: its own number, unless its triangle has no area.
 
-    A corner gets its own tangent. In a triangle without area, it gets the tangent of the first corner of the same vertex in
-    another triangle.
+    A corner of a triangle without area gets the tangent of the first corner of the same vertex in a triangle with area. If that
+    does not exist, it keeps its own tangent.
     """
     import numpy as np
 
