@@ -157,7 +157,7 @@ class TextureBuilder(SourceBuilder):
     requires: ClassVar[tuple[str, ...]] = ("etcpak>=0.9.15", "astc-encoder-py>=0.1.12", "Pillow")
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Declare the files that the parameters name as channels, faces or layers as dependencies."""
+        """Declare dependencies on the files of channels, faces and layers that the parameters name."""
         named, is_alone = set(), True
         for platform in request.platforms:
             options: TextureParams = request.options_for(platform.id)
@@ -330,7 +330,7 @@ def _prepare(pixels: Pixels, request: ProcessJobRequest, options: TextureParams,
 
 def _is_atlas_page(request: ProcessJobRequest) -> bool:
     """Return whether the source is a page that an earlier step, the `atlas` builder, wrote beside its list of frames."""
-    if not request.fallback_folders:  # only later steps have these folders
+    if not request.fallback_folders:  # the source is not the product of an earlier step
         return False
     folder = os.path.dirname(request.full_path)
     for stem in (request.stem, re.sub(r"-\d+$", "", request.stem)):

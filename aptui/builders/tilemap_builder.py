@@ -172,9 +172,9 @@ _EDITOR_FIELDS = frozenset((
 
 
 class LdtkReader:
-    """Reads a project with the levels that are separate files.
+    """Reads an LDtk project, and its levels that are stored in separate files.
 
-    Lists those files in `files`, and the project's pictures in `pictures`.
+    Lists these level files in `files`, and the project's pictures in `pictures`.
 
     Args:
         source: path of the project below its scan folder.

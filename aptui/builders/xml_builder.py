@@ -261,7 +261,7 @@ def _encoding_mistake(data: bytes) -> BrokenTextError | None:
 
 
 def _encoding(data: bytes) -> str:
-    """Return a codec that encodes the markup characters of XML to the bytes that they have in `data`."""
+    """Return a codec that encodes markup characters, for example "<", to the same bytes as the encoding of the document `data`."""
     if data.startswith((b"\xff\xfe", b"<\0")):
         return "utf-16-le"
     return "utf-16-be" if data.startswith((b"\xfe\xff", b"\0<")) else "ascii"

@@ -163,7 +163,7 @@ class Spreading:
             frontier = {name: names[0] for names in self.edges.names_of(ahead).values() for name in names if name not in self._seen}
 
     def _list_names(self, changed: Mapping[str, str]) -> dict[str, str]:
-        """Return {name: path} of the changed files that were not followed yet.
+        """Return {name: path} of the changed files, without names whose dependents were already searched.
 
         A file may have several names, and a dependency may use any of them.
         """
@@ -173,7 +173,7 @@ class Spreading:
         return {name: path for name, path in names.items() if name not in self._seen}
 
     def _dependencies_on(self, frontier: Mapping[str, str]) -> list[tuple[DeclaredEdge, str]]:
-        """Return the declared dependencies on files with these names ({name: path of the file}), each with the path of its file."""
+        """Return the declared dependencies on the files in `frontier` ({name: path}), each with the path of that file."""
         found = [(edge, frontier[edge.target]) for edge in self.edges.read_declared_on(frontier)]
         paths = dict.fromkeys(frontier.values())
         matching: dict[str, str | None] = {}
@@ -205,9 +205,10 @@ class Spreading:
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
     def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
-        """Yield the jobs of the declaring source and builder (`edge`) that depend on recorded jobs of the source `other`.
+        """Yield the jobs in `plans` that depend on a recorded job of the source `other`.
 
-        If no plan names a job of `other`, yield all jobs of the builder if `through_products` is true, otherwise no job.
+        `plans` are the jobs of the source and builder that declared `edge`. If no plan names a job of `other`, yield the builder,
+        which stands for all its jobs, if `through_products` is true.
         """
         is_known = False
         for plan in plans:
@@ -238,7 +239,7 @@ class Spreading:
     # -------------------------------------------------------------------------------------------------------------- answers
 
     def jobs(self) -> list[AffectedJob]:
-        """Return the jobs that would run, by source."""
+        """Return the jobs that the recorded changes would run again, ordered by source."""
         rows = (AffectedJob(*row) for row in self._ask(_JOBS_SQL, (json.dumps(list(self.found.sources)),)))
         return [job for job in rows if self.found.covers(job.source_id, job.builder, job.platform, job.job_key)]
 

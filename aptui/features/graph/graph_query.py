@@ -53,7 +53,7 @@ class Call(Struct, frozen=True):
 
 
 class Combined(Struct, frozen=True):
-    """Operands, each with the operator that precedes it; the first operand has the operator "+"."""
+    """A chain of operands, for example `a + b - c`. Each is stored with the operator before it, the first operand with "+"."""
 
     operands: tuple[tuple[str, Expression], ...]
 

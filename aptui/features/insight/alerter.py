@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from aptui.config.settings import Alert
 
 LISTED = 20
-"""Maximum number of jobs in a digest; the digest also has the number of all its jobs."""
+"""Maximum number of jobs that a digest (the summary in an alert) lists; the digest also has the total number."""
 PROGRAM_LIMIT_S, HOOK_LIMIT_S = 30.0, 10.0
 """Timeouts for a program and for the answer to a web hook, in seconds."""
 _CLOSE_LIMIT_S = 15.0
@@ -208,7 +208,7 @@ class Alerter:
 
 
 def observe(config: Callable[[], Config], say: Callable[[str], None]) -> Alerter:
-    """Return the sender of an engine's alerts: the extension point `observer`."""
+    """Return an object that sends an engine's alerts. This function implements the extension point `observer`."""
     return Alerter(config, failing_jobs(config()), say)
 
 

@@ -441,7 +441,7 @@ def _lay_on_lanes(runs: list[SessionRun]) -> tuple[list[Span], int]:
     """
     spans: list[Span] = []
     free_ms: list[int] = []
-    """Time at which each lane becomes free after the runs that were committed earlier."""
+    """For each lane, the end (ms) of the last run on it that was committed earlier."""
     for end_ms, together in groupby(sorted(runs, key=lambda run: run.ended_after_ms), key=lambda run: run.ended_after_ms):
         begins: dict[int, int] = {}
         for run in sorted(together, key=lambda run: (-run.duration_ms, run.job_id)):

@@ -35,7 +35,7 @@ from aptui.shared.errors import HostError, UserError
 from aptui.shared.forms import json_decoder
 
 FORMAT = 1
-"""Version of the format of capsules; a capsule with a higher version is refused."""
+"""Format version of capsules (archives that contain one job and its inputs); a higher version is refused."""
 FACTS = "capsule.json"
 SOURCES = "sources"
 TOP = "capsule"
@@ -45,7 +45,7 @@ DEFAULT_LIMIT_BYTES = 1 << 30
 _MOST_MEMBERS = 20_000
 """Maximum number of files and folders. No known job has that many inputs, and unpacking that many files takes only seconds."""
 _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
-"""{file directly in the capsule: maximum size in bytes}; other files are not allowed there."""
+"""{file in the top folder of a capsule: maximum size in bytes}; the top folder cannot contain other files."""
 _MOST_CODE_BYTES = 4 << 20
 """Maximum size of a Python file of a builder, in bytes."""
 _HEADER_BYTES = 16 << 10
@@ -70,7 +70,7 @@ _MOST_SHOWN = 20
 _LONGEST_COMMAND = 2000
 """Maximum number of displayed characters of a command."""
 _WRONG_PLACES = (FileExistsError, NotADirectoryError, IsADirectoryError)
-"""Errors of writing a member if another member uses the same path: one as a file, the other as a folder."""
+"""Errors that occur if two members of an archive have the same path, one as a file and the other as a folder."""
 _LONGEST_NAME_BYTES, _LONGEST_PART_BYTES = 2000, 255
 """Maximum lengths (bytes) of a member's name, and of each part of the name."""
 _HINT = "'aptui capsule JOB' makes a valid capsule"
@@ -195,7 +195,7 @@ def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
 
 @contextmanager
 def _refusing(file: str) -> Iterator[None]:
-    """Add the file's name to errors about a capsule."""
+    """Convert errors of reading the capsule `file` to errors whose message names the file."""
     shown = f"'{printing.line(file)}'"
     try:
         yield
@@ -274,7 +274,7 @@ def _check_members(tar: tarfile.TarFile, limit_bytes: int) -> list[tarfile.TarIn
         if total > limit_bytes:
             raise _make_too_large()
         if member.name in names:
-            raise UserError(f"it contains '{printing.line(member.name)}' twice", hint=_HINT)
+            raise UserError(f"the capsule contains '{printing.line(member.name)}' twice", hint=_HINT)
         names.add(member.name)
         members.append(member)
     return members
@@ -284,12 +284,12 @@ def _check_member(member: tarfile.TarInfo, limit_bytes: int) -> None:
     shown = printing.line(member.name[:200])
     is_file = member.type in (tarfile.REGTYPE, tarfile.AREGTYPE) and member.sparse is None
     if not is_file and not member.isdir():
-        raise UserError(f"'{shown}' in it is neither a file nor a folder", hint=_HINT)
+        raise UserError(f"'{shown}' in the capsule is neither a file nor a folder", hint=_HINT)
     parts = member.name.split("/")
     if parts[0] != TOP or any(part in ("", ".", "..") or "\0" in part for part in parts):
-        raise UserError(f"'{shown}' in it is outside its folder", hint=_HINT)
+        raise UserError(f"'{shown}' in the capsule is outside the folder '{TOP}'", hint=_HINT)
     if len(os.fsencode(member.name)) > _LONGEST_NAME_BYTES or any(len(os.fsencode(part)) > _LONGEST_PART_BYTES for part in parts):
-        raise UserError(f"the name '{shown}' in it is too long", hint=_HINT)
+        raise UserError(f"the name '{shown}' in the capsule is too long", hint=_HINT)
     rel = PurePosixPath(*parts[1:])
     if member.isdir():
         most, is_known = 0, not rel.parts or rel.parts[0] in ("builders", SOURCES)
@@ -302,9 +302,9 @@ def _check_member(member: tarfile.TarInfo, limit_bytes: int) -> None:
     if not is_known:
         raise UserError(f"'{shown}' is not allowed in a capsule", hint=_HINT)
     if member.size < 0:
-        raise UserError(f"'{shown}' in it has a negative size", hint=_HINT)
+        raise UserError(f"'{shown}' in the capsule has a negative size", hint=_HINT)
     if member.size > most:
-        raise _make_too_large() if most == limit_bytes else UserError(f"'{shown}' in it is too large", hint=_HINT)
+        raise _make_too_large() if most == limit_bytes else UserError(f"'{shown}' in the capsule is too large", hint=_HINT)
 
 
 def _write_member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: Path) -> None:

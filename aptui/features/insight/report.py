@@ -146,7 +146,7 @@ def _print(rows: list[ReportRow], shown: list[ReportRow], by: str) -> None:
         printing.say(f"and {len(shown) - _LISTED:,} more; --json lists all")
     if well and len(shown) < len(rows):
         jobs = printing.count(sum(row.jobs for row in well), "job")
-        printing.say(f"without failures and warnings: {len(well):,} of {len(rows):,}, with {jobs}", "green")
+        printing.say(f"not shown, because without failures and warnings: {len(well):,} of {len(rows):,} rows, with {jobs}", "green")
     for row in shown[:_LISTED]:
         if row.failures:
             printing.say(f"failed, {printing.line(row.name)}:", "bold")
@@ -333,7 +333,7 @@ def _rules(text: str, file: Path) -> list[tuple[str, tuple[str, ...]]]:
         except ValueError as error:
             shown = words[0] if len(words[0]) <= _MOST_PATTERN_CHARS else f"{words[0][:_MOST_PATTERN_CHARS]}…"
             raise UserError(
-                f"'{shown}' is not a pattern: {error}", where=f"{file}:{number}", hint="write it as in .gitignore"
+                f"'{shown}' is not a pattern: {error}", where=f"{file}:{number}", hint="write the pattern as in .gitignore"
             ) from None
         if len(found) >= _MOST_PATTERNS:
             raise UserError(

@@ -146,7 +146,7 @@ def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int
     """Return the lines of `:timeline`: the runs of the critical path, then a row of bars for each lane (`_lane`).
 
     Raises:
-        UserError: the word is not a session.
+        UserError: the first of `words` does not name a session.
     """
     one = session_named(reader, words[0] if words else "last")
     found = timeline(reader, one.number)
@@ -249,5 +249,5 @@ def check_lines(config: Config | None, reader: Reader, words: Sequence[str], _na
         if len(here) > _MOST_FINDINGS:
             lines.append((Part(f"   and {len(here) - _MOST_FINDINGS:,} more; run 'aptui check'", "muted"),))
         if check.command or check.lint:
-            lines.append((Part("   its commands and lint run only with 'aptui check'", "muted"),))
+            lines.append((Part("   the commands and lint of this check run only with 'aptui check'", "muted"),))
     return lines

@@ -331,7 +331,7 @@ class _CacheSocket(HttpSocket):
         self._is_refused = False
 
     def note_request(self) -> None:
-        """Stop the header timeout: a request is complete."""
+        """Stop the header timeout, because a request's header is complete."""
         super().note_request()
         self._is_refused = False
 

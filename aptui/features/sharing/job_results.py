@@ -105,9 +105,9 @@ class FilePlaces(Struct, frozen=True):
         return f"{root}/{os_path(rel)}" if root else ""
 
     def is_hidden_as_in_run(self, name: str) -> bool:
-        """Return whether the named file is in the same state here as in the run: hidden by a file of another scan folder, or not.
+        """Return whether the file `name` of a record is hidden on this machine if and only if it was hidden in the record's run.
 
-        A missing file counts as not hidden.
+        A file is hidden if a file of another scan folder has priority. A missing file counts as not hidden.
         """
         _folder, _, rel = name.removeprefix("@").partition("/")
         winner = next((path for path in _paths_of(rel, tuple(self.named.values())) if os.path.isfile(path)), "")
@@ -337,7 +337,7 @@ def find_stored_run(config: Config, job_id: int, run_key: int) -> StoredRun:
             hint="write 'local_store: {enabled: true}' in aptui.yaml",
         )
     products = tuple(_find_stored(config, name, digest, known) for name, digest, _size in then.products)
-    return StoredRun(products, f"that of its run of {printing.minute(run.completed_ms)}{RESTORED}")
+    return StoredRun(products, f"from its run of {printing.minute(run.completed_ms)}{RESTORED}")
 
 
 def _find_stored(config: Config, name: str, digest: str, known: Mapping[str, ProductRow]) -> StoredProduct:

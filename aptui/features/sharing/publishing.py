@@ -23,13 +23,13 @@ from aptui.shared.result_store import Account, Mismatch, Store, StoreError, Stor
 # (`sharing.record`).
 
 Present = Callable[[Discovered], bool]
-"""A function that returns whether all these dependencies have the same bytes on this machine."""
+"""A function that returns whether each found dependency has the recorded digest on this machine, too."""
 Open = Callable[[bytes], tuple[str, bytes]]
 """A function that checks and opens a sealed record: `Seal.open_sealed`, or `open_trusted` for this machine's store."""
 
 
 class SharedResult(Struct, frozen=True):
-    """A record, its sealed bytes, and its key."""
+    """The record of a result, the record's bytes with its seal (checksum and signatures), and its key in a store."""
 
     record: Record
     data: bytes
@@ -46,7 +46,7 @@ def read_result(store: Store, opens: Open, base: str, present: Present) -> Share
     """Return the result at base key `base` that matches the local files (`present`), None if the store has no matching result.
 
     Raises:
-        Mismatch: the record is not trusted or damaged. StoreError: the store does not answer.
+        Mismatch: the record is damaged or not trusted. StoreError: the store does not answer.
     """
     data = store.get_record(base)
     if data is None:
@@ -90,7 +90,7 @@ def _publish_variant(store: Store, opens: Open, seal: Seal, result: SharedResult
         if before is None:
             store.put_record(key, result.data, if_absent=False)
     listed = there if isinstance(there, Variants) else Variants(base)
-    if isinstance(there, Record):  # the existing record has no found dependencies; it becomes a variant
+    if isinstance(there, Record):  # its run found no dependencies, so it becomes the variant with the dependencies ()
         other = variant_key(base, ())
         store.put_record(other, records.seal_record(there, seal))
         listed = listed.put_variant((), other)

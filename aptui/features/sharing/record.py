@@ -72,7 +72,7 @@ class Seal(Struct, frozen=True):
     writers: tuple[bytes, ...] = ()
 
     def seal_body(self, kind: str, body: bytes) -> bytes:
-        """Return a record in sealed form."""
+        """Return `body` after a line with its checksum and, if keys are configured, its MAC and signature."""
         fields = [f"sha256={hashlib.sha256(body).hexdigest()}"]
         if self.team_key:
             fields.append(f"mac={self._mac(kind, body)}")
@@ -119,7 +119,7 @@ class Seal(Struct, frozen=True):
 
 
 def part_sealed(data: bytes) -> tuple[str, dict[str, str], bytes]:
-    """Return kind, fields and bytes of a sealed record with the right checksum; its writer is not checked.
+    """Split a sealed record into its kind, the fields of its seal, and its body; check only the checksum, not MAC or signature.
 
     Raises:
         Mismatch: the data is not a record, is too long, or is damaged.
@@ -243,7 +243,7 @@ def base_key(facts: JobFacts) -> str:
 
 
 def variant_key(base: str, discovered: Discovered) -> str:
-    """Return the key of the record of a job with base key `base` that found these dependencies."""
+    """Return the key of a record. `base` is the base key of its job; `discovered` are the dependencies that its run found."""
     return _digest([FORMAT, "variant", base, discovered])
 
 
@@ -281,7 +281,7 @@ MAX_LOG_RECORDS = 100_000
 MAX_BLOB_BYTES = 1 << 40
 """Maximum size of a product."""
 MAX_VARIANTS = 16
-"""Maximum number of variants of a job."""
+"""Maximum number of variants of a job: stored results with equal known inputs, whose runs found different dependencies."""
 _MAX_NAME_BYTES = 1024
 """Maximum length of the name of a product or source."""
 _MAX_PART_BYTES = 255
@@ -326,12 +326,15 @@ class Record(Struct, frozen=True):
 
     @property
     def blobs(self) -> dict[str, int]:
-        """{digest in hex: size} of its products."""
+        """{digest in hex: size in bytes} of the products in this record."""
         return {product.digest.hex(): product.size for product in self.products}
 
 
 class Variants(Struct, frozen=True):
-    """The variants at the base key of a job whose builder finds dependencies: ((found, record's key), ...), newest first."""
+    """The stored results of a job whose builder finds dependencies while it runs.
+
+    `variants` are ((found dependencies, key of the record), ...), newest first.
+    """
 
     base: str
     variants: tuple[tuple[Discovered, str], ...] = ()
@@ -393,7 +396,7 @@ def difference(ours: Record, theirs: Record) -> str:
 def flaw_of_report(record: Record, facts: JobFacts) -> str:
     """Return how the inputs that a run reported differ from the inputs of this job, "" = they do not differ."""
     if record.code != facts.code:
-        return f"the record of a job of '{facts.builder_name}' names code or a tool that differs from the record's key"
+        return f"the record of a job of '{facts.builder_name}' has a digest of code and tools that does not match its key"
     if record.inputs != facts.known:
         return f"the record of a job of '{facts.builder_name}' reports inputs that do not match its key"
     kind = ProductFlag.INTERMEDIATE if facts.platform == COMMON_PLATFORM else ProductFlag.PRODUCT
@@ -478,7 +481,7 @@ def _check_variants(entry: Variants) -> None:
     for discovered, key in entry.variants:
         _check_discovered(discovered)
         if not is_name(key):
-            raise Mismatch("a variant has an invalid key of a record")
+            raise Mismatch("a variant has an invalid record key")
 
 
 def _check_discovered(discovered: Discovered) -> None:

@@ -357,9 +357,9 @@ class Service:
             shutil.rmtree(spool, ignore_errors=True)
 
     def _fits_on_disk(self, folder: str, size: int) -> bool:
-        """Whether the disk of `folder` has enough space.
+        """Whether the disk of `folder` has enough space for a download of `size` bytes.
 
-        The check is needed because the size comes from a record that may be wrong.
+        The check is needed because `size` comes from the record of another machine, which may be wrong.
         """
         disk = os.statvfs(folder)
         free = disk.f_bavail * disk.f_frsize

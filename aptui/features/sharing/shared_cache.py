@@ -81,9 +81,9 @@ _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 
 
 class _Group(Struct):
-    """Orders that a worker receives in one message. `misses` are the orders that must run.
+    """Orders that a worker receives in one message. `misses` are the orders without a stored result, which must run.
 
-    `open_count` is the number of lookups for which the group waits. At 0, the worker receives all `misses` together.
+    `open_count` is the number of unfinished lookups for these orders. When it is 0, the worker receives all `misses` together.
     """
 
     open_count: int = 0
@@ -296,7 +296,7 @@ class SharedCache:
         return answers
 
     def note_ended(self, result: RunResult) -> bool:
-        """Note that a run has ended here; return False if the job already has a stored result."""
+        """Record that a run on this machine ended; return False if its job already received a stored result."""
         lookup = self._lookups.pop(result.run_key, None)
         if lookup is not None:
             lookup.is_over = True

@@ -1,4 +1,6 @@
-"""Checks of stored results: whether a commit has all (`cache ready`), and whether a rebuild makes equal results (`cache verify`).
+"""Checks of stored results.
+
+`cache ready` checks whether the store has all results of a commit. `cache verify` checks whether a rebuild makes equal results.
 
 A lookup plans all jobs as a real run does, but a job without a stored result fails. Jobs that depend on the products of a failed
 job are not planned. Tools and scan folders outside the repository are used in their current state, not in the state of the commit.
@@ -162,13 +164,13 @@ def _refuse_new_code(config: Config, there: Config, commit: str) -> None:
         name, new = "version command of a tool", _find_new_versions(config, there)
     if new:
         raise UserError(
-            f"'{commit}' contains code that would run on this machine: its {name} differs from this checkout ('{new[0]}')",
+            f"'{commit}' contains code that would run on this machine: the commit's {name} differs from this checkout ('{new[0]}')",
             hint="read the code, then add --trust-code; in CI, do so only for branches whose authors may run programs in CI",
         )
 
 
 def _find_new_versions(config: Config, there: Config) -> list[Path]:
-    """Return the files that make version commands of `there` differ from those of `config`."""
+    """Return the files because of which a tool's version command in the commit (`there`) differs from that in this checkout."""
     commands = {tool.version for tool in there.tools if tool.version}
     if not commands <= {tool.version for tool in config.tools}:
         return [Path(FILE_NAME)]
@@ -219,7 +221,7 @@ def _private(store: str) -> Iterator[Path]:
 
 
 _FETCHES = {"GIT_NO_LAZY_FETCH": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
-"""Variables with which git fetches missing files of a partial clone; git's own default allows the same protocols."""
+"""Environment variables that make git fetch missing files of a partial clone, with the protocols that git allows by default."""
 
 
 def _extract(top: Path, commit: str, target: Path, *, is_trusted: bool) -> None:

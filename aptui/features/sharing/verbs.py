@@ -36,8 +36,8 @@ CACHE_ACTIONS = {
     "init": "create the team's key for the shared cache and print what teammates need",
     "stats": "show stored results and saved time for each builder",
     "gc": "remove the least recently used results, down to the size limit",
-    "verify": "read all results stored on this machine; delete damaged results, and with --rebuild results that differ from "
-    "a new build",
+    "verify": "read all results stored on this machine and delete damaged results; --rebuild also deletes results that differ "
+    "from a new build",
     "test": "connect to the shared cache and read from it; in mode 'server' also write",
     "prefetch": "fetch all results for the current state of this project; run no builder",
     "ready": "check whether the shared cache has all results of a commit; this runs the analyses of the commit's builders",
@@ -246,7 +246,8 @@ def _init(arguments: Namespace) -> int:
     """Make the key that seals results, unless it exists, and print how teammates use it."""
     from aptui.features.sharing.record import make_key, read_key
 
-    # Without this setting, a configuration that requires the key cannot be loaded before this verb has made the key.
+    # A configuration that requires the team's key cannot be loaded before `cache init` makes the key. This setting removes the
+    # requirement.
     arguments.set = [*(getattr(arguments, "set", None) or ()), "shared_cache.trust=unsealed"]
     config = load_config(arguments)
     path = config.sharing.team_key_file or str(user_file().with_name("team.key"))
@@ -265,13 +266,14 @@ def _init(arguments: Namespace) -> int:
         printing.say(
             "replace /PLACE/OF/THE/STORE with a folder that the whole team can write to, or the URL of 'aptui cache serve'"
         )
-    printing.say("each teammate needs a copy of the key there, readable by its owner only (chmod 600); send it like a password,")
+    printing.say("Each teammate needs a copy of the key at that path, readable by its owner only (chmod 600).")
     printing.say(
-        "never with the project. Results that were shared without the key are no longer used. The same key signs and "
-        "checks results;"
+        "Send the key like a password, and do not store it in the project. Results that were shared without the key are no longer "
+        "used."
     )
     printing.say(
-        "for machines that only read, set 'mode: client', a token for reading, and 'writers'; the writers need 'signing_key_file'."
+        "The same key signs and checks results. For machines that only read, set 'mode: client', a token for reading, and "
+        "'writers'; the writers need 'signing_key_file'."
     )
     return 0
 
@@ -456,6 +458,6 @@ def _check_local_store(config: Config) -> DoctorCheck:
     if config.sharing.local_store and config.sharing.links:
         message = "with 'local_store.links: hard', a program that writes into a product changes it in every checkout"
         return DoctorCheck(
-            "local store", "warn", message, "remove 'links' from the configuration, unless saving disk space is more important"
+            "local store", "warn", message, "remove 'links' from the configuration, unless you accept this risk to save disk space"
         )
     return DoctorCheck("local store", "ok", config.sharing.local_store or "off")

@@ -208,7 +208,10 @@ class DatabaseArchive(LastRun):
         return self.folders.files(keys)
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
-        """Yield the stored winning files whose key starts with `prefix` (a folder with its slash, or "")."""
+        """Yield the stored state of the files whose key starts with `prefix` (a folder with its slash, or "").
+
+        If several scan folders have a file with the same key, only the file with priority is included.
+        """
         return self.folders.files_below(prefix)
 
     def forget(self, folder: str) -> None:

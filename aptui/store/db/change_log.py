@@ -68,7 +68,7 @@ class TouchedRows:
         self.source_top, self.product_top = self._database.execute(_TOPS).fetchone()
 
     def find(self, rows: Rows) -> Touched | None:
-        """Return the existing rows that `rows` change, None if they change no source and no product."""
+        """Return the existing rows that applying `rows` would change, None if it would change neither sources nor products."""
         if not any(rows.get(operation) for operation in _CHANGING):
             return None
         uuids = {row[0]: row[3] for row in rows.get("put_source", ())}
@@ -152,7 +152,7 @@ class CatalogMark:
             self._may_be_there = False
 
     def put(self, text: str) -> None:
-        """Set the mark, inside a transaction."""
+        """Store the mark "catalogs are up to date" with the value `text`; called inside a transaction."""
         self._may_be_there = True
         self.names = set()
         self._database.execute("INSERT OR REPLACE INTO aptui_state VALUES (?, ?)", (CATALOG_STATE, text))
@@ -187,7 +187,7 @@ An engine makes fewer entries per millisecond, so the numbers of a later engine 
 
 
 class ChangeKind(IntEnum):
-    """Kind of row that an entry describes. An entry `BEGINNING` has an engine's first number, and does not describe a row."""
+    """Kind of an entry: a changed source, a changed product, or (`BEGINNING`) the start of an engine with its first number."""
 
     BEGINNING = 0
     SOURCE = 1
@@ -202,7 +202,7 @@ class _Key(NamedTuple):
 
 
 class _Fact(NamedTuple):
-    """Content of an entry besides its key; a change of `links` causes an entry, but the entry does not contain them."""
+    """Values of a row besides its key. If one of them changes, an entry with all values except `links` is written."""
 
     asset_type: bytes
     digest: bytes
@@ -359,7 +359,7 @@ class ChangeLog:
         return self._database.execute(subject.renamed).fetchall()
 
     def _put_differences(self, subject: _Subject, top: int, renamed: Sequence[tuple[Any, ...]]) -> None:
-        """Write entries for the rows in `renamed` that were deleted or changed, and for the new rows."""
+        """Write entries for new rows (ids above `top`), and for changed or deleted rows; `renamed` are their earlier states."""
         before = {key: fact for _row, key, fact in _unpack_rows(renamed) if key.uuid is not None}
         found = self._database.execute(subject.read, (json.dumps([row[0] for row in renamed]),)).fetchall()
         found += self._database.execute(subject.new, (top,))

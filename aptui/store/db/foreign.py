@@ -69,7 +69,7 @@ _ours: dict[Path, tuple[int, int, int]] = {}
 _copies: dict[Path, _Copy] = {}
 """{path of a database: its newest copy}."""
 _former: dict[Path, _Copy] = {}
-"""{path of a database: the copy before its newest copy}."""
+"""{path of a database: its second newest copy}."""
 _lock = threading.Lock()
 
 

@@ -98,7 +98,7 @@ class FolderArchive:
     def _file_alone(self, key: PathKey, folder: str) -> dict[PathKey, FileFact] | None:
         """Return the result of `files` for one file, without unpacking its folder.
 
-        Return None if unpacking the folder is faster, or if the winner cannot be decided from this file alone.
+        Return None if unpacking the folder is faster, or if several scan folders have a file with this key.
         """
         is_plain = not self._metadata_types and DUPLICATE_MARK not in key and key == key.lower()
         if not is_plain or self._asked.get(folder, 0) >= _ASKED_ALONE:
@@ -117,7 +117,10 @@ class FolderArchive:
         return [fact for part, data in rows for fact in find_files(data, part, key)]
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
-        """Yield the stored winners whose key starts with `prefix` (a folder with its slash, or "")."""
+        """Yield the stored state of the files whose key starts with `prefix` (a folder with its slash, or "").
+
+        If several scan folders have a file with the same key, only the file with priority is included.
+        """
         sql = "SELECT folder, scan_folder_id, files FROM aptui_folders ORDER BY folder"
         bounds: tuple[str, ...] = ()
         if prefix:

@@ -170,7 +170,7 @@ _PRELOADERS = f"SELECT DISTINCT product_id FROM found_links WHERE flags & {LOAD_
 
 
 def _format_met(place: str) -> str:
-    """Return the SQL condition that the row `place` is met: a product exists at its path, or its source has a product."""
+    """Return the SQL condition that a path dependency (table alias `place`) is met: a product or a source with products exists."""
     return f"""CASE {place}.kind WHEN {int(LinkKind.PRODUCT_FILE)}
         THEN EXISTS (SELECT 1 FROM Products p WHERE p.ProductName = {place}.platform || '/' || {place}.path AND {_NO_INTERMEDIATE})
         ELSE EXISTS (SELECT 1 FROM aptui_sources o CROSS JOIN Jobs j ON j.SourcePK = o.source_id
@@ -317,8 +317,8 @@ class ProductLinkProjection:
     def _find_for_touched(self, known: _Known) -> None:
         """Delete the rows that refer to added or removed products, then find the links to these products again.
 
-        All products that have the same asset id are included: the choice among their links must not depend on the order in which
-        the products were added.
+        All products with the asset id of an added or removed product are included. Otherwise the dependency that is stored for
+        this id would depend on the order in which the products were added.
         """
         self._note_owners(_OWNERS_BEFORE)
         self._database.execute(_FORGET_RESOLVED)
@@ -409,7 +409,7 @@ def _relative(row: tuple[object, ...], roots: Sequence[str]) -> tuple[object, ..
 
 
 def _text_of(target: LinkTarget, kind: LinkKind) -> str:
-    """Return the text that a pattern of a kind is compared with."""
+    """Return the path that is compared with patterns of dependencies of this kind: of the target's source, or of the product."""
     return target.source.partition(DUPLICATE_MARK)[0] if kind is LinkKind.SOURCE_FILE else target.path
 
 

@@ -168,7 +168,7 @@ def host_error(path: Path, error: sqlite3.Error) -> HostError:
 
 
 def _obstacle(path: Path) -> str | None:
-    """Return why the database file cannot be used; "" = the file is missing or empty; None = it can be used."""
+    """Return None if the database file can be used, "" if it is missing or empty, otherwise a clause about the problem."""
     if not path.exists() or path.stat().st_size == 0:
         return ""
     if _mark_of_damage(path).exists():

@@ -58,7 +58,7 @@ def make_table(name: str, /, *key: str, has_row_id: bool = True, **columns: Call
 DB_INFO = make_table("dbinfo", rowID=KEY, version=INTEGER)
 """The version of O3DE's tables, in one row."""
 SCAN_FOLDERS = make_table("ScanFolders", ScanFolderID=KEY, ScanFolder=NAME, DisplayName=NAME, PortableKey=NAME, IsRoot=INTEGER)
-"""Scan folders; `PortableKey` is the name, which stays the same when the project is moved."""
+"""Table of scan folders. Its column `PortableKey` is the folder's name, which stays the same if the project is moved."""
 SOURCES = make_table(
     "Sources", SourceID=KEY, ScanFolderPK=owner(SCAN_FOLDERS), SourceName=NAME, SourceGuid=BLOB,
     AnalysisFingerprint=make_default(NAME, "''"),
@@ -70,7 +70,7 @@ JOBS = make_table(
     FirstFailLogFile=NAME, LastFailLogTime=INTEGER, LastFailLogFile=NAME, LastLogTime=INTEGER, LastLogFile=NAME,
     ErrorCount=make_default(INTEGER, "0"), WarningCount=make_default(INTEGER, "0"),
 )  # fmt: skip
-"""Jobs; `Fingerprint` is the fingerprint of the last committed run."""
+"""Table of jobs. Its column `Fingerprint` has the fingerprint of the job's last committed run."""
 PRODUCTS = make_table(
     "Products", ProductID=KEY, JobPK=owner(JOBS), ProductName=NAME, SubID=INTEGER, AssetType=BLOB, LegacyGuid=BLOB, Hash=INTEGER,
     Flags=make_default(INTEGER, "1"),
@@ -133,7 +133,7 @@ OWN_TABLES = (
     make_table("aptui_retries", job_id=KEY, run_key=INTEGER, kinds=TEXT),
     # Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned run with final quality.
     make_table("aptui_drafts", job_id=KEY, final=INTEGER_OR_NULL),
-    # Analyses; they have no rows in Jobs. `plans` has the job plans and edges of the last successful analysis.
+    # The last analysis of each source by each builder. `plans` has the job plans and edges of the last successful analysis.
     make_table(
         "aptui_analyses", "source_id", "builder", source_id=INTEGER, builder=BLOB, state=TEXT, fingerprint=INTEGER_OR_NULL,
         error=TEXT, warnings=INTEGER, errors=INTEGER, duration_ms=INTEGER, completed_ms=INTEGER, log_file=TEXT, reason=TEXT,
@@ -157,8 +157,8 @@ OWN_TABLES = (
     ),
     # Names that were found in a product when it was last scanned for missing dependencies (`features.shipping`).
     make_table("aptui_missing_scans", product_id=KEY, digest=BLOB, terms=TEXT, names=BLOB),
-    # The last runs of each job. `products` is one digest of all the run's products, `step` is the difference between two states of
-    # the job, from which the inputs and products of the run are computed (`core.rows`).
+    # The last runs of each job. `products` is one digest of all the run's products. `step` is the difference between two states of
+    # the job. `core.rows` computes the inputs and products of the run from these differences.
     make_table(
         "aptui_runs", "job_id", "run_key", job_id=INTEGER, run_key=INTEGER, completed_ms=INTEGER, duration_ms=INTEGER,
         outcome=INTEGER, reason=TEXT, error=TEXT, log_file=TEXT, fingerprint=INTEGER, version=TEXT, products=BLOB, step=TEXT,
@@ -267,8 +267,8 @@ _COMPANIONS = (
     ("ScanFolders", "ScanFolderID", "aptui_files", "scan_folder_id"),
 )
 _NOW_MS = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
-# Names of deleted jobs are recorded when a source is deleted, because the source is deleted before its jobs, and when a job is
-# deleted without its source.
+# Names of deleted jobs are recorded by two triggers. The trigger on Sources is needed because a source is deleted before its jobs.
+# The trigger on Jobs covers jobs that are deleted without their source.
 _GOING = (
     ("Sources", "OLD.SourceName, Platform, JobKey, BuilderGuid, {now} FROM Jobs WHERE SourcePK = OLD.SourceID"),
     ("Jobs", "SourceName, OLD.Platform, OLD.JobKey, OLD.BuilderGuid, {now} FROM Sources WHERE SourceID = OLD.SourcePK"),

@@ -63,7 +63,10 @@ _DECLARED = {
         FROM json_each(?) k CROSS JOIN aptui_facts f ON f.product_id = k.value""",
     ),
 }
-"""{operation: (its table, SQL of the existing rows; columns are in the order of the operation's parameters, without the job)}."""
+"""{operation: (its table, SQL that reads the existing rows of products)}.
+
+The SQL returns the operation's parameters in their order, without the job.
+"""
 
 
 def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
@@ -107,7 +110,7 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
 
 
 def _move_rows(rows: Iterable[_Row], new_ids: Mapping[object, int], left: Collection[int]) -> Iterator[_Row]:
-    """Yield `rows` with new ids replaced by the ids of the kept rows (`new_ids`), without the rows of the products in `left`."""
+    """Yield `rows` with each product id replaced by the id of its kept row (`new_ids`); skip rows of the products in `left`."""
     for row in rows:
         product_id = new_ids.get(row[0], row[0])
         if product_id not in left:
@@ -222,7 +225,9 @@ class Writer:
         """
         self._refuse_if_broken()
         if ticket <= self._ticket:  # rows of an older ticket would replace newer rows
-            raise InternalError(f"rows {ticket} were ordered after rows {self._ticket}", hint="please report this")
+            raise InternalError(
+                f"save {ticket} was requested after save {self._ticket}", hint="please report this"
+            )
         self._ticket = ticket
         self._queue.put(_Save(ticket, rows))
 
@@ -301,9 +306,9 @@ class Writer:
         return self._ask(self._links.pop_preloaders)
 
     def product_changes(self) -> tuple[int, frozenset[str] | None]:
-        """Return the number of transactions that changed products, and the products changed since the last mark.
+        """Return the number of transactions that changed products, and the products that changed since the last `mark_catalogs`.
 
-        Earlier requests are included; None = too many products to list.
+        All saves that were requested before this call are included. The products are None if there are too many to list.
         """
         return self._ask(lambda: (self._mark.changes, None if self._mark.names is None else frozenset(self._mark.names)))
 

@@ -58,7 +58,10 @@ COUNTS = {"error": "errors", "warning": "warnings"}
 BEINGS = ("flaky", "draft", "critical")
 """Words that `is:` accepts. Each names a column of numbers that are 0 unless the job has the property."""
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
-"""{column: lower bound of a range without one}. The 1 keeps jobs that were never completed (0) out of the result of `before:`."""
+"""{column: lower bound of a range that only has an upper bound}.
+
+`completed_ms` is 0 for jobs that were never completed. The bound 1 excludes these jobs from the result of `before:`.
+"""
 _TERM = re.compile(r'(?P<not>!?)(?:(?P<field>[A-Za-z_]+):)?(?P<value>"(?:[^"\\]|\\.)*"|[^\s]*)')
 _BLANK = re.compile(r"\s*")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|min|h|d|w)?", re.IGNORECASE)
@@ -174,8 +177,8 @@ class Filter(Struct, frozen=True):
     def spans(self, texts: Sequence[str]) -> list[tuple[tuple[int, int], ...]]:
         """Return the matching spans of each source path, as (start, end) in characters.
 
-        There is one span for each term on the path that is not inverted: its first match. Spans that touch are merged. One call
-        should pass the paths of all visible rows.
+        Each term that searches the path and is not inverted by `!` gives one span: its first match. Spans that touch are merged.
+        One call should pass the paths of all visible rows.
         """
         terms = [term for term in self.terms if isinstance(term, TextMatch) and term.field == "source" and not term.is_negated]
         found: list[list[tuple[int, int]]] = [[] for _ in texts]
@@ -191,7 +194,7 @@ class Filter(Struct, frozen=True):
 
     @property
     def statuses(self) -> tuple[str, ...]:
-        """Return the status words in positive terms, for the status picker."""
+        """Return the statuses that the filter accepts by its status terms without `!`, for the status picker."""
         return tuple(
             word for word in STATUS_WORDS
             if any(isinstance(term, TextMatch) and term.field == "status" and not term.is_negated and word in _words(term)
@@ -225,7 +228,10 @@ def parse(text: str, now_ms: int | None = None) -> Filter:
 
 
 def with_statuses(text: str, words: Sequence[str]) -> str:
-    """Return `text` with its status terms replaced by one term for `words`, or without a status term if there are no words."""
+    """Replace the status terms of the filter `text` by one term for the statuses `words`; without words, only remove them.
+
+    Status terms inverted by `!` are kept.
+    """
     remaining = []
     at = _skip(text, 0)
     while at < len(text):
@@ -457,7 +463,7 @@ def _try(term: TextMatch) -> None:
 
 def _advice(raw: str, what: str) -> str:
     if raw.startswith("*"):
-        return f"`*` repeats the character before it; for names with this ending, write `{re.escape(raw.lstrip('*'))}$`"
+        return f"`*` repeats the character before it; to find names that end as in '{raw}', write `{re.escape(raw.lstrip('*'))}$`"
     if "look-around" in what or "backreference" in what:
         return "the syntax is RE2, which does not have this feature; `!` before a term inverts it"
     return "to match a special character itself, write a backslash before it"

@@ -46,7 +46,7 @@ _PARTS = re.compile(
     re.VERBOSE,
 )
 _LONGEST = 500
-"""Maximum number of characters of an error that are compared."""
+"""Maximum number of characters of an error's first line that are compared with other errors."""
 
 
 @lru_cache(maxsize=1024)
@@ -66,7 +66,7 @@ def _mask(found: re.Match[str]) -> str:
 
 
 class CheckColumn:
-    """The column with the findings of the checks in `aptui.yaml`; one thread sets it, any thread may read."""
+    """The column of the job table with the findings of the checks in `aptui.yaml`; one thread sets it, any thread may read."""
 
     def __init__(self) -> None:
         self._held: tuple[Codes, Texts, list[CheckMark | None]] = np.empty(0, np.int32), Texts([""]), [None]
@@ -116,9 +116,9 @@ _FACTS: dict[str, Any] = {
 _MOST_RECENT = 4096
 """Maximum number of reasons, errors and groups that are remembered, so that equal ones are stored once."""
 _FEW_REASONS = 64
-"""Maximum number of distinct reasons in a chunk that uses the codes of equal reasons in earlier chunks.
+"""Maximum number of distinct reasons in a chunk of jobs that reuses equal reasons of earlier chunks.
 
-A chunk with more distinct reasons stores all of its reasons again.
+If a chunk has more distinct reasons, they are not searched for in earlier chunks; all of them are stored again.
 """
 _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
@@ -228,11 +228,11 @@ class JobTable:
         return int(np.count_nonzero(np.bincount(self.number("platform")[is_job])))
 
     def value(self, field: str, row: int) -> int:
-        """Return the number of a row in a column of numbers."""
+        """Return the value in a row of the numeric column `field`."""
         return int(self._columns[field][row])
 
     def words(self, field: str, row: int) -> str:
-        """Return the text of a row in a column of texts."""
+        """Return the text in a row of the text column `field`."""
         texts = self._texts[field] if field in self._texts else self._pools[field].texts
         return texts[int(self._columns[field][row])]
 
@@ -437,7 +437,7 @@ class JobTable:
         return self._count
 
     def folder_code(self, scan_folder: int) -> int:
-        """Return the code of a scan folder's name."""
+        """Return the number that stands for a scan folder's name in the column "folder"."""
         return self._pools["folder"][self.folders.get(scan_folder, "")]
 
     def _row_to_change(self, item: JobChanged, key: int, source: int) -> int:
@@ -588,7 +588,7 @@ def urgency_of(table: JobTable, status: npt.NDArray[np.number], rows: npt.NDArra
 
 
 def _first(table: JobTable, field: str, count: int) -> npt.NDArray[np.number]:
-    """Return a copy of the first rows of a column of numbers, because other threads may change the column."""
+    """Return the first `count` values of a numeric column. They are copied, because other threads may change the column."""
     return table.number(field)[:count].copy()
 
 
@@ -602,7 +602,8 @@ def _moments(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.
 
 def _ranks(table: JobTable, field: str, count: int) -> npt.NDArray[np.int64]:
     codes, texts = table.text(field)
-    codes = codes[:count].copy()  # copied before `len(texts)` is read, so that every code has a text
+    # Another thread may append rows. Copying the codes before `len(texts)` is read ensures that every copied code has a text.
+    codes = codes[:count].copy()
     ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
     return ranks
 
@@ -664,14 +665,14 @@ class _Sources:
         self._table.text("source")[1].extend_joined(piece.joined, piece.count)
 
     def codes_of(self, source_ids: npt.NDArray[np.int64] | int) -> Codes:
-        """Return the codes of sources."""
+        """Return the codes of sources: the indexes of their paths in the text column "source"."""
         if len(self._ids) > 1:
             self._ids = [np.concatenate(self._ids)]
         codes: Codes = np.searchsorted(self._ids[0], source_ids).astype(np.int32)
         return codes
 
     def folders_of(self, codes: Codes) -> Codes:
-        """Return the codes of the scan folder names of sources."""
+        """Return for each source code the code of its scan folder's name (`JobTable.folder_code`)."""
         if self._folders is None:
             names = np.zeros(max(self._table.folders, default=0) + 1, np.int32)
             for number in self._table.folders:

@@ -182,11 +182,11 @@ class Ending(Struct, frozen=True):
 
 
 class FirstJobs(Struct, frozen=True):
-    """The first jobs in the order "failed first" with all jobs of their sources, so that they can be shown before all other jobs.
+    """The first jobs in the order "failed first", and all other jobs of their sources; shown before all jobs are read.
 
     Args:
-        parts: the parts of these jobs.
-        sample: the parts of some other jobs, for the widths of columns.
+        parts: the data of these jobs, in the form that `read_job_parts` yields.
+        sample: the data of some other jobs, from which the widths of columns are computed.
         job_count: number of all jobs and failed analyses.
         source_count: number of all sources with jobs or failed analyses.
         platform_count: 1, or 2 for several platforms.
@@ -228,7 +228,7 @@ def read_job_parts(reader: Reader, *, wants_first: bool = False) -> Generator[Jo
 _LEAST_JOBS = 10_000
 """Minimum number of jobs for `FirstJobs`. With fewer jobs, all jobs are read just as fast."""
 _MOST_FIRST, _LEAST_SOURCES = 400, 150
-"""Number of first jobs, and minimum number of their sources, so that they fill even a terminal of 150 lines."""
+"""Number of jobs that are shown first, and minimum number of sources of these jobs: enough for a terminal of 150 lines."""
 _SAMPLE_SOURCES = 150
 # The query returns jobs in the order of `job_table.FAILED_FIRST`.
 _FIRST_SQL = f"""
@@ -268,7 +268,7 @@ def _read_first(reader: Reader, beginning: Beginning) -> FirstJobs | None:
 
 
 def _read_parts_of(reader: Reader, sources: Iterable[int], beginning: Beginning) -> list[JobPart]:
-    """Return the parts of all jobs of some sources; facts about products are left out, because rows do not show them."""
+    """Return the data of all jobs of some sources, as `read_job_parts` does, but without facts, because rows do not show them."""
     listed = sorted(sources)
     jobs = [job_id for (job_id,) in reader.ask(f"SELECT JobID FROM Jobs WHERE {_in('SourcePK', listed)} LIMIT {CHUNK}")]
     return [

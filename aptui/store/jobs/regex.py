@@ -34,7 +34,7 @@ _MOST_WORDS = 8
 _ROW_SHARE = 8
 """Texts are searched one by one when they are fewer than 1/8 of a chunk."""
 _SPECIAL = re.compile(r"\\(.)|\(\?(<?[=!])|\(\?[a-zA-Z]*-[a-zA-Z]*m", re.DOTALL)
-"""Parts of a pattern that have another meaning in a buffer of many texts, or for which RE2's error message is unclear."""
+"""Parts of a pattern that mean something else in a buffer of many texts than in one text, or get unclear errors from RE2."""
 _EXPLAINED = {
     "missing )": "unclosed group",
     "unexpected )": "unopened group",
@@ -163,7 +163,7 @@ class TextPattern:
         self.other_spellings = [spelling for letter, spelling in _FOLDED.items() if letter in letters]
 
     def runs(self, data: bytes) -> list[int]:
-        """Return two offsets for each run of adjacent texts that match: one within its first text, one behind its last text."""
+        """Return two offsets in `data` for each run of adjacent matching texts: in its first text, and after its last text."""
         match, anchor, size = self._run.Match, self._re2.RE2.Anchor.UNANCHORED, len(data)
         at = 1
         places: list[int] = []
@@ -254,7 +254,10 @@ def _adapt(pattern: str) -> str:
 
 
 def _error_of(message: str, pattern: str) -> PatternError:
-    """Explain RE2's message, and find the part of the pattern that it quotes: "missing ]: [b" is at the last "[b"."""
+    """Explain RE2's message, and find the position of the quoted part in the pattern.
+
+    For example, "missing ]: [b" quotes "[b", and its position is the last "[b" of the pattern.
+    """
     what, _, part = message.partition(": ")
     part = "(" if what == "missing )" else part
     return PatternError(_EXPLAINED.get(what, what), max(0, pattern.rfind(part)) if part else 0)

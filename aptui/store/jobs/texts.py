@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _SEPARATOR = "\0"
 _LEAST_INDEXED = 4096
-"""Number of new texts that a dictionary holds before they are sorted into the index; more if the column is large."""
+"""Number of new texts in the dictionary above which all are sorted into the index; for a large index, a quarter of its size."""
 _MOST_SORTED_BYTES = 256 << 20
 """Maximum memory (bytes) for sorting texts with numpy, which pads each text to the length of the longest text.
 
@@ -110,7 +110,7 @@ class Texts:
         return mask
 
     def matches_some(self, pattern: str, codes: npt.NDArray[np.integer]) -> Mask:
-        """Return which of these texts contain a match of `pattern`; `codes` are sorted."""
+        """Return for each code whether its text contains a match of `pattern`. `codes` must be in ascending order."""
         wanted = compile_pattern(pattern)
         mask = np.empty(len(codes), np.bool_)
         edges = np.searchsorted(codes, np.arange(0, len(self) + CHUNK, CHUNK))
@@ -196,7 +196,7 @@ class TextIndex:
         self._late: dict[str, int] = {}
 
     def code(self, text: str) -> int:
-        """Return the code of a text, which is added if it is new."""
+        """Return the index of a text in the column; append the text if it is new."""
         are_others_added = len(self._codes) + len(self._late) != len(self._texts)
         if are_others_added or len(self._late) > max(_LEAST_INDEXED, len(self._codes) // 4):
             self._index()

@@ -287,7 +287,7 @@ class AssetGraph:
         return node
 
     def file_name(self, node: Node) -> str:
-        """Return the path for which `file` returned this node."""
+        """Return the path of a node that the method `file` made."""
         return self._file_names[_FILES - node]
 
     def _read_declared(self, sources: list[int]) -> Iterator[_Raw]:
@@ -448,7 +448,7 @@ class AssetGraph:
     # ------------------------------------------------------------------------------------------------- unmet dependencies
 
     def unmet(self, products: Collection[Node]) -> list[Unmet]:
-        """Return the dependencies of these products by path that are not resolved to a product, are patterns, or are exclusions."""
+        """Return the path dependencies of these products that are not resolved to a product. Patterns and exclusions never are."""
         return list(map(Unmet._make, self._ask(_UNMET_SQL, keys=json.dumps(list(products)))))
 
     def dangling(self, products: Collection[Node]) -> list[Dangling]:

@@ -318,7 +318,7 @@ def _name_of(reader: Reader, source_id: int) -> str:
 
 
 def _source_of_product(reader: Reader, product: ProductRow) -> int:
-    """Return the source with the file of an intermediate product, which has the product's name without the platform."""
+    """Return the id of an intermediate product as a source, 0 if unknown; its path is the product's name without platform."""
     sql = f"SELECT SourceID FROM Sources WHERE SourceName = ? AND ScanFolderPK IN ({INTERMEDIATE_FOLDERS_SQL})"
     row = reader.ask(sql, (product.name.partition("/")[2],)).fetchone()
     return int(row[0]) if row else 0

@@ -55,10 +55,10 @@ class StoredRunLog(Struct, frozen=True):
 
 
 def place_of(log_dir: Path, name: str) -> str:
-    """Return, as text, the path of the log that has this name in the database.
+    """Convert `name`, the name of a log in the database, to the path of the log file, as text.
 
     O3DE stores absolute paths as names. If no file exists at the stored path, the database may have been moved together with its
-    logs, so the path of the log in `log_dir` is returned.
+    logs. Then the path of the log below `log_dir` is returned.
     """
     if not _ABSOLUTE.match(name):
         return f"{log_dir}/{name}"
@@ -108,16 +108,16 @@ LEVELS = {"error": LogLevel.ERROR, "warning": LogLevel.WARNING}
 """{field of the filter: level of the log lines that it searches}."""
 
 _END_BYTES = 128 * 1024
-"""Number of bytes at the beginning and at the end of a run's output that `worker.output` keeps.
+"""Number of bytes that `worker.output` keeps at each end of a run's output.
 
-If a log is longer than `3 * _END_BYTES`, only its first `2 * _END_BYTES` and its last `_END_BYTES` bytes are read.
+A search reads at most three times as many bytes of a log: the first `2 * _END_BYTES` and the last `_END_BYTES` bytes.
 """
 _MOST_CHARS = 4096
 """Maximum number of characters that are kept of one log at one level."""
 _LOGS_SQL = "SELECT j.JobID, j.JobRunKey, j.LastLogFile FROM json_each(?) k JOIN Jobs j ON j.JobID = k.value"
 
 LinesByField = dict[str, str]
-"""{field of the filter: distinct lines of that level, one below the other}."""
+"""{"error" or "warning": the distinct log lines of this level, joined by line breaks}."""
 _NOTHING: LinesByField = dict.fromkeys(LEVELS, "")
 
 
@@ -134,12 +134,12 @@ class LogLines:
         self._lines: dict[int, tuple[int, LinesByField]] = {}
 
     def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
-        """Return the lines of the runs (job id, run key), "" for runs whose logs were not read."""
+        """Return for each run (job id, run key) its log lines of the level `field` as one text, "" if its log was not read."""
         found = [self._lines.get(job_id, (0, _NOTHING)) for job_id, _run_key in jobs]
         return [lines[field] if key == run_key else "" for (key, lines), (_job_id, run_key) in zip(found, jobs, strict=True)]
 
     def read(self, field: str, jobs: Sequence[tuple[int, int]], check: Callable[[], None]) -> list[str]:
-        """Return the lines of the runs (job id, run key).
+        """Return for each run (job id, run key) its log lines of the level `field` as one text; read missing logs.
 
         `check` is called before each log is read; an exception that it raises ends the reading.
         """

@@ -80,7 +80,7 @@ class Entry(Struct, frozen=True):
 
     @property
     def is_analysis(self) -> bool:
-        """Whether this is the cost of an analysis."""
+        """Whether this entry is the duration of an analysis, and not of jobs."""
         return self.platform == "all"
 
     @property

@@ -32,7 +32,7 @@ STATUSES = ("pending", "processing", "completed", "failed", "cancelled")
 _OLDEST_READ = 36
 """Oldest O3DE version whose tables have all queried columns."""
 _NOT_ASKED = frozenset({"FailureCauseSourcePK", "FailureCauseFingerprint"})
-"""Columns of version 39 that no query needs."""
+"""Columns of O3DE's database version 39 that no query of aptui reads, so a database without them can be read."""
 _TOO_LONG, _MISSING = "the path of the source is too long for the job", "the source or the job is missing"
 _STATE_SQL = (
     "COALESCE(o.state, CASE j.Status WHEN 0 THEN 'waiting' WHEN 1 THEN 'running' WHEN 4 THEN 'completed' ELSE 'failed' END)"
@@ -45,7 +45,7 @@ REASON_SQL = _FULL_REASON_SQL.replace("origin", "o.origin").replace("reason", "o
 """Why a job ran and where its result came from, in one sentence (`core.model.with_origin`)."""
 _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
 CRITICAL_SQL = "CASE WHEN instr(o.plan, ',true,') THEN json_extract(o.plan, '$[0][3]') ELSE 0 END"
-"""Whether a job is critical. The search for `true` avoids unpacking most plans (`core.rows.pack_plan`)."""
+"""Whether a job is critical. Searching its packed plan for `true` first avoids unpacking most plans (`core.rows.pack_plan`)."""
 _JOBS_SQL = f"""
 SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE({REASON_SQL}, ''),
     COALESCE(o.completed_ms, j.LastLogTime), {_DURATION_SQL}, j.WarningCount, j.ErrorCount, j.LastLogFile, j.JobID,
@@ -314,7 +314,7 @@ class Reader:
             yield self.source_row(row)
 
     def source(self, path_key: str) -> SourceRow | None:
-        """Return the source of this path, in any case."""
+        """Return the source with this path; upper and lower case are not distinguished."""
         key = path_key.lower()
         row = self._database.execute(f"{SOURCES_SQL} WHERE o.path_key = ?", (key,)).fetchone()
         row = row or self._database.execute(f"{SOURCES_SQL} WHERE s.SourceName = ? ORDER BY s.SourceID", (key,)).fetchone()

@@ -199,7 +199,8 @@ _LAST = "\U0010ffff"
 class Served(Struct, frozen=True):
     """A product as a runtime knows it.
 
-    `needs` are (UUID, sub id, flags), `legacy` former sub ids; `digest` b"", `size` -1 when not known.
+    `needs` are the (UUID, sub id, flags) of its dependencies, `legacy` are its former sub ids. An unknown `digest` is b"", an
+    unknown `size` is -1.
     """
 
     product_id: int
@@ -231,7 +232,7 @@ def products_by_id(reader: Reader, ids: Collection[int]) -> list[Served]:
 
 
 def _add_declared(reader: Reader, rows: Sequence[tuple[int, bytes, int, str, bytes, int, bytes, int, int]]) -> list[Served]:
-    """Return the products of rows with `_COLUMNS`, with their needed products and former sub ids."""
+    """Convert rows with the columns `_COLUMNS` to products, and add their dependencies and former sub ids."""
     if not rows:
         return []
     ids = json.dumps([row[0] for row in rows])
@@ -251,10 +252,10 @@ def asset_ids(reader: Reader) -> list[tuple[str, bytes, int]]:
 
 
 def is_meant(term: str, path: str, *, is_exact: bool) -> bool:
-    """Return whether a search term matches a source, by O3DE's rules for asset status requests; both in lower case with `/`.
+    """Return whether a search term matches a source, by O3DE's rules for asset status requests.
 
-    A term matches if the path ends with the term. Unless `is_exact`, it also matches if the path ends with the term after the
-    extensions of both are removed, or if the path contains the part of the term before its last `_`.
+    Both must be in lower case and use `/`. The term matches if the path ends with it. Unless `is_exact`, extensions are ignored,
+    and the term also matches if the path contains the part of the term before its last `_`.
     """
     if path.endswith(term):
         return True
@@ -303,9 +304,10 @@ def job_of_run(reader: Reader, run_key: int) -> tuple[int, int] | None:
 
 
 def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> list[int]:
-    """Return the sources that a term names, at most `limit`.
+    """Return at most `limit` sources that a search term matches.
 
-    If a source has exactly this path, return only this source; otherwise return the sources that `is_meant` accepts.
+    If a source has the path `term`, return only this source. Otherwise return the sources whose path ends with the term; unless
+    `is_exact`, extensions are ignored.
     """
     exact = reader.source(term)
     if exact is not None:
@@ -321,7 +323,7 @@ def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> l
 
 
 def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: int) -> list[Served]:
-    """Return the products that a term names.
+    """Return at most `limit` products that a search term matches.
 
     If the term is the path of a product, return that product for each platform. Otherwise return all products whose paths begin
     with the term.

@@ -157,9 +157,9 @@ def runs_until(reader: Reader, until: int) -> Iterator[SessionRun]:
 
 
 class OutcomeChange(Struct, frozen=True):
-    """The run since which all runs of a job failed, or all succeeded; `commit` is the commit of its session, "" = unknown.
+    """The first of a job's latest runs that all failed, or all succeeded; `commit` is the commit of its session, "" = unknown.
 
-    `is_after_checkout`: the previous session ended at another commit, so that the change of commit may be the cause.
+    `is_after_checkout`: the session before this run's session ended at another commit, so the change of commit may be the cause.
     """
 
     is_failed: bool
@@ -209,7 +209,7 @@ def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) ->
 LAST_RUNS = 12
 """Maximum number of earlier runs that are compared; these are the newest runs."""
 _FEW = 3
-"""Number of earlier runs below which their noise is not reliable."""
+"""Minimum number of earlier runs from which the noise of their durations can be estimated."""
 _NOISES = 3.0
 """Minimum extra time of a slower run, as a multiple of the noise."""
 _SIGMA = 1.4826
@@ -219,7 +219,7 @@ _LEAST_SHARE = 0.25
 _LEAST_MS = 30.0
 """Minimum extra time of a slower run (milliseconds)."""
 _LEAST_JOBS = 5
-"""Minimum number of jobs before a builder counts as slower."""
+"""Minimum number of compared jobs of a builder; with fewer jobs, the builder is never reported as slower than before."""
 
 # A run that took at most `_LEAST_MS` cannot count as slower. Most jobs have only such runs, so the query skips these jobs.
 _CANDIDATES_SQL = f"""WITH good AS (SELECT job_id, session_id, duration_ms FROM aptui_session_runs
@@ -246,22 +246,22 @@ class JobPace(Struct, frozen=True):
 
     @property
     def factor(self) -> float:
-        """The present duration divided by the median."""
+        """Duration of the last run divided by the median of earlier runs."""
         return self.now_ms / max(self.median_ms, 1.0)
 
     @property
     def is_slower(self) -> bool:
-        """Whether the present duration is longer than the median by more than the noise."""
+        """Whether the last run took longer than the median of earlier runs by more than `margin_ms`."""
         return self.runs > 0 and self.now_ms > self.median_ms + self.margin_ms
 
     @property
     def is_faster(self) -> bool:
-        """Whether the present duration is shorter than the median by more than the noise, or is less than half the median."""
+        """Whether the last run was shorter than the median of earlier runs by more than `margin_ms`, or by more than half."""
         return self.runs > 0 and self.now_ms < self.median_ms - min(self.margin_ms, 0.5 * self.median_ms)
 
     @property
     def margin_ms(self) -> float:
-        """Distance from the median that counts as noise."""
+        """Maximum difference (ms) from the median that does not count as slower or faster."""
         share = _LEAST_SHARE if self.runs >= _FEW else 1.0
         return max(_NOISES * self.noise_ms, share * self.median_ms, _LEAST_MS)
 
@@ -287,7 +287,7 @@ def pace(now_ms: float, before_ms: Sequence[float]) -> JobPace:
 
 
 def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
-    """Return {job id: its pace} for these jobs; jobs that have not run are left out."""
+    """Return {job id: comparison of its last run with earlier runs}; jobs that have not run are left out."""
     durations: dict[int, list[float]] = defaultdict(list)
     makes_drafts: dict[int, int] = {}
     for job_id, duration_ms, is_draft in reader.ask(_HISTORY_SQL, (str([*job_ids]),)):
@@ -297,7 +297,7 @@ def paces(reader: Reader, job_ids: Iterable[int]) -> dict[int, JobPace]:
 
 
 def slower_jobs(reader: Reader) -> dict[int, JobPace]:
-    """Return {job id: its pace} of the jobs whose last run was slower than earlier ones; takes 0.5 s with 2,000,000 runs."""
+    """Return the comparisons (`paces`) of jobs whose last run was slower than earlier runs; takes 0.5 s with 2,000,000 runs."""
     found = paces(reader, [job_id for (job_id,) in reader.ask(_CANDIDATES_SQL)])
     return {job_id: one for job_id, one in found.items() if one.is_slower}
 

@@ -36,7 +36,7 @@ def test_report_by_folder_lists_the_failed_jobs(run: Run) -> None:
     assert all(job["error"] and job["builder"] == "tables" for job in tables["failures"])
     _, out, _ = run("report")
     assert out.splitlines()[0].split()[:3] == ["folder", "jobs", "failed"]
-    assert any(line.startswith("without failures and warnings: 2 of 3, with ") for line in out.splitlines())
+    assert any(line.startswith("not shown, because without failures and warnings: 2 of 3 rows, with ") for line in out.splitlines())
     assert "  tables/bad.json@linux:" in out
 
 

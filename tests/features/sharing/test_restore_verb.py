@@ -75,7 +75,7 @@ def test_restored_products_stay_until_the_source_changes(project: Path, twice: P
 
     assert errors == ""
     assert (code, twice.read_text(), twice.with_suffix(".bak").read_text()) == (0, "ONE", "one")
-    assert "its result is that of its run of " in output
+    assert "its result is from its run of " in output
     assert row_of(run)["restored"] is True
     assert "completed, restored" in run("jobs")[1]
     for words in (["batch"], ["batch", "--full-scan"]):
@@ -95,7 +95,7 @@ def test_running_engine_keeps_restored_products_until_the_next_edit(project: Pat
     try:
         code, output, errors = run("restore", "a.up", "--run", "2")
         assert (code, errors, twice.read_text()) == (0, "", "ONE")
-        assert "its result is that of its run of " in output
+        assert "its result is from its run of " in output
         assert row_of(run)["restored"] is True
         assert (run("batch")[0], twice.read_text()) == (0, "ONE")
 

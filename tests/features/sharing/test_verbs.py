@@ -299,7 +299,10 @@ def test_cache_ready_runs_a_new_version_command_of_a_commit_only_with_the_option
     code, _, error = run("cache", "ready", branch)
 
     assert (code, canary.exists()) == (3, False)
-    assert f"its version command of a tool differs from this checkout ('{'version.sh' if is_script else 'aptui.yaml'}')" in error
+    assert (
+        f"the commit's version command of a tool differs from this checkout ('{'version.sh' if is_script else 'aptui.yaml'}')"
+        in error
+    )
     run("cache", "ready", branch, "--trust-code")
     assert canary.exists()
 

@@ -266,7 +266,7 @@ def test_saves_are_reported_in_order_and_calls_wait_for_earlier_saves(store: Sto
 def test_save_is_refused_unless_its_ticket_is_above_the_last_ticket(store: Store, ticket: int) -> None:
     store.writer.save(2, {"put_state": [("seq", "new")]})
 
-    with pytest.raises(InternalError, match=f"rows {ticket} were ordered after rows 2"):
+    with pytest.raises(InternalError, match=f"save {ticket} was requested after save 2"):
         store.writer.save(ticket, {"put_state": [("seq", "old")]})
 
     store.put()

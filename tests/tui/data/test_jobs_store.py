@@ -515,8 +515,8 @@ def test_error_in_a_row_omits_the_path_of_its_source(error: str, shown: str) -> 
         ("new source; its result is from this machine's store (box, 2026-11-24 10:00)", "new source; from this machine's store"),
         ("its result is from the shared cache (a (b), 2026-11-24 10:00)", "from the shared cache"),
         (
-            "'a(1).png' changed; its result is that of its run of yesterday",
-            "'a(1).png' changed; its result is that of its run of yesterday",
+            "'a(1).png' changed; its result is from its run of yesterday",
+            "'a(1).png' changed; its result is from its run of yesterday",
         ),
     ],
 )

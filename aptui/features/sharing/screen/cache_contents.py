@@ -46,9 +46,9 @@ _REPORT_EVERY_S = 0.1
 
 
 class CacheShare(Struct, frozen=True):
-    """A platform, folder, builder or product with the number and size of its products.
+    """Number and size (bytes) of the products of one platform, folder or builder, or of a single product.
 
-    `of_bytes` is the size of all products in the cache; `made` is the number of its products made in the last 24 h.
+    `of_bytes` is the size of all products in the cache. `made` and `made_bytes` count only products made in the last 24 h.
     """
 
     name: str
@@ -245,18 +245,18 @@ class InventoryReader:
         self._task.close()
 
     def note(self, batch: Batch) -> None:
-        """Check whether a batch of events may have changed the contents."""
+        """Record whether a batch of events may have changed the products in the cache."""
         self._is_stale = self._is_stale or batch.are_assets_stale or batch.table is not None
 
     def read_if_stale(self) -> None:
-        """Read the contents if they may have changed and the engine is idle, or if they were not read yet."""
+        """Read the inventory of the cache if it was not read yet, or if it may be out of date and the engine is idle."""
         progress = self._shell.session.latest_progress
         is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting or progress.analyses_running)
         if self._is_stale and (is_idle or self.contents is None) and not self.trouble:
             self.read()
 
     def read(self) -> None:
-        """Read the contents. If a read is running, read them again after it."""
+        """Read the inventory of the cache. If a read is running, start another one after it."""
         config, cache_dir = self._shell.config, self._shell.session.cache_dir
         builders = {builder.uuid: builder.name for builder in config.project.builders} if config else {}
         now_ms = int(time.time() * 1000)
@@ -268,7 +268,7 @@ class InventoryReader:
     def _take(self, contents: CacheInventory) -> None:
         self.contents, self.trouble = contents, ""
         self._taken(contents)
-        self.read_if_stale()  # assets may have changed while the contents were read
+        self.read_if_stale()  # products may have changed during the read
         self._changed()
 
     def _fail(self, error: KnownError) -> None:
@@ -413,10 +413,10 @@ class CacheExamination:
     # -------------------------------------------------------------------------------------------------- texts about the check
 
     def verdict(self, width: int, *, are_going: bool = False) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return the text about the check for the line above the findings.
+        """Return the left and right text of the line above the table of findings: the check, its result and its end.
 
         Args:
-            are_going: whether the engine was asked to delete some of the files.
+            are_going: whether the engine was asked to delete some of the found files.
         """
         progress = self.progress
         if progress is None:

@@ -167,7 +167,7 @@ class CacheTables:
         return self._amounts["products"].at(key).cell("name").text
 
     def problem(self, key: int) -> CacheProblem:
-        """Return the finding of a row."""
+        """Return the problem in a row of the table of findings."""
         return self._problems.at(key)
 
     def fit(self, size: Size, *, is_narrow: bool, is_zoomed: bool) -> None:

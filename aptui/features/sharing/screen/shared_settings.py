@@ -58,7 +58,7 @@ class Draft(Struct, frozen=True):
     patterns: tuple[SharingRow, ...] = ()
 
     def with_pattern(self, at: int, row: SharingRow | None) -> Draft:
-        """Return the draft with a pattern replaced, or removed (None)."""
+        """Return a copy of the settings with the pattern at index `at` replaced by `row`, or removed if `row` is None."""
         rows = list(self.patterns)
         rows[at : at + 1] = [] if row is None else [row]
         return replace(self, patterns=tuple(rows))

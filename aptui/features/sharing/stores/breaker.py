@@ -97,7 +97,7 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the breaker is open, so that the store must not be called now."""
+        """Whether the circuit breaker is open. While it is open, the store must not be called."""
         with self._lock:
             return self._failures >= FAILURES and (self._is_probed or self._clock() < self._until)
 

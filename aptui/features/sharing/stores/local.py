@@ -233,7 +233,7 @@ class LocalStore(FolderStore):
         links: allow products that are hard links to blobs; writing into one of them changes all products of that blob.
         origins: addresses of other stores; results that were fetched from them are trusted like results that were made here.
         origin: address of the store from which the written results were fetched, "" = they were made here. This machine's seal of
-            a record includes this address. So without keys, a project does not use results from the store of another project.
+            a record covers this address. A project without keys uses only results that were made here or fetched from `origins`.
         say: called with a message about each changed blob.
 
     Raises:

@@ -199,7 +199,7 @@ _FICLONE = 0x40049409
 _MEMO = "user.aptui"
 """Name of the extended attribute with the note that a file's bytes were checked."""
 _SLACK_NS = 50_000_000
-"""Maximum time (nanoseconds) between a note and this program's own changes of the inode, for example by chmod or rename.
+"""Maximum time (ns) between writing the attribute `_MEMO` and this program's own changes of the inode, for example by chmod.
 
 A later change time shows that another program changed the file: programs can reset the modification time, but not the change time.
 """
@@ -208,7 +208,7 @@ _CANNOT = frozenset(
 )
 """Errors of file systems that cannot make reflinks or hard links."""
 _no_reflinks: set[tuple[int, int]] = set()
-"""{(device of the source, device of the target's folder)} between which reflinks are not possible."""
+"""Pairs of devices between which reflinks are not possible: (device of the source, device of the target's folder)."""
 
 
 def reflink(source: str, target: str) -> bool:

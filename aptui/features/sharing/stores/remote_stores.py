@@ -105,7 +105,7 @@ class HttpStore:
         Only one thread at a time reads a large record, so that several very long answers do not fill the memory.
         """
         if not _large_record_lock.acquire(timeout=self._limit_s):
-            raise StoreError("reading other large records took too long", where=self.address)
+            raise StoreError("timeout while waiting until another large record was read", where=self.address)
         try:
             return answer.read(MAX_RECORD_BYTES + 1 - _SMALL_RECORD_BYTES)
         finally:
@@ -327,7 +327,7 @@ def _chunks(answer: http.client.HTTPResponse) -> Iterator[bytes]:
 
 
 def _expect_whole(answer: http.client.HTTPResponse, got: int) -> None:
-    """Raise an error if the answer is incomplete: `answer.length` is the number of missing bytes."""
+    """Raise StoreError if the answer is incomplete; `answer.length` is the number of bytes that were not received."""
     if answer.length and got <= MAX_RECORD_BYTES:
         raise StoreError("the server ended its answer too early")
 
