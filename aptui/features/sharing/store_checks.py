@@ -170,7 +170,7 @@ def _refuse_new_code(config: Config, there: Config, commit: str) -> None:
 
 
 def _find_new_versions(config: Config, there: Config) -> list[Path]:
-    """Return the files because of which a tool's version command in the commit (`there`) differs from that in this checkout."""
+    """Return the files that make a tool's version command in the commit (`there`) differ from that in this checkout."""
     commands = {tool.version for tool in there.tools if tool.version}
     if not commands <= {tool.version for tool in config.tools}:
         return [Path(FILE_NAME)]

@@ -225,9 +225,7 @@ class Writer:
         """
         self._refuse_if_broken()
         if ticket <= self._ticket:  # rows of an older ticket would replace newer rows
-            raise InternalError(
-                f"save {ticket} was requested after save {self._ticket}", hint="please report this"
-            )
+            raise InternalError(f"save {ticket} was requested after save {self._ticket}", hint="please report this")
         self._ticket = ticket
         self._queue.put(_Save(ticket, rows))
 
