@@ -171,7 +171,7 @@ def load_needed(point: str) -> Any:
     """
     found = load_first(point)
     if found is None:
-        raise UserError(f"no installed feature fills the extension point '{point}'", hint="install the feature that does")
+        raise UserError(f"no installed feature fills the extension point '{point}'", hint="install a feature that fills it")
     return found
 
 

@@ -1,1 +1,1 @@
-"""Pure rules: modules that use no clock, file or random number and never wait (pyproject.toml lists the imports they may have)."""
+"""Modules without side effects: they use no clock, file or random number, and never wait. pyproject.toml limits their imports."""

@@ -111,7 +111,7 @@ class Check(Struct, frozen=True):
 
 
 class CheckedProduct(Struct, frozen=True):
-    """The attributes of a product that checks read."""
+    """The attributes of a product that an asset check compares with its limits."""
 
     name: str
     size: int

@@ -21,9 +21,9 @@ from msgspec import Struct, field
 
 
 class TemplateError(Exception):
-    """Raised if a placeholder stands where every value is unsafe.
+    """Raised if a template has a placeholder at a position where no value would be safe.
 
-    The text of the error says where it stands, and `hint` is an alternative.
+    The text of the error names this position; `hint` says how to write the command instead.
     """
 
     def __init__(self, what: str, hint: str) -> None:
@@ -372,9 +372,9 @@ class _Line(Struct):
     cases: int = 0
     """Number of open `case` statements, in which a `)` ends a pattern."""
     documents: list[_Document] = field(default_factory=list)
-    """Here-documents of this command, and of the commands whose output is piped into this command."""
+    """Here-documents of this command, and of earlier commands in the same pipeline."""
     strings: list[str] = field(default_factory=list)
-    """Placeholders in the here-strings (`<<<`) of these commands."""
+    """Placeholders in the here-strings (`<<<`) of this command, and of earlier commands in the same pipeline."""
     is_string: bool = False
     """Whether the next word is a here-string."""
 
@@ -407,12 +407,12 @@ class _Scan:
         self.program_params: set[str] = set()
         self._documents: list[_Document] = []
         self._reader = ""
-        """The last program, so far, that runs its standard input as code.
+        """Name of the last program read that runs its standard input as code, "" = none.
 
-        The program may be inside a loop or group. A here-document after the end of the loop or group may be its input.
+        If the program is inside a loop or group, a here-document after the loop or group may be its input.
         """
         self._refused: tuple[str, str] | None = None
-        """(name of the position, alternative) for the error message; None if placeholders are allowed at the current position."""
+        """The error for a placeholder at the current position: (text that names the position, hint); None if it is allowed."""
 
     def commands(self, closer: str) -> None:
         """Read commands up to `closer`, or the end of the text."""

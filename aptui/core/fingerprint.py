@@ -26,7 +26,7 @@ Manifest = tuple[Entry, ...]
 MISSING = "missing"
 """Digest of a missing file, which differs from the digest of an empty file. The name of the entry says which file is missing."""
 FOUND = frozenset({"discovered", "found places"})
-"""Kinds of manifest entries that a run reports, and that are unknown before the run."""
+"""Kinds of manifest entries for files that only the run itself reports as inputs."""
 PLANNING = "planning parameters"
 """Kind of the manifest entry for parameters that only affect which jobs are planned; only analyses have this entry."""
 _DIGEST_HEX = 32
@@ -197,14 +197,14 @@ _PHRASES = {
     "pointers": "'lfs_pointers'",
     "job parameters": "the parameters of the job",
     "additional fingerprint": "the job's additional fingerprint",
-    "parameters by file": "the set of parameters by file",
+    "parameters by file": "the parameter set from the builder's 'rules'",
     "setting": "folder setting '{name}'",
     "source": "source '{name}'",
     "dependency": "dependency '{name}'",
     "discovered": "dependency '{name}' (found while processing)",
     "companion": "companion '{name}'",
     "places": "the location of dependencies in the scan folder '{name}'",
-    "found places": "the location in the scan folder '{name}' of dependencies that were found while processing",
+    "found places": "the location of dependencies (found while processing) in the scan folder '{name}'",
     "job": "the fingerprint of job '{name}'",
     "products": "the products of job '{name}'",
     "ring": "the cycle of dependencies through '{name}'",
@@ -224,9 +224,9 @@ _PHRASES = {
 }
 _MOST_EXPLAINED = 3
 _PLACES = frozenset({"places", "found places"})
-"""Kinds of entries that also change when a file appears, disappears or changes. `explain` names them only if no other differs."""
+"""Kinds of entries that change together with the entry of a file. `explain` names them only if no other entry differs."""
 _PLURAL = frozenset({"code", "parameters", "platform parameters", PLANNING, "references", "steps", "job parameters", "products"})
-"""Kinds whose phrase is a plural."""
+"""Kinds of entries whose text in `_PHRASES` is a plural."""
 _VALUED = frozenset(
     {
         "version", "analysis fingerprint", "parameters", "platform parameters", "command", "steps", "job parameters",

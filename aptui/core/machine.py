@@ -98,7 +98,7 @@ def follow(state: JobState | None, triggers: Iterable[Trigger]) -> JobState | No
     """Return the state that a job in `state` reaches by these triggers, one after the other.
 
     Raises:
-        InvalidTransition: a cell on the way is empty.
+        InvalidTransition: a state on the way does not allow the next trigger.
     """
     for trigger in triggers:
         cell = TABLE[state].get(trigger)
@@ -112,7 +112,7 @@ def feed(job: Job, trigger: Trigger) -> Effect:
     """Move `job` to its next state and return the effects that the caller must execute.
 
     Raises:
-        InvalidTransition: the cell is empty; the job is unchanged.
+        InvalidTransition: the job's state does not allow this trigger; the job is unchanged.
     """
     cell = TABLE[job.state].get(trigger)
     if cell is None:

@@ -20,7 +20,7 @@ from aptui.core.run_report import OutsideFile
 
 
 class ScanStarted(Struct, frozen=True):
-    """A scan of the relative folder `below` (lower case, "" = everything) began.
+    """Event: a scan of the relative folder `below` (lower case, "" = everything) began.
 
     `retries`: unfinished and failed jobs are tried again during the scan.
     """
@@ -31,12 +31,15 @@ class ScanStarted(Struct, frozen=True):
 
 
 class FolderSeen(Struct, frozen=True):
-    """A relative folder (over all scan folders) differs from its last known state, or must be checked again.
+    """Event: the scan found a folder that differs from its last known state, or that must be checked again.
+
+    The folder is a relative path; its files may be in several scan folders.
 
     Args:
         seq: the event's number.
         folder: relative folder in lower case, "" = top.
-        facts: the new and changed files that won their path, each with its digest if the digest is stored.
+        facts: the new and changed files, each with its digest if the digest is stored; without files that a file of an earlier
+            scan folder overrides (`core.paths.merge_folder`).
         gone: keys of stored files of this folder that no longer exist.
         clashes: the files whose name differs only in case from other names in their scan folder, each as (fact, the other
             names); these files are not in `facts`.
@@ -57,7 +60,7 @@ class FolderSeen(Struct, frozen=True):
 
 
 class FilesSeen(Struct, frozen=True):
-    """Known files that were checked one by one and have to be read again; each of them is the winner of its path.
+    """Event: known files were checked one by one and have to be read again. Each of them is the winner of its path.
 
     The event does not cover their folders: the row of a folder is saved only when the whole folder has been checked.
     """
@@ -67,14 +70,14 @@ class FilesSeen(Struct, frozen=True):
 
 
 class FoldersUnchanged(Struct, frozen=True):
-    """Relative folders (lower case) equal their stored state."""
+    """Event: the scan found no change in these folders (relative paths in lower case)."""
 
     seq: int
     folders: tuple[str, ...]
 
 
 class SlotsFree(Struct, frozen=True):
-    """Workers have free slots: up to `count` messages may be sent now.
+    """Event: workers can receive up to `count` messages now; one message can start several jobs.
 
     Up to `critical` messages may be sent while the next job is critical or an analysis. `jobs` is the maximum number of
     jobs that start now, 0 = no limit. The job with the id `job_id` starts first.
@@ -88,7 +91,7 @@ class SlotsFree(Struct, frozen=True):
 
 
 class ScanFinished(Struct, frozen=True):
-    """The scan has reported every folder; a file that it did not report is gone."""
+    """Event: the scan has reported every folder. A file that it did not report no longer exists."""
 
     seq: int
 
@@ -111,14 +114,14 @@ class FilesHashed(Struct, frozen=True):
 
 
 class OutsideSeen(Struct, frozen=True):
-    """Files that runs have read outside all scan folders have changed. `files` are pairs of (absolute path, new state)."""
+    """Event: files outside all scan folders, which runs had read, changed. `files` are pairs of (absolute path, new state)."""
 
     seq: int
     files: tuple[tuple[str, OutsideFile], ...]
 
 
 class RunsFinished(Struct, frozen=True):
-    """Results of runs and analyses, in the order in which they arrived."""
+    """Event: results of runs and analyses, in the order in which they arrived."""
 
     seq: int
     results: tuple[AnalyseResult | RunResult, ...]
@@ -126,7 +129,7 @@ class RunsFinished(Struct, frozen=True):
 
 
 class ProductsCommitted(Struct, frozen=True):
-    """The commit ordered by `CommitProducts` ended at `now_ms`.
+    """Event: the commit ordered by `CommitProducts` ended at `now_ms`.
 
     `failed` are (run key, error text, number of products that were moved before the error). All products of the `committed` runs
     are in the cache, and their rows are saved.
@@ -139,21 +142,21 @@ class ProductsCommitted(Struct, frozen=True):
 
 
 class ProductsLost(Struct, frozen=True):
-    """Recorded products are no longer in the cache (product names)."""
+    """Event: products that have rows in the database are no longer in the cache; `names` are the product names."""
 
     seq: int
     names: tuple[str, ...]
 
 
 class RowsSaved(Struct, frozen=True):
-    """All rows that were ordered with tickets up to `ticket` are saved in the database."""
+    """Event: the database has saved the rows of all `SaveRows` commands with tickets up to `ticket`."""
 
     seq: int
     ticket: int
 
 
 class RequestReceived(Struct, frozen=True):
-    """A request of a client: `verb` is one of the words below, `keys` are sources, `job_ids` jobs.
+    """Event: a request of a client. `verb` is one of the words below, `keys` are sources, `job_ids` jobs.
 
     "reprocess", "cancel", "escalate", "stop"; "analyse" runs pending analyses first, because a client needs the list of jobs;
     "save" saves every job without a row, so that a client can read it; "interest" boosts these sources, and `value` is the
@@ -244,7 +247,7 @@ class CommitProducts(Struct, frozen=True):
 
 
 class DeleteProducts(Struct, frozen=True):
-    """Remove products (names) from the cache after the rows of ticket `ticket` are saved."""
+    """Remove the products `names` from the cache after the rows of the `SaveRows` command with this ticket are saved."""
 
     cause: int
     names: tuple[str, ...]

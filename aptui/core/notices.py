@@ -205,7 +205,7 @@ class ConnectionsChanged(Struct, frozen=True):
 
 
 class ShowRequested(Struct, frozen=True):
-    """Request of a user to show this source, or its product `product` (a name, "" = none), in the editor or on the screen."""
+    """Notice that a user wants to see a source, or its product `product` (a name, "" = none), in the editor or on the screen."""
 
     cause: int
     source: RelPath
@@ -214,7 +214,7 @@ class ShowRequested(Struct, frozen=True):
 
 
 class PeerOrdered(Struct, frozen=True):
-    """Request of a client to the gateway; only the gateway receives this notice."""
+    """Notice that passes a client's request on to the gateway; no other subscriber receives it."""
 
     cause: int
     order: PeerOrder

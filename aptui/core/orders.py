@@ -96,9 +96,9 @@ class CopyOrder(Struct, frozen=True):
 class HashOrder(Struct, frozen=True):
     """Order to read the files at these absolute paths; the result has one entry for each path, in the same order.
 
-    `copies` are, for each file, the paths at which copies may be staged while it is read, so that jobs that copy it need not read
-    it again. If the digest of a file equals its digest in `known` (b"" = none), no copy of it is staged. With `asks_writers` a file
-    that another process holds open for writing counts as changed while read, and is not copied.
+    `copies` has a tuple of paths for each file. While the worker reads the file, it may stage copies at these paths, so that jobs
+    that copy the file need not read it again. If the digest of a file equals its digest in `known` (b"" = none), no copy of it is
+    staged. With `asks_writers` a file that another process holds open for writing counts as changed while read, and is not copied.
     """
 
     order: int

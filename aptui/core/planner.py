@@ -179,7 +179,7 @@ class Companions:
         return key in self._files
 
     def is_shared_with(self, key: PathKey, rel: str) -> bool:
-        """Whether the shared companion `key` is a companion of `rel`."""
+        """Whether the file `key`, which several sources share as their companion (`Companion.file`), is a companion of `rel`."""
         return any(
             regex.fullmatch(rel) is not None
             for companion, regex in self._rules

@@ -56,7 +56,7 @@ class Resources:
             self._holders[name][job.run_key] = job
 
     def release(self, run_key: int) -> None:
-        """Record that the run with this key has ended and holds nothing any more."""
+        """Record that the run with this key has ended and no longer holds resources."""
         for held in self._holders.values():
             held.pop(run_key, None)
 
@@ -75,9 +75,10 @@ _MAX_BOOSTED = 20_000
 
 
 class Boosts:
-    """Sources that editors and running games show, with the number of the last request; their jobs start before all other jobs.
+    """Sources that editors and running games show; their jobs start before all other jobs.
 
-    A boost lasts until `expire` is called with its number or a higher one.
+    The boost of a source has the number of the last request for it; later requests have higher numbers. The boost lasts until
+    `expire` is called with its number or a higher number.
     """
 
     def __init__(self) -> None:
@@ -87,13 +88,13 @@ class Boosts:
         return len(self._numbers)
 
     def of(self, key: PathKey) -> int:
-        """Return the number of the last request for a source, 0 = it has no boost."""
+        """Return the number of the last request that boosted a source, 0 = it has no boost."""
         return self._numbers.get(key, 0)
 
     def note(self, key: PathKey, number: int) -> bool:
-        """Boost a source; return whether the number is higher than that of its last request.
+        """Boost a source for request `number`; return False, with no effect, if a request with this or a higher number did so.
 
-        Beyond a maximum the oldest boosts end.
+        If there are too many boosts, the oldest boost ends.
         """
         if self._numbers.get(key, 0) >= number:
             return False
@@ -104,7 +105,7 @@ class Boosts:
         return True
 
     def expire(self, number: int) -> list[PathKey]:
-        """End the boosts up to this number; return their sources."""
+        """End the boosts of all requests up to `number`; return the sources that lost their boost."""
         ended = list(itertools.takewhile(lambda key: self._numbers[key] <= number, self._numbers))
         for key in ended:
             del self._numbers[key]
@@ -197,9 +198,9 @@ class ReadyQueue:
 
 
 class LanedQueue(ReadyQueue):
-    """A queue of jobs that need resources: a job whose resources are in use does not delay others.
+    """A queue of jobs that need resources: a job whose resources are in use does not delay other jobs.
 
-    Jobs that need the same resources are in one lane. The queue itself is the lane of all jobs without resources.
+    Jobs that need the same resources are in one queue, their *lane*. The outer queue has the jobs that need no resources.
     """
 
     def __init__(self, host_platform: str, resources: Resources) -> None:
@@ -220,7 +221,7 @@ class LanedQueue(ReadyQueue):
         return sum(len(lane) for names, lane in self._lanes.items() if name in names)
 
     def put(self, job: Job, rank: Rank) -> None:
-        """Add `job` with this rank to the lane of its present resources, or move it to this rank there."""
+        """Queue `job` with this rank in the lane of its resources; if it is queued already, change its rank."""
         lane = self._lane_of(job)
         super().put(job, rank) if lane is None else lane.put(job, rank)
 
@@ -230,7 +231,7 @@ class LanedQueue(ReadyQueue):
         super().discard(job) if lane is None else lane.discard(job)
 
     def peek(self) -> Job | None:
-        """Return the best job that may start now without removing it; None if no job may start."""
+        """Return the best job that may start now, None if no job may start. The job stays in the queue."""
         best = super().peek()
         rank = self.head_rank() if best is not None else None
         for names, lane in self._lanes.items():

@@ -81,9 +81,9 @@ class UndeclaredReads(StrEnum):
 
 
 class RetryFailed(StrEnum):
-    """Whether a failed job runs again at the next start or `aptui batch` although nothing changed.
+    """Which failed jobs run again at the next start or `aptui batch`.
 
-    ALWAYS does not include a job that reached its time limit or memory limit.
+    CHANGED: jobs whose inputs changed. ALWAYS: all failed jobs, except those that reached their time limit or memory limit.
     """
 
     ALWAYS = "always"
@@ -127,7 +127,7 @@ class FileRule(Struct, frozen=True):
 
 
 class BuilderStep(Struct, frozen=True):
-    """One step of a builder with `steps`: `name` is the prefix of its parameters; `origin` and `patterns` are as in `Builder`."""
+    """One entry of a builder's `steps`. `name` is the prefix of the step's parameters; `origin` and `patterns` as in `Builder`."""
 
     name: str
     origin: str
@@ -213,11 +213,11 @@ class Builder(Struct, frozen=True):
 
 
 class Companion(Struct, frozen=True):
-    """Metadata companion (O3DE: `MetaDataTypes`): its bytes are an input of its source's jobs, so its change re-runs them.
+    """Rule for companions: files with metadata of a source (O3DE: `MetaDataTypes`). They are inputs of the source's jobs.
 
-    The companion of a source that matches `source` is `file` if that is set: one relative path for all sources. Otherwise its
-    path is the source's path + "." + `suffix`. If `replaces` (an extension without a dot) is the source's extension, `suffix`
-    replaces this extension instead.
+    The rule applies to sources whose path matches the pattern `source`. If `file` (a relative path) is set, this file is the
+    companion of all of them. Otherwise the companion's path is the source's path + "." + `suffix`. If the source's extension is
+    `replaces` (without a dot), `suffix` replaces this extension instead.
     """
 
     source: Pattern

@@ -50,11 +50,11 @@ def is_of_any_draft(entries: _Manifest) -> bool:
 
 
 def quality_of(manifest: _Manifest) -> Quality:
-    """Return the quality that a run with this manifest makes."""
+    """Return whether a run with this manifest makes a draft or the final result."""
     return Quality.DRAFT if is_of_draft(manifest) else Quality.FINAL
 
 
 def differs_by_jobs(old: _Manifest, new: _Manifest, names: set[str]) -> bool:
-    """Whether two manifests differ only in their qualities and in the state or products of these jobs."""
+    """Whether two manifests differ, and only in entries about the jobs `names`; draft or final does not matter."""
     changed = set(as_final(old)) ^ set(as_final(new))
     return bool(changed) and all(kind in _OF_OTHER_JOBS and name in names for kind, name, _digest in changed)

@@ -18,9 +18,9 @@ _BY_SIGNAL = range(129, 160)
 _KILLED = 137
 Entry = tuple[str, str, str]
 CHECK = "check"
-"""The kind of failure if the run succeeded, but a check does not allow its products to be published."""
+"""Kind of failure: the run itself succeeded, but an asset check does not allow its products to be published."""
 ENDLESS = "endless"
-"""The kind of failure of a job that was given up because its inputs changed during each of its runs."""
+"""Kind of failure: the job was given up, because its inputs changed during each of its runs."""
 
 
 class FailureKind(StrEnum):
@@ -44,7 +44,10 @@ class FailureKind(StrEnum):
 
 
 class RetryRule(Struct, frozen=True):
-    """A run whose kind of failure is in `on` (a `FailureKind`, or `exit 75`) is retried, at most `times` for one plan of a job."""
+    """Rule for retries: a failed run is repeated if `on` has its kind of failure (a `FailureKind`, or text such as `exit 75`).
+
+    `times`: maximum number of retries until the job is planned again.
+    """
 
     times: int
     on: tuple[str, ...]
@@ -112,7 +115,7 @@ def dump(failure: JobFailure | None) -> str:
 
 
 def load(text: str) -> JobFailure | None:
-    """Return the failure that `dump` wrote."""
+    """Return the failure of a job from its stored form (`dump`), None for ""."""
     if not text:
         return None
     kind, inputs, settings, committed = msgspec.json.decode(text)

@@ -39,9 +39,9 @@ from aptui.core.run_report import OutsideFile
 
 # The history of a job stores the inputs and products of its runs as differences, because most inputs and products never change
 # between runs. The state of the newest committed run is the job's present manifest and products. The states of earlier runs are
-# computed backwards from it, with the *step* that each run stores. The step of a committed run leads from its own state to the
-# state of the previous run (`BEGINNING` for the first run). The step of a failed run leads from the last committed state before it
-# to the inputs of the failed run.
+# computed backwards from it. For this purpose each committed run stores a *step*: the difference that turns its own state into
+# the state of the previous run (`BEGINNING` for the first run). The step of a failed run is the difference that turns the last
+# committed state before it into the inputs of the failed run.
 
 # A session is a period of work: it begins with a start, a save or a checkout, and lasts until the engine is idle. The two enums
 # say why a session began and how it ended.
@@ -67,7 +67,7 @@ class SessionEnd(StrEnum):
 
 
 BEGINNING = "0"
-"""Stored step (`RunStep`) of a job's first run: the step leads from an empty state to the inputs and products of this run."""
+"""Stored step (`RunStep`) of a job's first run, which has no earlier run: applied to any state, it gives the empty state."""
 _DIGEST_BYTES = 16
 Made = tuple[str, str, int]
 """A product of a run in the history: name, the first 128 bits of its digest in hex, size."""
@@ -94,7 +94,7 @@ def digest_of_products(products: Sequence[Product]) -> bytes:
 
 
 def make_committed_step(before: RunStep, now: RunStep) -> str:
-    """Return the step that is stored with a committed run."""
+    """Return the step to be stored with a committed run: the difference that turns `now` into the previous run's state `before`."""
     return step(now, before) if before.inputs else BEGINNING
 
 
@@ -114,7 +114,7 @@ def step(known: RunStep, wanted: RunStep) -> str:
 
 
 def apply_step(known: RunStep, text: str) -> RunStep:
-    """Return the inputs and products that the packed step `text` makes of `known`."""
+    """Apply the packed difference `text` (from `step`) to the inputs and products `known`; return the result."""
     if not text:
         return known
     if text == BEGINNING:
@@ -327,7 +327,7 @@ def _plan_from_json(data: list[Any]) -> JobPlan:
 # A `PlainCopy` describes a copied file until its product is in the cache. The functions below make the rows of the copy.
 
 NEW_SOURCE = "new source"
-"""Reason for the first run of a copy; other new jobs have the same reason."""
+"""Reason that is shown for the first run of a job."""
 _IS_PRODUCT = 1
 _NO_TYPE = bytes(16)
 
@@ -405,21 +405,31 @@ def commit_rows(copy: PlainCopy, product_id: int, now_ms: int) -> list[tuple[str
 
 ROW_OPERATIONS: dict[str, str] = {
     # {name of the operation: its parameters}. Within a transaction, the writer applies the operations in the order of this table.
-    "drop_source": "source_id",  # drops also the jobs, products, analyses, runs, conflicts and stats of the source
+    # Drop a source with its jobs, products, analyses, runs, conflicts and stats.
+    "drop_source": "source_id",
     "drop_analysis": "source_id, builder_uuid",
-    "drop_job": "job_id",  # drops also the products, runs and conflicts of the job
-    "drop_products": "job_id",  # a product that the same transaction puts again (by name and sub id) keeps its id
+    # Drop a job with its products, runs and conflicts.
+    "drop_job": "job_id",
+    # Drop the products of a job. If the same transaction puts a product with the same name and sub id, the product keeps its id.
+    "drop_products": "job_id",
     "drop_product": "product_id",
-    "drop_declared": "product_id",  # Drops the links, former sub ids and facts of the product.
-    "drop_draft": "job_id",  # the job has made its final product, or has no products
-    "drop_edges": "source_uuid, builder_uuid",  # Drops the rows of a source and builder in SourceDependency and aptui_edges.
-    "drop_folder": "scan_folder_id, folder",  # drops the row in aptui_folders
-    "drop_file": "scan_folder_id, name",  # `name` is the relative path
+    # Drop the links, former sub ids and facts of a product.
+    "drop_declared": "product_id",
+    # Drop the note that a job's products are drafts, because the job has made its final products, or has no products.
+    "drop_draft": "job_id",
+    # Drop the edges of a source and builder in SourceDependency and aptui_edges.
+    "drop_edges": "source_uuid, builder_uuid",
+    # Drop the row of a folder in aptui_folders.
+    "drop_folder": "scan_folder_id, folder",
+    # Drop the row of a file that is not a source; `name` is its relative path.
+    "drop_file": "scan_folder_id, name",
     "drop_conflict": "job_id",
-    "drop_missing": "product_id",  # drops the missing dependencies that a scan found, but keeps the names that the scan read
+    # Drop the missing dependencies that a scan of a product found, but keep the names that the scan read.
+    "drop_missing": "product_id",
     "drop_legacy": "source_id",
     "put_source": "source_id, scan_folder_id, rel, source_uuid, path_key, digest, identity, mtime_ms, hash64",
-    "put_legacy": "uuid, source_id, created_ms",  # another UUID by which the source is found
+    # Store another UUID by which the source is found.
+    "put_legacy": "uuid, source_id, created_ms",
     "put_analysis": "source_id, builder_uuid, state, fingerprint|None, error, warnings, errors, duration_ms, completed_ms, "
     "log_file, reason, plans_blob, failure",
     "put_job": "job_id, source_id, job_key, fingerprint, platform, builder_uuid, status, run_key, first_fail_ms, first_fail_log, "
@@ -438,21 +448,27 @@ ROW_OPERATIONS: dict[str, str] = {
     # The job's products are drafts (core.quality). `final`: fingerprint of the job's planned run with final quality, None before
     # this run is planned.
     "put_draft": "job_id, final",
-    "put_retries": "job_id, run_key, kinds",  # kinds of the failed attempts before this successful run (core.retry)
-    "put_stat": "name, value_ms, time_ms",  # duration of an analysis; the duration of a job is in the row of the job
+    # `kinds`: the kinds of failure (core.retry) of the failed attempts before this successful run.
+    "put_retries": "job_id, run_key, kinds",
+    # Store the duration of an analysis; the duration of a job is in the row of the job.
+    "put_stat": "name, value_ms, time_ms",
     "put_conflict": "name, job_id",
     "put_folder": "scan_folder_id, folder, digest, files_blob",
-    "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",  # a file that is not a source
-    "put_cache_folder": "name, ctime_ns",  # `name` is a folder, relative to the root of the cache
+    # Store a file that is not a source.
+    "put_file": "scan_folder_id, name, is_folder, mtime_ms, hash64",
+    # Store a folder of the cache; `name` is its path relative to the root of the cache.
+    "put_cache_folder": "name, ctime_ns",
     "put_state": "key, value",
     # The row is written when the session ends. Until then, the runs with higher run keys than the last stored session belong to
     # the present session.
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
-    "prune_session": "session_id",  # merge some runs of this session into session 0, the time before all recorded sessions.
-    # The next engine runs the job again even if the job's inputs did not change, because the job's products differ from their
+    # Move some runs of this session into session 0, which stands for the time before all recorded sessions.
+    "prune_session": "session_id",
+    # Mark a job so that the next engine runs it even if its inputs did not change. Either the job's products differ from their
     # rows, or a run was requested.
     "doubt_job": "job_id",
-    "doubt_analysis": "source_id, builder",  # the next engine repeats the analysis even if its inputs did not change
+    # Mark an analysis so that the next engine repeats it even if its inputs did not change.
+    "doubt_analysis": "source_id, builder",
 }
 """Operations of `Rows`. 64-bit hashes among the parameters are signed (`to_signed`), because SQLite has only signed integers."""
 

@@ -212,7 +212,10 @@ def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
 
 
 def is_of_other_code(code_files: tuple[tuple[str, str], ...], used: Used) -> bool:
-    """Whether a run used code or tools other than `code_files`, the described files of its builder: (path, SHA-256 in hex)."""
+    """Whether a run used other code or tools than its builder had when it was described.
+
+    `code_files` are the files from the description, each as (path, SHA-256 in hex).
+    """
     return bool(used.code and code_files) and used.code != _digest_described(code_files)
 
 

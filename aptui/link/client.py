@@ -93,7 +93,7 @@ class EngineWelcome(Struct, frozen=True):
 
 
 class EngineClient:
-    """A connection to an engine; `of` and `connect` make one."""
+    """A connection to an engine. Create it with `EngineClient.of` (by cache folder) or `EngineClient.connect` (by socket)."""
 
     def __init__(self, channel: socket.socket) -> None:
         self._channel = channel
@@ -152,7 +152,7 @@ class EngineClient:
             channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", *_SEND_LIMIT))
             channel.connect(path)
             if not places.peer_credentials(channel).is_trusted:
-                raise PermissionError(errno.EACCES, "it belongs to another user")
+                raise PermissionError(errno.EACCES, "the process behind it belongs to another user")
         except OSError as error:
             channel.close()
             raise _as_refused(path, error) from None

@@ -124,7 +124,7 @@ def explain(error: Exception) -> str:
     if isinstance(error, UnicodeError):
         return "not valid UTF-8"
     text, _, place = str(error).partition(" - at `$")
-    if text[1:2].islower():  # a message that begins with "JSON" keeps its capitals
+    if text[1:2].islower():  # the first letter becomes lower case, but not if the text begins with an abbreviation such as "JSON"
         text = text[0].lower() + text[1:]
     text = text.replace("`", "'")
     field = place.strip(".`")
@@ -242,7 +242,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
 
 
 class _ForeignHello(Struct, frozen=True):
-    """The fields of `hello` that the engine reads from a client with another protocol."""
+    """The fields of the request `hello` that the engine decodes if the client uses another protocol version."""
 
     protocol: int
     version: str = ""
@@ -350,7 +350,7 @@ def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | Notic
 
 
 class _Refusal(Struct, frozen=True):
-    """The refusal in a line of an engine."""
+    """The engine's refusal of a request, as it stands in a line of the protocol."""
 
     what: str = "refused"
     hint: str = ""
@@ -358,7 +358,7 @@ class _Refusal(Struct, frozen=True):
 
 
 class _LineForm(Struct, frozen=True):
-    """The common fields of all lines of an engine."""
+    """The common fields of all lines that an engine sends."""
 
     id: int = 0
     answer: Answer | None = None

@@ -167,7 +167,7 @@ class LinkServer:
         self._subscribers: tuple[_Client, ...] = ()
         """Subscribed clients. The tuple is replaced, never changed, because a client may be dropped while a notice is published."""
         self._drawing: tuple[_Client, ...] = ()
-        """Clients that receive coalesced notices; this tuple is replaced, too."""
+        """Clients that receive coalesced notices. Like `_subscribers`, the tuple is replaced, never changed."""
         self._feed = NoticeFeed()
         self._reported: set[_Client] = set()
         """Clients with new lines since the last flush."""
@@ -208,7 +208,7 @@ class LinkServer:
     def close(self) -> None:
         """Send as many lines as possible without waiting, close all connections, and remove the socket.
 
-        The answerer is not notified.
+        The engine's `Answerer` is not notified of the clients that are disconnected.
         """
         self._send_feed()
         for client in list(self._clients.values()):
@@ -220,7 +220,7 @@ class LinkServer:
             if self._accept_again_s is None:
                 self._selector.unregister(self._listener)
             with contextlib.suppress(OSError):
-                # The file is compared, because another engine may listen at this path by now.
+                # Remove the socket file only if it is still this server's own: another engine may listen at this path by now.
                 if self._bound is not None and os.path.samestat(self._bound, os.stat(self.path)):
                     os.unlink(self.path)
             self._listener.close()

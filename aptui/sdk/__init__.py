@@ -229,7 +229,7 @@ class ProductDependency(Struct):
     """Declares that a product needs another product at run time, by asset id.
 
     An asset id is the UUID of the other product's source, and its sub id. If the other product changes, no job runs again; the
-    other product need not exist. `load` may also be a whole number of flags (63 bits).
+    other product need not exist. In place of a `LoadBehavior`, `load` may be an integer with flags (at most 63 bits).
     """
 
     source_uuid: UUID
@@ -630,7 +630,7 @@ def same_for_all_sources(create_jobs: _Method) -> _Method:
 
 
 def is_same_for_all_sources(builder: Any) -> bool:
-    """Whether all sources have the same answer of `create_jobs`.
+    """Whether `create_jobs` of this builder returns the same answer for all sources.
 
     This is so if `create_jobs` is decorated with `same_for_all_sources`, or if the builder inherits both `create_jobs` and
     `analyse` from `SimpleBuilder`.

@@ -23,7 +23,7 @@ class _Piece:
         self._regex = re.compile(re.escape(text).replace(r"\?", "[^/]"), _FLAGS)
 
     def is_at(self, text: str, at: int) -> bool:
-        """Whether the piece matches at the index `at`."""
+        """Whether this piece of the pattern matches `text` at the index `at`."""
         return at >= 0 and self._regex.match(text, at) is not None
 
     def first(self, text: str, start: int) -> int:
@@ -37,7 +37,7 @@ class _Piece:
 
 
 class Glob:
-    """A pattern for a whole text, in any case: `*` is any text, including slashes; `?` is one character except a slash."""
+    """A pattern for a whole text; case is ignored. `*` is any text, including slashes; `?` is one character except a slash."""
 
     def __init__(self, pattern: str) -> None:
         self._first, *self._rest = map(_Piece, pattern.split("*"))
@@ -86,7 +86,7 @@ class Glob:
 
 
 class LevelGlob:
-    """A pattern for a whole path, in any case. The last `*` also matches slashes; the others match only within one folder name."""
+    """A pattern for a whole path; case is ignored. The last `*` also matches slashes; other stars match within one folder name."""
 
     def __init__(self, pattern: str) -> None:
         head, star, last = pattern.rpartition("*")

@@ -51,7 +51,10 @@ def import_numpy() -> None:
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
-    """Hide modules in this block, so that other modules are imported without them; modules that are already imported stay."""
+    """Make the import of the modules `names` fail in this block, so that optional imports of them by other modules are skipped.
+
+    Modules that are already imported stay available.
+    """
     with _instead(dict.fromkeys(names)):  # the import system treats a module whose entry is None as missing
         yield
 
@@ -65,9 +68,9 @@ def defer(*names: str) -> Iterator[None]:
 
 @contextmanager
 def substitute(name: str, **functions: Callable[[], object]) -> Iterator[None]:
-    """In this block, replace the module `name` by a module that has only these functions.
+    """In this block, replace the module `name` by a module that has only `functions`.
 
-    The block may only import modules that need nothing else from the replaced module.
+    The modules that the block imports must use no other names of the replaced module.
     """
     stand_in = ModuleType(name)
     vars(stand_in).update(functions)

@@ -30,12 +30,12 @@ class Family(Struct, frozen=True):
 
 
 def gauge(name: str, help_text: str, value: float, **labels: str) -> Family:
-    """Return a family of one value."""
+    """Return a metric family of type gauge that has one sample."""
     return Family(name, "gauge", help_text, (Sample(value, labels),))
 
 
 def text(families: Iterable[Family]) -> str:
-    """Return the families in the text format of OpenMetrics, with `# EOF` at the end."""
+    """Return metric families in the text format of OpenMetrics, with `# EOF` at the end."""
     return "".join(f"{line}\n" for family in families for line in _lines(family)) + "# EOF\n"
 
 

@@ -39,7 +39,8 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            with contextlib.suppress(OSError):  # `reconfigure` writes buffered text; a later `flush` reports the error
+            # `reconfigure` flushes the stream first. If this fails, the error is ignored here, because a later `flush` reports it.
+            with contextlib.suppress(OSError):
                 reconfigure(errors="backslashreplace")
 
 
@@ -346,7 +347,7 @@ _BYTES = "[\udc80-\udcff\U0010ff80-\U0010ffff]"
 
 
 def sanitize(text: str) -> str:
-    """Return `text` as one line without escape sequences and control characters; line breaks become pictures."""
+    """Return `text` as one line without escape sequences and control characters; line breaks are shown as symbols such as `␊`."""
     if text.isprintable():
         return text
     text = re.sub(_SEQUENCE, "", text).replace("\t", TAB)

@@ -76,19 +76,19 @@ class TraceFile:
                 self._write()
 
     def flush(self) -> None:
-        """Write the held events."""
+        """Write the buffered events to the file."""
         with self._lock:
             self._write()
 
     def _write(self) -> None:
-        """Write the held events. Errors, such as a full disk, are ignored, so that the trace never stops the traced process."""
+        """Write the buffered events. Errors, such as a full disk, are ignored, so that the trace never stops the traced process."""
         events, self._events = self._events, []
         with contextlib.suppress(OSError, ValueError):
             self._file.write("".join(f"{json.dumps(event, separators=(',', ':'), default=str)},\n" for event in events))
             self._file.flush()
 
     def close(self) -> None:
-        """Write the held events, and close the file."""
+        """Write the buffered events, and close the file."""
         self.flush()
         with contextlib.suppress(OSError, ValueError):
             self._file.write("{}]\n")
@@ -183,7 +183,7 @@ def write_trace_to(path: str | None) -> Iterator[None]:
 
 
 def flush() -> None:
-    """Write the held events, so that other processes can read them."""
+    """Write the buffered events of this process's trace to its file, so that other processes can read them."""
     if active is not None:
         active.flush()
 

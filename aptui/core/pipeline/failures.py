@@ -210,9 +210,9 @@ class Failures(PipelinePart):
         self.give_up(job, text)
 
     def give_up(self, job: Job, text: str, kind: str | None = None) -> None:
-        """Fail a job that can never succeed as planned; `kind` as in `record`.
+        """Fail a job that cannot succeed with its present inputs. `kind` is the kind of failure (`core.retry`).
 
-        Its planned fingerprint stays, so that it runs again only after another change of its source.
+        The job keeps its planned fingerprint, so that it runs again only after another change of its inputs.
         """
         self.remember_run(job)
         self._jobs.feed(job, Trigger.REFUSE)

@@ -105,7 +105,7 @@ _LOADED_TOGETHER = 500
 
 
 class Files(PipelinePart):
-    """Handles events about files: scanned, and read."""
+    """Handles the events of scans, and of files that were read."""
 
     def __init__(self, jobs: Jobs, identities: Identities, plans: Plans, spread: Spread, plain: PlainCopies) -> None:
         super().__init__(jobs)
@@ -193,7 +193,7 @@ class Files(PipelinePart):
         self._memory.unreadable.difference_update(keys)
         unread = self._unread(keyed)
         pending.open = {key for key, _fact in unread}
-        if previous is not None:  # files that are still being read keep the folder open, although this event may omit them
+        if previous is not None:  # the folder's row also waits for files of the previous event that are still being read
             pending.open.update(key for key in previous.open if key in winners and key in self._memory.hashing)
         self._jobs.hash(unread, may_copy=True)
         self._memory.unstable -= {key for key in self._memory.unstable if parent(key) == event.folder and key not in winners}
@@ -201,7 +201,7 @@ class Files(PipelinePart):
         self._retry_folder(event.folder, pending.open)
         for key in self._waiters.keys_in((event.folder,)):
             self._jobs.wake(key)
-        # The row of this folder waits only for the rows of its own files. So the folder is closed before `spread` plans
+        # The row of this folder waits only for the rows of its own files. So it is saved, if possible, before `spread` plans
         # dependents in other folders.
         self._close_folder(pending)
         self._spread.spread({*gone, *(key for key in keys if key not in pending.open)})
@@ -227,9 +227,9 @@ class Files(PipelinePart):
         return known is not None and (known.scan_folder, known.rel) == (fact.scan_folder, fact.rel)
 
     def _unread(self, keyed: Collection[tuple[PathKey, FileFact]]) -> list[tuple[PathKey, FileFact]]:
-        """Settle the files whose bytes are known or not needed; return the other files.
+        """Handle the files whose digest is known or not needed; return the other files, which must be read.
 
-        A file without a digest that builders process is loaded as a source only after it has been read.
+        If builders process a file whose digest is unknown, the file is loaded as a source only after it has been read.
         """
         wanted = {key for key, fact in keyed if not fact.digest and self._planner.wants(fact.rel, fact.scan_folder)}
         self._memory.load([key for key, _fact in keyed if key not in wanted])
@@ -326,13 +326,13 @@ class Files(PipelinePart):
             self._jobs.wake(key)
 
     def _note_read(self, key: PathKey, fact: FileFact) -> None:
-        """Store the state of a file that was read: in the pending state of its folder, or apart from the folder's saved row."""
+        """Store the state of a file that was read: in its folder's pending state, or separately if the folder's row is saved."""
         pending = self._memory.folders.get(parent(key))
         if pending is None or key not in pending.winners:
             self._memory.newer.facts[key] = fact
             row = self._memory.archive.files((key,)).get(key)
-            # If the row has the same size and time, only its digest is missing. Otherwise the file changed after its folder was
-            # saved.
+            # If size and time in the file's row are still correct, the row lacks only the digest. Otherwise the file changed after
+            # its folder was saved.
             if row is not None and not row.digest and _is_same(row, fact):
                 self._memory.newer.learned.add(key)
             return
@@ -399,7 +399,7 @@ class Files(PipelinePart):
             pending = self._memory.folders.get(folder)
             if pending is not None:
                 pending.open.difference_update(keys)
-                # `close_complete_folders` closes the folder after the jobs of these files have been evaluated.
+                # `close_complete_folders` saves the folder's row after the jobs of the files that were read have been evaluated.
                 self._memory.unsaved.complete.add(folder)
 
     def close_complete_folders(self) -> None:

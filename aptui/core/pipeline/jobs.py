@@ -50,7 +50,7 @@ class Todo:
         return bool(self._adders or self._others)
 
     def append(self, item: tuple[Job, bool]) -> None:
-        """Add a job to be evaluated: (job, whether it is retried if it failed)."""
+        """Add a job to be evaluated: (job, whether it runs again if its last run failed)."""
         job = item[0]
         (self._adders if job.is_analysis or job.platform == COMMON_PLATFORM else self._others).append(item)
 
@@ -60,18 +60,19 @@ class Todo:
             self.append(item)
 
     def popleft(self) -> tuple[Job, bool]:
-        """Remove and return the next job, and whether it is retried if it failed."""
+        """Remove and return the next pair (job, whether it runs again if its last run failed)."""
         return (self._adders or self._others).popleft()
 
 
 _FEW_KEYS = 8
-"""A job that waits for at most this many keys is evaluated again whenever one of the keys becomes known."""
+"""A job that waits for at most this number of sources is evaluated again whenever one of them becomes known."""
 
 
 class _Countdown(Struct):
-    """Counts for a job that waits for many keys.
+    """Counts for a job that waits for many sources.
 
-    `left`: how many keys must still become known before the job is evaluated; `known`: how many keys became known.
+    `left`: number of sources that must still become known before the job is evaluated again; `known`: number of sources that
+    became known.
     """
 
     left: int
@@ -81,9 +82,9 @@ class _Countdown(Struct):
 class Waiters:
     """Jobs by the key they wait for: the key of a source, `SCAN_END` or `CHAINS_END`. One job may wait for many keys.
 
-    An evaluation of a job with hundreds of dependencies takes milliseconds. If the job were evaluated whenever one of its keys
-    becomes known, a build would take time that grows with the square of their number. So the job is evaluated when half of its
-    keys are known, then when half of the rest are known, and so on.
+    An evaluation of a job with hundreds of dependencies takes milliseconds. If each key that becomes known caused an evaluation,
+    the time of a build would grow with the square of the number of keys. So a job is evaluated when half of its keys are known,
+    then when half of the rest are known, and so on.
     """
 
     def __init__(self) -> None:
@@ -140,11 +141,11 @@ class Waiters:
         return found
 
     def list_awaited(self) -> list[PathKey]:
-        """Return all keys that jobs wait for."""
+        """Return the keys of all sources that jobs wait for, with `SCAN_END` or `CHAINS_END` if jobs wait for these."""
         return list(self._by_key)
 
     def keys_in(self, folders: Collection[str]) -> list[PathKey]:
-        """Return the awaited keys in these folders."""
+        """Return the keys of sources in these folders that jobs wait for."""
         return [key for key in self._by_key if parent(key) in folders]
 
 
@@ -240,9 +241,9 @@ class Jobs:
         self.copies_on_reading = True
         """Whether a worker that reads a file may also stage a copy of the file."""
         self.copies: dict[PathKey, list[int]] = {}
-        """{key of a file: run keys} of the copies that workers made while they read files; valid only for this event."""
+        """{key of a file: run keys}: copies of the file that a worker made while it read it; valid only for the present event."""
         self.copied: dict[Job, RunKey] = {}
-        """{job: run key of its copy} of the jobs that use copies in `copies`; they start after the event is handled."""
+        """{job: run key}: jobs whose product is a copy from `copies`. They start, without a worker, after the event is handled."""
         self._planned: list[Job] = []
         self._planned_before: list[Job] = []
         """Unsaved jobs that this event planned, and those of the previous event."""
@@ -280,7 +281,7 @@ class Jobs:
             self.ledger.order(HashFiles(self.ledger.cause, facts, tuple(copies) if known else (), tuple(known)))
 
     def _list_known_digests(self, keys: list[PathKey]) -> list[bytes]:
-        """Return the last known digests of these files, b"" = unknown: with equal bytes no copy is needed."""
+        """Return the last known digests of these files, b"" = unknown. A file whose digest is still the same needs no copy."""
         facts = {key: source.fact for key in keys if (source := self.memory.sources.get(key)) is not None}
         facts |= {key: fact for key in keys if key not in facts and (fact := self.memory.newer.facts.get(key)) is not None}
         facts |= self.memory.archive.files([key for key in keys if key not in facts])
@@ -448,7 +449,7 @@ class Jobs:
             self.chains.recheck(names)
 
     def hold_back(self, job: Job) -> None:
-        """Re-evaluate the queued dependents of a settled job that needs a run again, so that the dependents wait for the job."""
+        """Before a settled job runs again, re-evaluate the queued jobs that depend on it, so that they wait for it."""
         if job.state in SETTLED:
             self.todo.extend((other, False) for other in self.dependents_of(job) if other.state is JobState.QUEUED)
 

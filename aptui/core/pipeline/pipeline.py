@@ -73,7 +73,7 @@ from aptui.core.state.working_set import list_declared, targets_of
 # `Requests` handles requests of users and clients to run, escalate or cancel jobs.
 
 _MOST_FOLLOWED = 2_000
-"""Maximum number of sources, requested or dependencies, whose own dependencies one request boosts."""
+"""Maximum number of sources for which one request also boosts their dependencies."""
 _UUID_DIGITS = 32
 
 
@@ -153,7 +153,7 @@ class Requests(PipelinePart):
             todo += [needed.key for needed in self._find_needed(source) if self._ready.interest.note(needed.key, number)]
 
     def _find_needed(self, source: Source) -> Iterable[Source]:
-        """Yield the dependencies of a source that are in flight; other dependencies need no urgency."""
+        """Yield those dependencies of a source that are in memory. Other dependencies have no pending jobs to boost."""
         moving = self._memory.sources
         for target in targets_of(source):
             needed = moving.get(PathKey(target)) or moving.get(self._key_of(target))
@@ -219,9 +219,10 @@ class Requests(PipelinePart):
 OVERHEAD_MS = 1.0
 """Duration (ms) of a job without its builder's work; copies and restored results take only this time."""
 MOST_JOBS = 4_000
-"""Maximum number of ready jobs, and of waiting jobs, that are examined (5 ms). All running jobs are examined.
+"""Maximum number of ready jobs, and of waiting jobs, whose duration is estimated one by one (5 ms).
 
-Any other job counts as an average examined job of its state. If more jobs than this are waiting, chains are not estimated.
+The other ready and waiting jobs count with the average of the examined ones. All running jobs are examined. If more jobs than
+this are waiting, the longest chain of jobs is not estimated.
 """
 _UNDER_WAY = -1.0
 
@@ -304,7 +305,10 @@ def _is_measured(job: Job) -> bool:
 
 
 def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], float]]:
-    """Return the running, ready and waiting jobs; each group has the number of jobs that one examined job represents."""
+    """Return the examined running, ready and waiting jobs, each group as (jobs, number of jobs that each of them stands for).
+
+    At most `most` ready and waiting jobs are examined; the number extrapolates their total to all jobs of the group.
+    """
     running = [job for job in jobs.running.values() if not job.is_analysis]
     ready = [job for job in islice(jobs.ready, most) if not job.is_analysis]
     ready_count = len(jobs.ready) - jobs.ready.analysis_count
@@ -377,9 +381,9 @@ class Starts(PipelinePart):
             self._ledger.order(StartRuns(self._ledger.cause, tuple(orders)))
 
     def _batch(self, first: Job, most: int) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
-        """Remove the next jobs of one kind from the queue and return their orders.
+        """Remove the next jobs of one kind from the queue and return their orders, which are sent in one message to a worker.
 
-        The result has one order, or as many orders for quick jobs as fit into one message.
+        The result has one order, or several orders if the jobs are quick.
         """
         kind, limit = self._kind_of(first), min(most, self._batch_size(first))
         is_batched = self._files_per_start(first) > 1
@@ -401,7 +405,7 @@ class Starts(PipelinePart):
         return "copy" if builder.is_plain_copy else job.builder
 
     def _batch_size(self, job: Job) -> int:
-        """Return the maximum number of orders in a message that begins with this job."""
+        """Return the maximum number of jobs in one message to a worker, if `job` is the first of them."""
         builder = self._builders[job.builder]
         if builder.is_plain_copy:
             return _COPY_BATCH
@@ -537,7 +541,8 @@ class Pipeline:
         self.jobs.put_edges()
         self._release()
         if self.jobs.ledger.commands or not (isinstance(event, FilesHashed) and event.has_more):
-            self.jobs.ledger.flush_rows()  # otherwise the rows are saved together with the rows of the next `FilesHashed`
+            # If another `FilesHashed` follows soon, the rows are not saved now, but together with the rows of that event.
+            self.jobs.ledger.flush_rows()
         self.jobs.memory.forget_answers()
         return self.jobs.ledger.finish()
 
@@ -587,9 +592,9 @@ class Pipeline:
             self._compare_heads()
 
     def _compare_heads(self) -> None:
-        """Order a check of the first source of each chain of intermediates in which a job ran.
+        """For each chain of intermediates in which a job ran, order a check whether the chain's first source has changed.
 
-        A later job of the chain may have written to this source, and a batch does not watch files.
+        A later job of the chain may have written to this source, and `aptui batch` does not watch files.
         """
         ran = self.plans.feedback.pop_ran()
         heads = self.jobs.chains.heads(ran) if ran else []

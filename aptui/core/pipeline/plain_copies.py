@@ -41,11 +41,11 @@ from aptui.core.state.commits import Commit, CommitChange
 Copies = Mapping[PathKey, tuple[tuple[int, ...], int]]
 """Type of {key of a source: (run keys, milliseconds)}."""
 _TO_COMMIT = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
-"""Triggers of each copied job within one event."""
+"""Triggers that move the job of a plain copy, within one event, from its first plan to the commit."""
 
 
 class PlainCopies(PipelinePart):
-    """Decides copies of files together.
+    """Plans and commits plain copies of many files in one step, which is faster than one job at a time.
 
     Args:
         staging: absolute folder in which every run gets a file named by its run key.
@@ -55,18 +55,18 @@ class PlainCopies(PipelinePart):
         super().__init__(jobs)
         self._plans, self._staging = plans, staging
         self._rules: dict[tuple[int, ...], tuple[CopyRule, ...]] = {}
-        """{`MatchedBuilders.kind`: rules}; copies are not decided together in projects with folder settings."""
+        """{`MatchedBuilders.kind`: rules}. Folder settings do not matter: projects that have them do not use this class."""
         self._planned: list[PlainCopy] = []
-        """Copies of this event that are about to be committed."""
+        """Copies that were planned during the present event and are not committed yet."""
         self._now_ms = 0
 
     def may_plan(self, event: FilesHashed) -> bool:
-        """Whether the copies of this event may be decided together; `plan` also checks each file."""
+        """Whether the copies of this event may be planned in one step; `plan` also checks each file."""
         return bool(event.copies) and not event.has_more and self.may_group
 
     @property
     def may_group(self) -> bool:
-        """Whether copies are currently decided together in this project."""
+        """Whether plain copies of this project may currently be planned in one step."""
         jobs = self._jobs
         if jobs.is_outdated or self._reports.reports_every_step or jobs.resources is not None:
             return False
@@ -104,9 +104,9 @@ class PlainCopies(PipelinePart):
     def _jobs_of(
         self, source: Source | None, key: PathKey, fact: FileFact, rules: Sequence[CopyRule]
     ) -> list[Job] | list[None] | None:
-        """Return one job for each rule; for a new file, one None for each rule.
+        """Return the known job of each rule. A new file has no jobs yet, so the list contains None for each rule.
 
-        Return None if the file must be handled as an ordinary source.
+        Return None, in place of a list, if the file must be handled as an ordinary source.
         """
         if self._chains.is_intermediate(fact):
             return None  # the file is an intermediate, which another program may have changed
@@ -131,7 +131,10 @@ class PlainCopies(PipelinePart):
         return pending is not None and not pending.ticket and key in pending.winners and self._memory.is_unknown(key)
 
     def _has_others(self, key: PathKey, fact: FileFact) -> bool:
-        """Whether the file has a duplicate path, may have or be a companion, or is awaited by jobs."""
+        """Whether the file's change may affect other files or jobs.
+
+        This is so if another scan folder has the same path, if jobs wait for the file, or if it has or is a companion.
+        """
         companions = self._graph.companions
         if fact.is_duplicate or key in self._waiters:
             return True
@@ -234,7 +237,7 @@ class PlainCopies(PipelinePart):
             )  # fmt: skip
 
     def _finish(self, job: Job, copy: PlainCopy) -> None:
-        """Set the state of the job of a known file to the state in its saved row."""
+        """Give the job of a known file the values of the row that was saved for this copy, and report the job."""
         job.plan, job.priority, job.reason, job.run_key = copy.rule.plan, copy.rule.plan.priority, copy.reason, RunKey(copy.run_key)
         job.planned = job.fingerprint = copy.number
         job.planned_inputs = job.inputs = copy.manifest
@@ -258,7 +261,7 @@ class PlainCopies(PipelinePart):
             self._jobs.wake(key)
 
     def as_commit(self, copy: PlainCopy) -> Commit:
-        """Return a copy as an ordinary commit; its job is in the working set from now on."""
+        """Return an ordinary commit for a copy, and create the copy's job in memory if it does not exist."""
         plan = copy.rule.plan
         (source,) = self._memory.load((copy.key,))
         index = (copy.rule.builder.uuid, plan.platform, plan.key)
@@ -289,7 +292,7 @@ def _is_rewritten(source: Source, fact: FileFact) -> bool:
 
 
 def _is_at_rest(job: Job, rule: CopyRule, product: Product) -> bool:
-    """Whether a job is completed without a requested run, and `product` replaces its only product."""
+    """Whether the job is completed, no run of it is pending, and `product` only replaces the bytes of its single product."""
     if job.state is not JobState.COMPLETED or not job.fingerprint or job.is_critical != rule.plan.is_critical:
         return False
     if job.is_forced or job.is_doubted or job.is_unsaved or job.is_due or job.edges or job.discovered:

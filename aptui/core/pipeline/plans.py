@@ -28,7 +28,7 @@ from aptui.core.state.working_set import Unsettled, may_add_sources, targets_of
 # `Reasons` explains in words why a job needs a run.
 
 _OF_ANALYSES = frozenset({"rule", "source", "dependency", "companion"})
-"""The kinds of inputs that an analysis shares with the jobs that it plans."""
+"""Kinds of manifest entries that an analysis has in common with the jobs that it plans."""
 RETRIED = "its previous run failed"
 PLANNED = "parameters of its analysis changed"
 
@@ -76,12 +76,17 @@ class Reasons(PipelinePart):
         """Return the inputs in which two manifests of `job` differ, in words, "" if they are equal."""
         before, now = _differing(quality.as_final(before), quality.as_final(now))
         old, new = self._expand(job, before), self._expand(job, now)
-        if any(kind == "rule" for kind, _name, _digest in old):  # a rule that is no longer stored cannot be expanded
+        # "rule" entries are digests of a builder's configuration. If the old configuration is no longer stored, the text can only
+        # say that the configuration changed.
+        if any(kind == "rule" for kind, _name, _digest in old):
             old, new = before, now
         return fingerprint.explain(old, new)
 
     def _expand(self, job: Job, manifest: Manifest) -> Manifest:
-        """Replace the entry of a rule by its expansion, so that a difference names the part of the rule that changed."""
+        """Replace the entry "rule" (the digest of a builder's configuration) by one entry for each part of the configuration.
+
+        The differences of two manifests then name the part that changed.
+        """
         if not manifest or manifest[0][0] != "rule":
             return manifest
         builder = self._builders.get(job.builder)
@@ -96,7 +101,7 @@ class Reasons(PipelinePart):
         return tuple(expanded)
 
     def save_rule(self, builder: Builder, platform: str) -> None:
-        """Save the expansion of a rule's entry in manifests, so that a later engine can name the part of the rule that changed."""
+        """Save the parts of the builder's configuration behind the entry "rule", so that a later engine can name a changed part."""
         if not platform:
             return
         entry, expansion = self._graph.rule(builder, platform)
@@ -135,7 +140,7 @@ class SharedAnswers(PipelinePart):
         if not self._answers or job.state not in _MAY_SHARE or job.is_forced or job.failure is not None:
             return None
         if job.edges or job.log_file or any(plan.job_dependencies for plan in job.plans):
-            return None  # a run of the analysis must replace its edges, its log or its dependencies
+            return None  # only a run can replace the edges, log or job dependencies of the previous analysis
         return self._answers.get(self._question(job, builder))
 
     def _question(self, job: Job, builder: Builder) -> tuple[bytes, tuple[str, ...], str]:
@@ -173,11 +178,11 @@ class Drafts(PipelinePart):
         if self._makes_finals and any(builder.has_drafts for builder in jobs.project.builders):
             self._pending = dict.fromkeys(jobs.memory.archive.drafts())
         self._held: dict[PathKey, None] = {}
-        """Sources of jobs that were due while the finals of their inputs were still pending."""
+        """Sources of jobs that could not make their final yet, because some of their inputs were drafts."""
         self._has_moved = self._takes_any = False
-        """`_has_moved`: whether a final was planned after the sources in `_held` were added.
+        """`_has_moved`: whether any job's final was planned since sources were added to `_held`.
 
-        `_takes_any`: whether all held sources are due, because no final was planned.
+        `_takes_any`: whether jobs may make their finals from drafts of their inputs, because no other final can be planned.
         """
 
     def mark_pending(self, job: Job) -> None:
@@ -216,7 +221,7 @@ class Drafts(PipelinePart):
         return True
 
     def blocks_with_final(self, blocker: Job, job: Job) -> bool:
-        """Whether a new or edited `job` waits only for the final of `blocker`, although the draft of `blocker` is enough."""
+        """Whether `blocker` must postpone its final, because `job`, which is new or edited, can run with the draft of `blocker`."""
         if not blocker.is_draft or blocker.state not in _IN_FLIGHT or job.is_due:
             return False
         fact = job.source.fact
@@ -228,7 +233,7 @@ class Drafts(PipelinePart):
         """Return the jobs whose finals are due now, [] while any other work is pending. The caller evaluates these jobs."""
         while (self._pending or self._held) and self._is_quiet():
             if not self._pending:
-                if self._running:  # running jobs may still make inputs of the finals
+                if self._running:  # running jobs may still replace drafts that are inputs of the held jobs
                     return []
                 self._pending, self._held = self._held, {}
                 self._takes_any, self._has_moved = not self._has_moved, False
@@ -285,7 +290,7 @@ class Plans(PipelinePart):
         """{job id: how often the job made changed intermediates since everything was settled}."""
 
     def count_round(self, job: Job) -> None:
-        """Count that `job` has made intermediates that differ from its earlier intermediates."""
+        """Add one to the number of times that `job` made intermediates that differ from its earlier intermediates."""
         self._rounds[job.id] += 1
 
     def forget_rounds(self) -> None:
@@ -526,9 +531,9 @@ class Plans(PipelinePart):
 
     @staticmethod
     def _may_match(job: Job, number: int) -> bool:
-        """Whether a job that has the inputs of its last commit again can be completed without a run.
+        """Whether a job whose inputs equal those of its last committed run can be completed without a run.
 
-        It cannot if it has failed with these inputs.
+        It cannot if a later run failed with the same inputs.
         """
         if job.state is JobState.FAILED:
             return job.planned != number
@@ -628,7 +633,7 @@ class Plans(PipelinePart):
         if count >= _STALE_MOST:
             writer = self.feedback.writer(job.source)
             what = f"its source '{job.source.rel}' changed during each of {count} runs of the jobs that process it"
-            return f"{what}; the job {writer} depends on this source: check whether this job also writes the source"
+            return f"{what}; the job {writer} depends on this source: check whether that job also writes the source"
         if self._rounds[job.id] >= _ROUNDS_MOST:
             return (
                 f"its intermediate products differed in each of {_ROUNDS_MOST} runs; check whether it depends on its own products"
@@ -664,7 +669,7 @@ class Plans(PipelinePart):
         self._jobs.note_settled(job, is_changed=False)
 
     def make_finals(self) -> None:
-        """Queue the finals that are due, because nothing else is pending."""
+        """If no other work is pending, plan the jobs that have made only their draft, so that they make their final result."""
         while due := self.drafts.list_due():
             self._todo.extend((job, False) for job in due)
             self.evaluate_todo()

@@ -79,7 +79,8 @@ class Analyses(PipelinePart):
         if result.is_unfinished and not set(edges) <= set(job.edges):
             self._repeat_with(job, edges)
             return
-        # Without a new edge, the next analysis would request the same files again, without end.
+        # The analysis requested files, but declared no new edge for them. Another analysis would request them again, in an endless
+        # loop.
         problem = problem or (_NO_SUCH_PATTERN if result.is_unfinished else "")
         if result.reads:
             edges, log = self._reads.of_analysis(job, builder, result.reads, (plans, edges, log), now_ms)
@@ -95,7 +96,7 @@ class Analyses(PipelinePart):
         if is_failed:
             self._adopt_edges(job, edges)
             self._record_hidden(job, result)
-            self._plans.retries.pop_analysis(job)  # the plans of the last success are out of date
+            self._plans.retries.pop_analysis(job)  # the jobs that the last successful analysis planned are out of date
             self._jobs.feed(job, Trigger.FAIL)
             self._failures.record(job, error or "its analysis failed without a reason", now_ms, kind=result.kind)
             return
@@ -117,7 +118,7 @@ class Analyses(PipelinePart):
         self._jobs.note_settled(job, is_changed=False)
 
     def _repeat_with(self, job: Job, edges: tuple[SourceEdge, ...]) -> None:
-        """Declare the new patterns whose files an analysis requested, and analyse again when these files are known."""
+        """Store the edges for new patterns whose files an analysis requested. Analyse again when these files are known."""
         self._jobs.feed(job, Trigger.PLAN)
         self._adopt_edges(job, edges)
         job.planned = None
@@ -281,13 +282,13 @@ class Runs(PipelinePart):
 
     @property
     def are_copies_held(self) -> bool:
-        """Whether copies wait to be committed together with the copies of the next answer."""
+        """Whether copied products are not committed yet, because the copies of the next `FilesHashed` join the same commit."""
         return bool(self._copies)
 
     def start_copies(self, event: FilesHashed) -> None:
         """Start the jobs whose products were copied while their sources were read; discard unused copies.
 
-        The copied products are committed at once, or together with the copies of the next answer.
+        The copied products are committed at once, or together with the copies of the next `FilesHashed`.
         """
         copied, self._jobs.copied, self._jobs.copies = self._jobs.copied, {}, {}
         took_ms = {run_key: each_ms for _key, run_keys, each_ms in event.copies for run_key in run_keys}
@@ -310,7 +311,7 @@ class Runs(PipelinePart):
             self._commit_copies(event.now_ms)
 
     def _commit_copies(self, now_ms: int) -> None:
-        """Commit the copies that wait, except copies of runs that have ended, which are already discarded."""
+        """Commit the copied products that are not committed yet. If a copy's run has ended, the copy is already discarded."""
         copies, self._copies = self._copies, []
         finished: list[Finished] = []
         for job, result in copies:
@@ -413,8 +414,8 @@ class Runs(PipelinePart):
         return True
 
     def _commit(self, finished: list[Finished], now_ms: int) -> None:
-        """Order the commit of these finished runs, and handle the runs that lost a conflict of product names."""
-        # An analysis in the same message may have dropped some of these jobs, or planned them again.
+        """Request the commit of these finished runs. A run fails if another job owns one of its product names."""
+        # An analysis whose result arrived in the same event may have dropped some of the finished jobs, or planned them again.
         succeeded = [(job, result) for job, result in finished if job.state is JobState.RUNNING and job.run_key == result.run_key]
         if not succeeded:
             return
@@ -481,9 +482,10 @@ class Runs(PipelinePart):
         self._jobs.hash(unread.items())
 
     def _digest_of_other_case(self, rel: str) -> str:
-        """Return the digest of the file whose path differs only in case from `rel`, which a run found missing; "" if none exists.
+        """Return the digest of an existing file whose path differs from `rel` only in case, "" if no file exists.
 
-        The run does not find the file, because it uses another spelling (`Graph._places`), but the manifest names the file.
+        `rel` is a path that a run reported as missing, because it uses another spelling (`Graph._places`). The manifest names the
+        existing file.
         """
         fact = self._memory.file(key_of(RelPath(rel)))
         return fact.digest.hex()[:32] if isinstance(fact, FileFact) and fact.rel != normalize(rel) else ""

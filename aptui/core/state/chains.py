@@ -32,11 +32,14 @@ class Chains:
         self._folder = next((folder.id for folder in project.scan_folders if folder.is_intermediate), None)
         self._has_any = memory.archive.has_intermediates()
         self.changed: dict[PathKey, int] = {}
-        """{intermediate that was added, changed or removed while work was pending: the first run key after its change}."""
-        self._remade: dict[PathKey, list[Job]] = {}
-        """{intermediate that another program overwrote: the jobs that must make it again}.
+        """{intermediate: run key}: intermediates that were added, changed or removed while work was pending.
 
-        Until these jobs have run, their rows do not name the intermediate.
+        Runs that started after the change have this run key or a higher one.
+        """
+        self._remade: dict[PathKey, list[Job]] = {}
+        """{intermediate: jobs}: intermediates that another program overwrote, and the jobs that must make each of them again.
+
+        Until these jobs have run again, their rows do not list the intermediate as a product.
         """
 
     def is_intermediate(self, file: FileFact | Source) -> bool:
@@ -199,7 +202,7 @@ class Chains:
 
 
 def intermediates(jobs: Iterable[Job]) -> list[PathKey]:
-    """Return the keys of the intermediates that these jobs made."""
+    """Return the keys of the intermediates among the products of `jobs`."""
     made = (product.name for job in jobs for product in job.products if product.flags & ProductFlag.INTERMEDIATE)
     return [PathKey(name[len(COMMON_PREFIX) :]) for name in made]
 
@@ -209,17 +212,18 @@ def _has_input(job: Job, key: PathKey) -> bool:
     return any(name == key for inputs in (job.inputs, job.planned_inputs) for _kind, name, _digest in inputs)
 
 
-# `ChainFeedback` detects a later stage of a chain that writes the source of an earlier stage: the chain would never end, although
-# each of its runs is correct. (A job that writes its own source is detected at the end of its run: the source differs then.)
-# Every such change of the source happens during a run of a later stage: the run is in progress when the change is noticed, or it
-# has ended, and began before the file was written. A batch is not notified of changes: when idle, it checks the sources of the
-# chains that ran.
+# `ChainFeedback` detects an endless chain: a later stage writes the source of an earlier stage, although each run is correct. (A
+# job that writes its own source is detected at the end of its run, because the source has changed.) In an endless chain, each
+# change of the source happens during a run of a later stage. When the engine notices the change, this run is still in progress, or
+# it has ended, and the time of the file is between its begin and its end. `aptui batch` is not notified of changes; it checks the
+# sources of the chains that ran when no other work is left.
 
 _ENDED_MOST = 1000
 _GAP_NS = 1_000_000_000
-"""Maximum gap (ns) between runs of one intermediate, on several platforms, that are recorded as a single run.
+"""Maximum gap (ns) between two runs that are recorded as one time span. The runs process the same intermediate.
 
-The first of these runs may write the source of an earlier stage, and this source may be checked only after the last run.
+They are usually runs for several platforms. The first of them may write the source of an earlier stage, although the engine
+checks this source only after the last run.
 """
 
 
@@ -277,7 +281,7 @@ class ChainFeedback:
             self._counts.pop(source.key, None)
 
     def count(self, source: Source) -> int:
-        """Return how many consecutive changes of a source happened during runs of later stages of its chain."""
+        """Return the number of consecutive changes of a source that happened during runs of later stages of its chain."""
         return self._counts.get(source.key, (0, ""))[0]
 
     def writer(self, source: Source) -> str:
@@ -285,7 +289,10 @@ class ChainFeedback:
         return self._counts.get(source.key, (0, ""))[1]
 
     def _writer_of(self, source: Source, fact: FileFact) -> str:
-        """Return the name of a job of a later stage that ran when the file was written, "" if no job ran then."""
+        """Return the name of a job that was running when the source file was written, "" = none.
+
+        Only jobs of later stages of the source's chain are considered.
+        """
         stages = self._stages_below(source)
         if not stages:
             return ""

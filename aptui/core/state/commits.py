@@ -67,7 +67,10 @@ class Commit(Struct):
     requested: tuple[Job, ...] = ()
 
     def find_replaced(self, placed: int) -> dict[str, Product]:
-        """Return {name: product} of those among the first `placed` moved products that replaced earlier products of the job."""
+        """Return {name: new product} for the products of the job that were replaced in the cache before a commit failed.
+
+        `placed` is the number of products that were moved to the cache before the error.
+        """
         known = {product.name for product in self.had}
         return {product.name: product for _staged, product in self.renames[:placed] if product.name in known}
 
@@ -225,7 +228,10 @@ class Commits:
         )
 
     def rows_of(self, commit: Commit) -> Iterator[JobRow]:
-        """Yield the rows that are saved with the products; called once, after `begin` and before any other decision."""
+        """Yield the rows of a committed run, which are saved together with its products.
+
+        Call this once, after `begin` and before the next event is handled.
+        """
         job, result = commit.job, commit.result
         if commit.had:
             yield "drop_products", (job.id,)
@@ -263,7 +269,7 @@ class Commits:
 
     @staticmethod
     def note_committed(commit: Commit, job: Job) -> None:
-        """Copy the state in a finished commit to `job`, which is the job of the commit or a copy of this job."""
+        """Set the fields of `job` (`commit.job` or a copy of it) to the result of the finished commit."""
         job.products, job.fingerprint, job.inputs = commit.products, commit.fingerprint, commit.inputs
         job.error, job.log_file, job.origin = "", commit.log_file, commit.result.origin
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.failure_cause = 0, "", 0, "", ""
@@ -278,7 +284,10 @@ class Commits:
 
 
 def _change_of(had: tuple[Product, ...], made: tuple[Product, ...], *, is_other: bool) -> CommitChange:
-    """Return the effect of a commit on other jobs; `is_other` says whether the inputs of the committed job changed."""
+    """Return the changed, new and removed products of a commit, and whether dependent jobs must be evaluated.
+
+    `is_other`: whether the inputs of the committed job differ from those of its previous commit.
+    """
     before = {product.name: product.digest for product in had}
     changed = [(product.name, product.digest.hex()) for product in made if before.get(product.name) != product.digest]
     if before:

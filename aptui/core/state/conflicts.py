@@ -76,15 +76,17 @@ Claims = dict[str, dict[int, PathKey]]
 
 
 class ConflictVerdict(Struct):
-    """The jobs of a batch of results that may make their products, and the products that other jobs lose.
+    """Decision about the product names of a batch of finished runs. `Conflicts.settle` applies it.
 
-    `settle` applies the verdict.
-
-    `making`: {job of the batch: names of its new products}. `makers`: {name: the jobs of the batch that make it, in batch order}.
-    `lost`: {job of the batch that must not place its products: the reason}. `left`: {job that loses earlier products: the products
-    that it keeps}. `taken`: the names of the lost products. `again`: {settled job that lost a product: the reason}; it runs again,
-    and fails. `claims`: the claims that the losers get. `ended`: jobs of the batch that share a product name with another job, and
-    are about to be deleted.
+    Attributes:
+        making: {job of the batch: names of the products of its run}.
+        makers: {product name: the jobs of the batch that make it, in batch order}.
+        lost: {job of the batch: reason} for the jobs whose products must not be published.
+        left: {job: remaining products} for the jobs that lose products of earlier runs.
+        taken: the names of these lost products.
+        again: {job: reason} for the settled jobs that lose a product. They run again and fail, so that the user sees the conflict.
+        claims: the claims of the jobs that lose a name in this batch.
+        ended: jobs of the batch that share a product name with another job, but are about to be deleted.
     """
 
     making: Mapping[Job, set[str]]
@@ -156,9 +158,9 @@ class Conflicts:
         return verdict
 
     def are_free(self, names: Mapping[str, int]) -> bool:
-        """Whether jobs may make these names: {name: job id, 0 = the job has no id yet}.
+        """Whether the jobs in `names` may publish products with these names: {product name: job id, 0 = the job has no id yet}.
 
-        They may if no other job has one of these names, claims it, or has a name that conflicts with it.
+        False if another job has or claims one of these names, or has a product whose name conflicts with one of them.
         """
         unique = set(names)
         above = {folder for name in unique for folder in folders_above(name)}
@@ -203,13 +205,16 @@ class Conflicts:
         return list(found)
 
     def _jobs_of(self, claimants: Mapping[int, PathKey]) -> list[Job]:
-        """Return the jobs of {job id: key of its source} in the order of the mapping, without jobs that do not exist any more."""
+        """Return the existing jobs among {job id: key of its source}, in the order of the mapping."""
         sources = self._memory.load(dict.fromkeys(claimants.values()))
         found = {job.id: job for source in sources for job in source.jobs.values() if job.id in claimants and not job.is_analysis}
         return [found[job_id] for job_id in claimants if job_id in found]
 
     def _decide(self, one: tuple[Job, str], two: tuple[Job, str], verdict: ConflictVerdict) -> None:
-        """Decide which of two jobs with conflicting names loses its name (both, if their sources differ), and record the loss."""
+        """Decide which of two jobs with conflicting product names must not publish its product, and record this in `verdict`.
+
+        Jobs of different sources both lose. Each of `one` and `two` is (job, its product name).
+        """
         (job, _), (other, _) = one, two
         if job.source is other.source:
             losers: tuple[Job, ...] = (other,) if self._precedence(job) < self._precedence(other) else (job,)
@@ -225,7 +230,8 @@ class Conflicts:
                 text += self._planner.describe_overlap(job.source, job.builder, other.builder)
             had_it = verdict.take_away(name, loser)
             if loser in verdict.making:
-                verdict.lost[loser] = min(text, verdict.lost.get(loser, text))  # does not depend on the order of the runs
+                # With `min`, the error of a job with several conflicts does not depend on the order in which the runs ended.
+                verdict.lost[loser] = min(text, verdict.lost.get(loser, text))
                 continue
             if loser.id not in self._claims.get(name, ()):
                 verdict.claims.setdefault(name, {}).setdefault(loser.id, loser.source.key)
@@ -233,13 +239,13 @@ class Conflicts:
                 verdict.again[loser] = text
 
     def _precedence(self, job: Job) -> tuple[int, str, str]:
-        """Return the precedence of a job among the jobs of its source; the job with the lowest value keeps a name."""
+        """Return the sort key of a job among the jobs of its source. If they make the same product, the lowest key keeps it."""
         return (self._planner.order_of(job.builder), job.key, job.platform)
 
     # --------------------------------------------------------------------------------------------------------------- settle
 
     def settle(self, verdict: ConflictVerdict) -> list[Job]:
-        """Apply a verdict; return the jobs that have to run again because of the verdict, except the jobs in `verdict.lost`."""
+        """Apply a verdict. Return the jobs that have to run again because of it; the jobs in `verdict.lost` are not included."""
         for name, claimants in verdict.claims.items():
             for job_id, key in claimants.items():
                 self._claim(name, job_id, key)
@@ -290,9 +296,9 @@ class Conflicts:
         return job.id in self._claimed
 
     def loses_again(self, job: Job) -> bool:
-        """Whether another run of `job`, with the products of its last run, would fail with the same error and affect no other job.
+        """Whether another run of `job`, with the same products as its last run, would fail with the same name conflict.
 
-        False if the last run lost no product name.
+        False if the last run had no name conflict, or if another run would take a product from another job.
         """
         names = sorted(self._claims_of(job))
         if not names:
@@ -303,14 +309,17 @@ class Conflicts:
         return verdict.lost.get(job) == job.error and not verdict.taken
 
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
-        """Return the other jobs that may now make these names: `job` does not make them, because it has an invalid intermediate."""
+        """Return the other jobs that claim one of `names` and can now publish it.
+
+        `job` made products with these names, but does not publish them, because it has an invalid intermediate.
+        """
         rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
 
     def claim_all(self, job: Job, names: Collection[str]) -> list[Job]:
-        """Replace the claims of `job`, which failed because of a conflict of product names, by claims on these names.
+        """Make `job`, which failed because of a conflict of product names, claim exactly these names.
 
-        Return the jobs that may now have one of the names that `job` no longer claims.
+        Return the other jobs that waited for a name that `job` no longer claims; they have to run again.
         """
         freed = self._release(job, [name for name in self._claims_of(job) if name not in names])
         for name in sorted(names):
@@ -319,13 +328,13 @@ class Conflicts:
         return freed
 
     def release(self, job: Job) -> list[Job]:
-        """Release the names of `job`, which is removed. Return the jobs that may have these names now."""
+        """Release all product names of `job`, which is removed. Return the jobs that claim one of these names, to run again."""
         return self._release(job, [*self._claims_of(job), *(product.name for product in job.products)])
 
     def release_names(self, job: Job, gone: Iterable[str] = ()) -> list[Job]:
-        """Drop all claims of `job`, because its last run lost no name.
+        """Drop all claims of `job`, because its last run had no name conflict.
 
-        Return the other jobs that may now have one of these names, or one of the names in `gone`.
+        Return the other jobs that claim one of these names, or one of the names in `gone`, which `job` no longer makes.
         """
         return self._release(job, [*self._claims_of(job), *gone]) if self._claims else []
 
@@ -333,7 +342,10 @@ class Conflicts:
         return list(self._claimed.get(job.id, ()))
 
     def _release(self, job: Job, names: Iterable[str]) -> list[Job]:
-        """Drop the claims of `job` on these names. Return the other jobs that claim one of them or a name in conflict with it."""
+        """Drop the claims of `job` on these product names.
+
+        Return the other jobs that claim one of these names, or a name that conflicts with one of them.
+        """
         freed: dict[Job, None] = {}
         had_claim = False
         for name in names:

@@ -104,7 +104,9 @@ JOIN = " -> "
 
 
 def find_cycles(edges: Edges, names: Mapping[int, str], wanted: Iterable[int]) -> list[tuple[str, ...]]:
-    """Return a shortest cycle through the first name of each strongly connected component that holds any of `wanted`.
+    """Return one cycle for each strongly connected component with a node in `wanted`.
+
+    It is a shortest cycle through the node whose name is the first of the component in sort order.
 
     Args:
         edges: {node: the nodes that it needs}.
@@ -152,9 +154,9 @@ class Assembly(Struct):
     """The manifest of a job, or the inputs that it still lacks.
 
     `waits` are the keys for which the job waits; `unread` are the files among them with bytes that have not been read yet.
-    `blockers` are the unsettled jobs among the job dependencies. `has_drafts`: a job in the manifest has made only drafts, and its
-    final products are pending. `finals` are the names of the jobs in the manifest that may make drafts and have no final products
-    pending.
+    `blockers` are the unsettled jobs among the job dependencies. `has_drafts`: at least one job in the manifest has made only its
+    draft, not its final products. `finals` are the names of the jobs in the manifest whose builder supports drafts, and whose
+    present products are not drafts.
     """
 
     manifest: Manifest
@@ -250,12 +252,12 @@ class Graph:
         return entries
 
     def _places(self, source: Source, word: str, entries: Iterable[Entry]) -> list[Entry]:
-        """Return manifest entries for the positions of the files that `entries` name, one for each scan folder.
+        """Return manifest entries for the locations of the files that `entries` name, one for each scan folder that has some.
 
-        They change when a file moves to another scan folder, or its name changes case: a builder that opens the file by its earlier
-        path then finds no file, or another file. A file in the source's own scan folder is left out if its path is exactly the name
-        in `entries`. An entry also says whether its scan folder comes before the source's scan folder: if so, its files hide files
-        with equal paths in the source's scan folder.
+        These entries change when a file moves to another scan folder, or its name changes case. A builder that opens the file by
+        its earlier path then finds no file, or another file. A file in the source's own scan folder is left out if its path is
+        exactly the name in `entries`. An entry also covers whether its scan folder comes before the source's scan folder, because
+        then its files hide files with equal paths in the source's scan folder.
         """
         found: dict[int, list[str]] = {}
         for _kind, name, _digest in entries:
@@ -275,7 +277,10 @@ class Graph:
         return next((folder for folder, root in self._paths.items() if path.startswith(root)), None)
 
     def with_discovered(self, source: Source, manifest: Manifest, discovered: Iterable[tuple[str, str]]) -> Manifest:
-        """Return the manifest of a finished run: the planned one, with discovered dependencies of this run in place of others."""
+        """Return the manifest of a finished run: the planned manifest with the dependencies that this run discovered.
+
+        They replace the discovered dependencies of the previous run.
+        """
         others = [entry for entry in manifest if entry[0] not in FOUND]
         plain = [entry for entry in others if entry[0] not in ("job", "products", "ring")]
         rest = [entry for entry in others if entry[0] in ("job", "products", "ring")]
@@ -418,7 +423,10 @@ class Graph:
         return list(found)
 
     def _job_dependency(self, job: Job, dependency: JobDependency, other: Job, name: str, assembly: Assembly) -> list[Entry]:
-        """Return the entries for `other`, the job that a dependency of `job` names. Add it to `assembly` if `job` waits for it."""
+        """Return the manifest entries of `job` for its job dependency `other`.
+
+        If `job` must wait for `other`, record the wait in `assembly`, and return no entry.
+        """
         cycle = self._cycle_of(job, other)
         if cycle:
             assembly.cycle = cycle
@@ -492,7 +500,7 @@ class Graph:
         return found[_identity(root)]
 
     def _next_unknown(self, job: Job, jobs: dict[Identity, Job]) -> Iterator[Identity]:
-        """Yield the jobs among the dependencies of `job` with unknown cycles, and put these jobs into `jobs`."""
+        """Yield the direct job dependencies of `job` that were not searched for cycles yet, and add them to `jobs`."""
         for other in self._next_jobs(job):
             if isinstance(other, Unsettled):
                 self._has_loose_ends = True

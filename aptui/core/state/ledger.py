@@ -28,10 +28,10 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),
 }
-"""{operation that deletes rows: ((operation that stores rows, number of a column), ...)}.
+"""{drop operation: ((put operation, number of a column), ...)}: unsaved rows that a drop operation in the same event removes.
 
-A row that is not saved yet is left out if the same event deletes it later: its value in this column equals the first value of the
-delete operation, and its values from index 1 equal the other values of the delete operation.
+A row of the put operation is removed if its value in this column equals the first value of the drop operation's row. If that row
+has more values, the values of both rows from index 1 must be equal, too.
 """
 
 

@@ -12,9 +12,10 @@ before, files that were reported when they were opened, and files that were foun
 * A file whose opening by the run was observed must have the same stamp at that time, at the end of the run, and in the engine's
   records.
   If a pattern of the source matches the file and the manifest does not contain it, the file is new, and the result is stale.
-* The bytes of a file of the manifest may be unconfirmed at the start: the engine was still reading them, or the file had changed
-  and the analysis of the job was not repeated yet. At the end, such a file must have the manifest's digest, and the stamp from the
-  start: a file that changed and changed back may have had other bytes when the run read it.
+* At the start of the run, the digest in the manifest may be unconfirmed: the engine was still reading the file, or the file had
+  changed and the analysis of the job was not repeated yet. At the end, this file must have the digest in the manifest, and the
+  same stamp as at the start. The stamp is needed because a file that changed and changed back may have had other bytes when the
+  run read it.
 * Any other file is checked once, at the end: it must equal the engine's records, and be older than the run. A file on a server
   with a clock ahead of ours may never be older; it is accepted if it has the same stamp after two runs.
 
@@ -42,7 +43,7 @@ from aptui.core.state.working_set import Unsettled, WorkingSet
 
 
 class StaleResultCheck:
-    """Compares the files that runs used with the known files."""
+    """Finds out whether files that a run used changed during the run, by comparing its report with the engine's records."""
 
     def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
         self._graph, self._memory = graph, memory
@@ -99,7 +100,7 @@ class StaleResultCheck:
 
     @staticmethod
     def _is_matched(job: Job, key: PathKey) -> bool:
-        """Whether this file is missing in the job's manifest, although a pattern of the job's source matches it."""
+        """Whether a dependency pattern of the job's source matches this file, but the job's manifest does not contain it."""
         patterns = [edge.target for item in job.source.jobs.values() for edge in item.edges if edge.kind is EdgeKind.WILDCARD]
         is_known = any(name == key and kind in _DECLARED for kind, name, _digest in job.planned_inputs)
         return not is_known and any(wildcard(pattern).fullmatch(key) for pattern in patterns)
@@ -153,9 +154,10 @@ class StaleResultCheck:
         return tuple(bad)
 
     def find_hiders(self, job: Job, paths: Iterable[str]) -> tuple[str, ...]:
-        """Return the paths of files that hide one of `paths`, the files that a run read.
+        """Return the files that hide one of `paths`, the files that a run read. A file hides equal paths of later scan folders.
 
-        A hiding file may have appeared after the run read the hidden file. If it has the same stamp after two runs, it is left out.
+        The hiding file may have appeared after the run read the hidden file. If its stamp is the same after two runs of the job,
+        it is left out, so that the job does not run again forever.
         """
         before = {name for name, _digest in job.discovered}
         hiders = [hider for path in paths if normalize(path) not in before and (hider := self._graph.hider(path)) is not None]
@@ -185,7 +187,7 @@ class StaleResultCheck:
         return tuple(dict.fromkeys(bad))
 
     def _is_missing(self, path: str, manifest: Manifest) -> bool:
-        """Whether the manifest names the file at `path`, and the working set does not have the file."""
+        """Whether the manifest names the file at `path`, but the engine's records say that the file does not exist."""
         key = self.key(path)
         return key is not None and self._memory.file(key) is None and any(name == key for _kind, name, _digest in manifest)
 
@@ -204,7 +206,7 @@ class StaleResultCheck:
     def _list_stamps(self, manifest: Manifest) -> Iterable[tuple[str, Stamp, bool]]:
         """Yield the path and the stamp of each file of a manifest, and whether its bytes are confirmed.
 
-        Intermediates always count as confirmed: a job may read an intermediate that it makes, and would wait for itself.
+        Intermediates always count as confirmed. Otherwise, a job that reads an intermediate that it makes would wait for itself.
         """
         for kind, name, digest in manifest:
             if kind not in _FILES or name.startswith("/"):
@@ -232,7 +234,10 @@ class StaleResultCheck:
 
     @staticmethod
     def _is_new(job: Job, path: str, stamp: Stamp) -> bool:
-        """Whether the file had another stamp, or none, after the previous run of the job; record its stamp for the next run."""
+        """Whether the stamp of a file differs from its stamp after the job's previous run, or was not recorded then.
+
+        The stamp is recorded for the comparison after the next run.
+        """
         job.ties = job.ties or Ties()
         previous = job.ties.doubted.get(path)
         job.ties.doubted[path] = stamp
@@ -265,7 +270,7 @@ class UndeclaredReadCheck:
     def of_run(self, job: Job, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
         """Return the result with warnings for undeclared reads, or with these reads among the discovered dependencies.
 
-        An undeclared read that was added is a dependency only until a later run does not read the file.
+        A dependency that was added in this way ends when a later run of the job does not read the file.
         """
         declared: set[str] = {name for kind, name, _digest in job.planned_inputs if kind != "discovered"}
         declared.update(filter(None, map(self._graph.source_of, job.plan.job_dependencies if job.plan else ())))
@@ -284,10 +289,10 @@ class UndeclaredReadCheck:
         return replace(result, log=(*result.log, *warnings), warnings=result.warnings + len(warnings))
 
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Add dependencies on hidden or ignored files: files that a run read, and missing files that it searched for.
+        """Add dependencies on hidden or ignored files that a run read, or that it tried to open although they do not exist.
 
-        The dependencies are added even if the source declares a dependency on the same path: the declared dependency is on the
-        hiding file.
+        They are added even if the source declares a dependency on the same path, because that dependency covers only the file that
+        hides this one.
         """
         known = {path for path, _digest in result.discovered}
         hidden = [item for item in self._find_hidden(result.reads) if item[0].path not in known]
@@ -298,7 +303,10 @@ class UndeclaredReadCheck:
         return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
 
     def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact | None]]:
-        """Return each read of a file that is not a source, and the file that hides it (None = the file is ignored)."""
+        """Return (read, hiding file) for each read of a file that is hidden by a file of another scan folder, or ignored.
+
+        If the project ignores the file, the hiding file is None.
+        """
         return [
             (read, self._graph.hider(read.path)) for read in reads if read.is_hidden and self._graph.counting(read.path) is None
         ]
@@ -311,13 +319,13 @@ class UndeclaredReadCheck:
             if hider is None:
                 what = f"'{self._graph.relative(read.path)}', which the project ignores ({read.where})"
                 action = "reads" if read.digest else "does not find"
-                descriptions.append(f"{action} {what}: it is a dependency from now on")
+                descriptions.append(f"{action} {what}: this file is a dependency from now on")
                 continue
             own = next(name for root, name in roots.items() if read.path.startswith(f"{root}/"))
             what = f"'{self._graph.relative(read.path)}' {'of' if read.digest else 'in'} the scan folder '{own}'"
             action = f"reads {what}, which" if read.digest else f"does not find {what}, where"
             hides = f"the file of '{names[hider.scan_folder]}' {'hides' if read.digest else 'would hide it'} ({read.where})"
-            descriptions.append(f"{action} {hides}: it is a dependency from now on")
+            descriptions.append(f"{action} {hides}: this file is a dependency from now on")
         return tuple(LogRecord(LogLevel.INFO, builder.name, text, now_ms) for text in descriptions)
 
     def of_analysis(

@@ -58,7 +58,7 @@ class Unsaved:
         self.placing: dict[str, set[PathKey]] = {}
         """{relative folder: files whose copies are being placed}; the folder's row also waits for these files."""
         self.complete: set[str] = set()
-        """Folders that may have become complete, so that their rows can be saved."""
+        """Folders whose rows can perhaps be saved now, because one of their jobs or files no longer holds them back."""
 
     @property
     def has_any(self) -> bool:
@@ -109,7 +109,7 @@ class Unsaved:
         return folder in self.jobs or folder in self.placing
 
     def list_awaited(self, folder: str) -> set[PathKey]:
-        """Return the files in a folder for which its row waits: files that are being placed, and sources of unsaved jobs."""
+        """Return the files that delay the row of a folder: files whose copies are being placed, and sources of unsaved jobs."""
         return {job.source.key for job in self.jobs.get(folder, ())} | self.placing.get(folder, set())
 
 
@@ -127,7 +127,7 @@ class EdgeIndex:
         for pattern, key in archive.wildcards():
             self._wildcards.setdefault(key, []).append((pattern, wildcard(pattern)))
         self._may_name_jobs = bool(self._wildcards)
-        """Whether any wildcard may belong to a job dependency. A stored wildcard does not say whether it belongs to one."""
+        """Whether a wildcard may be part of a job dependency. The database does not store the kind of dependency of a wildcard."""
 
     def add(self, source: Source) -> None:
         """Put the edges of `source` into the index, which already has the wildcards of the source."""
@@ -214,7 +214,7 @@ def targets_of(source: Source) -> set[str]:
 # A file may be read without its folder, for example when a user saves it. Its facts are then newer than the row of the folder.
 
 Parts = Mapping[int, tuple[bytes, Sequence[FileFact]]]
-"""{scan folder id: (digest of a relative folder, its files)}."""
+"""One relative folder in all scan folders: {scan folder id: (digest of the folder there, its files there)}."""
 
 
 class NewerFacts:
@@ -229,7 +229,7 @@ class NewerFacts:
         self.facts: dict[PathKey, FileFact] = {}
         """{key: newest fact} of these files."""
         self.learned: set[PathKey] = set()
-        """Files that differ from the rows of their folders only by their digests, which were not needed before."""
+        """Files whose digest is now known, but missing in the saved rows of their folders, because it was not needed before."""
 
     def move_to(self, pending: PendingFolder, changed: set[PathKey]) -> None:
         """Move the facts of files in a reported folder to its pending state; drop the facts of `changed` files."""
@@ -305,7 +305,7 @@ class WorkingSet:
         self.moving = 0
         """Number of unsettled analyses, and of unsettled jobs on platform `common`: they may add sources."""
         self.has_grown = False
-        """Whether all chains of intermediates have ended, so that no job has to wait for a missing intermediate."""
+        """Whether no running job can make another intermediate, so that no job waits for a missing intermediate any longer."""
         self.scan_is_done = True
         self._scanned = ""
         self._unchanged: set[str] = set()
@@ -314,7 +314,7 @@ class WorkingSet:
         self._dead: dict[PathKey, int] = {}
         self._loaded: list[Source] = []
         self._stored_dependents: dict[str, Collection[PathKey]] = {}
-        """{target: its dependents in the archive}, cached for one event."""
+        """{path or UUID of a dependency: keys of the sources that depend on it}, from the database, cached for one event."""
         self._new_uuids: dict[SourceUuid, dict[PathKey, None]] = {}
         """{UUID: its owners in memory, the last owner last}.
 
@@ -530,7 +530,10 @@ class WorkingSet:
         return self.newer.facts.get(key) or self.archive.files((key,)).get(key)
 
     def last_seen(self, key: PathKey) -> FileFact | None:
-        """Return the file at this path that no other file hid when the folder was last reported or saved; it may have changed."""
+        """Return the file at this path as it was when its folder was last reported or saved; it may have changed since then.
+
+        If several scan folders have the path, this is the file that hides the others.
+        """
         pending = self.folders.get(parent(key))
         return (self.archive.files((key,)) if pending is None else pending.winners).get(key)
 
@@ -569,7 +572,10 @@ class WorkingSet:
         self._stored_dependents.clear()
 
     def _ask_dependents(self, targets: Sequence[str]) -> list[Collection[PathKey]]:
-        """Return the stored dependents of each target; the archive is queried only for targets that are not cached."""
+        """Return, for each target of dependencies, the keys of the sources that depend on it, as stored in the database.
+
+        The database is queried only for targets that are not cached.
+        """
         known = self._stored_dependents
         if unasked := [target for target in targets if target not in known]:
             found = self.archive.dependents(unasked)

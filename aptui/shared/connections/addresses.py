@@ -183,7 +183,7 @@ def check_dial(dial: Dial | None) -> Dial:
         UserError: its id, address or port is invalid; the text begins with the field.
     """
     if dial is None:
-        raise UserError("the request does not describe a connection", hint="give its id, address and port")
+        raise UserError("the request does not describe a connection", hint="name the id, address and port of a device or editor")
     name, address = dial.id.strip(), dial.address.strip().strip("[]")
     if not name or not name.isprintable() or len(name) > _ID_LENGTH:
         raise UserError(f"id: expected 1 to {_ID_LENGTH} characters")

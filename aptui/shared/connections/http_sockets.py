@@ -105,7 +105,7 @@ class Acceptor:
         return int(self._listening.getsockname()[1])
 
     async def close(self) -> None:
-        """Stop accepting and end pending connections."""
+        """Stop accepting connections, and end the connections whose TLS handshake is still pending."""
         if self._retry is not None:
             self._retry.cancel()
         self._loop.remove_reader(self._listening.fileno())
@@ -184,7 +184,7 @@ class Acceptor:
 
 
 SPARE_CONNECTIONS = 128
-"""Number of connections that are accepted above the limit while all connections are busy, to answer their clients with 503."""
+"""Maximum number of connections above the limit. While all connections are busy, they are accepted only to answer them with 503."""
 _CHECK_S = 1.0
 _STOP_S = 2.0
 """Timeout (seconds) for running requests when a server stops."""

@@ -19,9 +19,10 @@ def is_coarse(ctime_ns: int) -> bool:
 
 
 def is_settled(stamp: tuple[int, ...], read_ns: int) -> bool:
-    """Whether every change after `read_ns` will change the times of a file that has this stamp.
+    """Whether the times of a file with this stamp show every change after `read_ns`.
 
-    A stamp is (size, mtime_ns, ctime_ns, inode).
+    They may hide a change if the file was modified less than one tick of its file system's clock before `read_ns`. A stamp is
+    (size, mtime_ns, ctime_ns, inode).
     """
     return max(stamp[1:3]) < read_ns - RACY_NS
 

@@ -29,11 +29,11 @@ _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK | os.O_NOFOLLOW
 
 
 class NamedFileError(Exception):
-    """A file that content names cannot be used; the text is one line."""
+    """Raised if an asset names a file that cannot be used; the text of the error is one line."""
 
 
 class ForbiddenNameError(NamedFileError):
-    """Content names a forbidden file: the builder must not continue, its job fails."""
+    """Raised if an asset names a file that it must not use. The builder must not continue; its job fails."""
 
 
 def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
@@ -49,7 +49,7 @@ def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
     """
     plain = (_unquote(name) if is_uri else name).replace("\\", "/")
     if _SCHEME.match(plain):
-        return plain  # unchanged: a name with a scheme, such as `https:`, is not a path, and `located` refuses the name
+        return plain  # a name with a scheme, such as `https:`, is not a path; `located` refuses it
     return posixpath.normpath(posixpath.join(posixpath.dirname(named_by), plain))
 
 
@@ -142,7 +142,7 @@ def describe_difference(name: str, other: str) -> str:
 
 
 def _describe_alike(real: str, scan_folder: str) -> str:
-    """Return a hint that names an existing file whose name differs only in spelling, "" if it does not exist."""
+    """Return a hint that names an existing file whose path differs from `real` only in case or accents, "" = none."""
     found, missing = real, list[str]()
     while found not in ("", "/") and not os.path.lexists(found):
         found, _, name = found.rpartition("/")

@@ -141,7 +141,7 @@ def run_git(
     Raises:
         OSError, subprocess.TimeoutExpired: git is missing, cannot be run, or did not end within `limit_s`.
     """
-    import subprocess  # imported here for a faster start, because an engine reads the files of the repository and does not run git
+    import subprocess  # imported here for a faster start: an engine usually does not run git, but reads the repository's files
 
     variables = {**os.environ, **_ENVIRONMENT, **(environment or {})}
     if not runs_filters:
@@ -200,7 +200,7 @@ _LOCKS = {
 _OPERATIONS = {".git": ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "sequencer")}
 """Files and folders that exist during an operation of several steps, also while it waits for the user."""
 _PULSE = {".git": ("index", "HEAD", "ORIG_HEAD", "logs/HEAD", "rebase-merge", "rebase-apply")}
-"""Files and folders whose times change during an operation, unless it waits for the user."""
+"""Files and folders whose times change again and again during an operation, except while the operation waits for the user."""
 QUIET_S = 1.0
 """If none of the files in `_PULSE` changed for this time (seconds), the operation is considered to wait for the user.
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 LONGEST_POINTER_BYTES = 1024
-"""Pointers are smaller than this (git-lfs docs/spec.md, "The Pointer")."""
+"""Pointer files are smaller than this size (bytes), as git-lfs docs/spec.md, "The Pointer", says."""
 NOT_HERE = "not fetched from Git LFS: run 'git lfs pull'"
 OR_COPY = ", or set 'lfs_pointers: copy' in aptui.yaml"
-"""Text that is appended to the error of a copy with a pointer as source; it names the alternative to `git lfs pull`."""
+"""Alternative to `git lfs pull`, which is appended to the error if a job copies a source that is only a pointer."""
 _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 _OID = re.compile(rb"\noid sha256:([0-9a-f]{64})\n")
 

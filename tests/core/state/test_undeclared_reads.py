@@ -260,7 +260,7 @@ def test_log_names_a_missing_hidden_file_and_the_folder_that_hides_it() -> None:
     world.settle()
     text = (
         "does not find 'part.txt' in the scan folder 'shared', where the file of 'game' would hide it (b.py:7): "
-        "it is a dependency from now on"
+        "this file is a dependency from now on"
     )
 
     assert world.log_lines("a.s@linux:main") == [(LogLevel.INFO, text)]

@@ -368,7 +368,7 @@ def test_chain_that_writes_its_own_source_fails_after_ten_runs(project: LiveProj
         [error] = project.errors().values()
         written = source.read_text()
         assert "its source 'a.t' changed during each of 10 runs" in error
-        assert "the job 'a.l' (third) depends on this source: check whether this job also writes the source" in error
+        assert "the job 'a.l' (third) depends on this source: check whether that job also writes the source" in error
         assert written.count("x") <= 12
         assert not [text for text in project.messages if "please report" in text]
 
