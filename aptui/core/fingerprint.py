@@ -224,7 +224,10 @@ _PHRASES = {
 }
 _MOST_EXPLAINED = 3
 _PLACES = frozenset({"places", "found places"})
-"""Kinds of entries that change together with the entry of a file. `explain` names them only if no other entry differs."""
+"""Kinds of entries for the locations of files. They also change when a file appears or disappears, like the file's own entry.
+
+So `explain` names them only if no other entry differs.
+"""
 _PLURAL = frozenset({"code", "parameters", "platform parameters", PLANNING, "references", "steps", "job parameters", "products"})
 """Kinds of entries whose text in `_PHRASES` is a plural."""
 _VALUED = frozenset(

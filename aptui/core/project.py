@@ -81,9 +81,10 @@ class UndeclaredReads(StrEnum):
 
 
 class RetryFailed(StrEnum):
-    """Which failed jobs run again at the next start or `aptui batch`.
+    """Whether failed jobs run again at the next start or `aptui batch`, although their inputs and settings did not change.
 
-    CHANGED: jobs whose inputs changed. ALWAYS: all failed jobs, except those that reached their time limit or memory limit.
+    ALWAYS: yes, except after an expensive failure such as a time limit (`JobFailure.is_expensive`). CHANGED: only if the cause was
+    outside the job (`FailureKind.OBSTACLE`).
     """
 
     ALWAYS = "always"

@@ -540,8 +540,8 @@ class Pipeline:
         self.files.close_complete_folders()
         self.jobs.put_edges()
         self._release()
+        # If another `FilesHashed` follows soon, and this event caused no command, its rows are saved together with the next rows.
         if self.jobs.ledger.commands or not (isinstance(event, FilesHashed) and event.has_more):
-            # If another `FilesHashed` follows soon, the rows are not saved now, but together with the rows of that event.
             self.jobs.ledger.flush_rows()
         self.jobs.memory.forget_answers()
         return self.jobs.ledger.finish()

@@ -414,7 +414,7 @@ class Runs(PipelinePart):
         return True
 
     def _commit(self, finished: list[Finished], now_ms: int) -> None:
-        """Request the commit of these finished runs. A run fails if another job owns one of its product names."""
+        """Request the commit of these finished runs. A run fails instead if it loses a conflict of product names."""
         # An analysis whose result arrived in the same event may have dropped some of the finished jobs, or planned them again.
         succeeded = [(job, result) for job, result in finished if job.state is JobState.RUNNING and job.run_key == result.run_key]
         if not succeeded:
