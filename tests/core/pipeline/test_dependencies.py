@@ -266,13 +266,13 @@ def test_cycle_of_includes_is_allowed(world: World) -> None:
 # --------------------------------------------------------------------------------------------------------- repeated runs
 
 
-def test_dependent_of_kind_order_runs_again_when_products_change(world: World) -> None:
+def test_job_with_an_order_dependency_runs_again_when_products_change(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     assert world.apply({"b.s": "x"}).ran() == ["a.s@linux:main", "b.s@linux:main"]
     assert world.job("a.s@linux:main").reason.startswith("the products of job 'b.s@linux:main' changed")
 
 
-def test_dependent_of_kind_order_does_not_run_again_for_equal_products(world: World) -> None:
+def test_job_with_an_order_dependency_does_not_rerun_for_equal_products(world: World) -> None:
     settled(world, a_s="after b.s:main", b_s="")
     only_changes(world, "b.s", ())
     assert world.apply({"b.s": "x"}).ran() == ["b.s@linux:main"]
@@ -290,7 +290,7 @@ def test_dependency_with_sub_ids_covers_only_products_with_these_sub_ids(
     assert ("a.s@linux:main" in world.runs) is runs
 
 
-def test_dependent_of_kind_fingerprint_runs_again_when_inputs_change(world: World) -> None:
+def test_job_with_a_fingerprint_dependency_runs_again_when_inputs_change(world: World) -> None:
     settled(world, a_s="print b.s:main", b_s="include c.bin", c_bin="1")
     world.apply({"c.bin": "2"})
 
@@ -298,7 +298,7 @@ def test_dependent_of_kind_fingerprint_runs_again_when_inputs_change(world: Worl
     assert world.job("a.s@linux:main").reason.startswith("the fingerprint of job 'b.s@linux:main' changed")
 
 
-def test_changed_job_that_fails_again_reruns_dependents_of_kind_fingerprint(world: World) -> None:
+def test_second_failure_of_a_changed_job_reruns_its_fingerprint_dependents(world: World) -> None:
     settled(world, a_s="print b.s:main", b_s="FAIL")
     world.apply({"b.s": "FAIL\nx"})
 
@@ -306,12 +306,12 @@ def test_changed_job_that_fails_again_reruns_dependents_of_kind_fingerprint(worl
 
 
 @pytest.mark.parametrize("word", ["once", "only"])
-def test_dependent_of_kind_order_once_or_order_only_does_not_run_again(world: World, word: str) -> None:
+def test_job_with_an_order_once_or_order_only_dependency_does_not_rerun(world: World, word: str) -> None:
     settled(world, a_s=f"{word} b.s:main", b_s="")
     assert world.apply({"b.s": "x"}).ran() == ["b.s@linux:main"]
 
 
-def test_dependent_of_kind_order_once_does_not_wait_for_a_job_that_has_run(world: World) -> None:
+def test_order_once_dependency_does_not_wait_for_a_job_that_has_run(world: World) -> None:
     settled(world, a_s="once b.s:main", b_s="", c_s="only b.s:main")
     world.held.add("b.s@linux:main")
     for name in "abc":
@@ -324,7 +324,7 @@ def test_dependent_of_kind_order_once_does_not_wait_for_a_job_that_has_run(world
     assert runs_of(world) == ["a.s", "b.s", "c.s"]
 
 
-def test_dependent_of_kind_order_once_waits_for_the_first_successful_run(world: World) -> None:
+def test_order_once_dependency_waits_for_the_first_successful_run(world: World) -> None:
     settled(world, a_s="once b.s:main", b_s="FAIL")
     world.forget_runs()
     world.apply({"a.s": "once b.s:main\nx", "b.s": ""})

@@ -1,4 +1,4 @@
-"""Drafts and finals: the order in which a job makes them, and the effect of changes."""
+"""Draft products and final products: the order in which a job makes them, and the effect of changes."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PLANNED = 17
 
 
 def world_with(*, makes_finals: bool = True, **more: object) -> World:
-    """Return a world whose script builder supports drafts."""
+    """Return a simulated engine whose script builder can make quick draft products."""
     return World(Setup(builders=(copier(), scripter(has_drafts=True, **more)), makes_finals=makes_finals))
 
 
 def asked(world: World) -> list[str]:
-    """Return the runs in the order in which they were started, as `a.s draft`."""
+    """Return the started runs in order, each as "<source> <quality>", for example "a.s draft"."""
     orders = [order for command in world.commands_of(StartRuns) for order in command.orders]
     return [f"{order.rel} {order.quality}" for order in orders if isinstance(order, ProcessOrder)]
 
@@ -42,7 +42,7 @@ def until(world: World, count: int) -> None:
 
 
 def drafted(count: int = 2) -> World:
-    """Return a world with the source `a.s`. Of its two runs, a draft and a final, `count` have been ordered."""
+    """Return a simulated engine that has started `count` runs of source `a.s`: the draft run (1), or also the final run (2)."""
     world = world_with()
     world.write("a.s")
     world.scan()
@@ -50,14 +50,14 @@ def drafted(count: int = 2) -> World:
     return world
 
 
-def test_builder_that_has_no_drafts_makes_only_finals() -> None:
+def test_builder_without_draft_support_makes_only_final_products() -> None:
     world = World(Setup()).apply({"a.s": ""})
 
     assert asked(world) == ["a.s final"]
     assert world.archive.tables.drafts == {}
 
 
-def test_job_makes_a_draft_first_and_then_replaces_it_by_the_final() -> None:
+def test_job_makes_draft_products_and_replaces_them_by_final_products() -> None:
     world = drafted()
     draft, served = world.job(NAME), world.cache["linux/a.out"]
     was_draft = draft.is_draft and len(world.archive.tables.drafts) == 1
@@ -72,7 +72,7 @@ def test_job_makes_a_draft_first_and_then_replaces_it_by_the_final() -> None:
     assert reasons(world) == ["new source", "the final products follow the draft"]
 
 
-def test_product_made_before_drafts_were_enabled_is_a_final() -> None:
+def test_product_made_before_drafts_were_enabled_counts_as_final() -> None:
     world = settled(World(Setup()), a_s="")
 
     world.reconfigure(builders=(copier(), scripter(has_drafts=True)))
@@ -80,7 +80,7 @@ def test_product_made_before_drafts_were_enabled_is_a_final() -> None:
     assert asked(world) == []
 
 
-def test_finals_are_made_after_all_other_pending_work() -> None:
+def test_final_products_are_made_after_all_other_pending_work() -> None:
     world = world_with()
     world.slots = 1
 
@@ -90,7 +90,7 @@ def test_finals_are_made_after_all_other_pending_work() -> None:
     assert asked(world)[3:] == ["a.s final", "b.s final", "c.s final"]
 
 
-def test_change_of_a_source_kills_the_running_final_of_the_old_draft() -> None:
+def test_source_change_kills_the_final_run_of_the_old_source() -> None:
     world = drafted()
 
     world.apply({"a.s": "x"})
@@ -99,7 +99,7 @@ def test_change_of_a_source_kills_the_running_final_of_the_old_draft() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_draft_starts_before_finals_of_other_jobs() -> None:
+def test_draft_run_starts_before_final_runs_of_other_jobs() -> None:
     world = world_with()
     world.slots = 1
     world.edit(dict.fromkeys(("a.s", "b.s", "c.s"), ""))
@@ -113,7 +113,7 @@ def test_draft_starts_before_finals_of_other_jobs() -> None:
     assert asked(world)[4:] == ["c.s draft", "b.s final", "c.s final"]
 
 
-def test_job_with_a_failed_final_is_failed_and_keeps_its_draft() -> None:
+def test_job_whose_final_run_failed_keeps_its_draft_products() -> None:
     world = drafted()
     served = world.cache["linux/a.out"]
     world.fates[NAME] = ["exit 1"]
@@ -127,7 +127,7 @@ def test_job_with_a_failed_final_is_failed_and_keeps_its_draft() -> None:
     assert len(world.archive.tables.drafts) == 1
 
 
-def test_failed_final_is_retried_like_any_failed_job() -> None:
+def test_failed_run_for_final_products_is_retried_like_any_failed_job() -> None:
     world = drafted()
     world.fates[NAME] = ["exit 1"]
     world.run()
@@ -142,14 +142,14 @@ def test_failed_final_is_retried_like_any_failed_job() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_job_with_a_failed_draft_is_failed() -> None:
+def test_job_whose_draft_run_failed_is_failed() -> None:
     world = world_with().apply({"a.s": "FAIL"})
 
     assert asked(world) == ["a.s draft"]
     assert world.statuses() == {NAME: "failed"}
 
 
-def test_job_whose_products_were_deleted_on_failure_has_no_draft() -> None:
+def test_job_whose_products_were_deleted_on_failure_has_no_draft_products() -> None:
     world = world_with(deletes_products_on_failure=True)
     world.write("a.s")
     world.scan()
@@ -163,7 +163,7 @@ def test_job_whose_products_were_deleted_on_failure_has_no_draft() -> None:
 
 
 @pytest.mark.parametrize("at", [1, 2])
-def test_pending_final_is_made_after_a_crash(at: int) -> None:
+def test_pending_final_products_are_made_after_a_crash(at: int) -> None:
     world = drafted(at)
     world.crash()
 
@@ -173,7 +173,7 @@ def test_pending_final_is_made_after_a_crash(at: int) -> None:
     assert world.cache == world.clean().cache
 
 
-def test_pending_final_products_are_made_when_finals_are_enabled() -> None:
+def test_pending_final_products_are_made_when_they_are_enabled() -> None:
     world = world_with(makes_finals=False).apply({"a.s": ""})
     world.settle(restart=True)
     drafted = asked(world)
@@ -184,7 +184,7 @@ def test_pending_final_products_are_made_when_finals_are_enabled() -> None:
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_existing_finals_are_kept_when_a_project_disables_finals() -> None:
+def test_existing_final_products_are_kept_when_a_project_disables_them() -> None:
     world = world_with()
     settled(world, a_s="")
 
@@ -193,7 +193,7 @@ def test_existing_finals_are_kept_when_a_project_disables_finals() -> None:
     assert asked(world) == []
 
 
-def test_a_chain_of_jobs_makes_each_draft_and_each_final_once() -> None:
+def test_dependent_jobs_each_run_once_for_draft_and_once_for_final_products() -> None:
     world = world_with()
     for at, rel in enumerate("abcdef"):
         world.write(f"{rel}.s", f"after {'abcdef'[at - 1]}.s:main" if at else "")
@@ -204,7 +204,7 @@ def test_a_chain_of_jobs_makes_each_draft_and_each_final_once() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_job_makes_no_new_draft_when_its_input_becomes_a_final() -> None:
+def test_job_makes_no_new_draft_products_when_its_input_becomes_final() -> None:
     world = world_with()
     settled(world, b_s="after a.s:main", a_s="")
 
@@ -230,7 +230,7 @@ def test_edited_job_does_not_wait_for_final_product_of_its_input() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_final_is_made_even_if_the_final_of_an_input_failed() -> None:
+def test_final_product_is_made_even_if_the_final_run_of_its_input_failed() -> None:
     world = world_with()
     world.edit({"a.s": "", "b.s": "after a.s:main"})
     world.scan()
@@ -243,7 +243,7 @@ def test_final_is_made_even_if_the_final_of_an_input_failed() -> None:
     assert not world.job("b.s@linux:main").is_draft
 
 
-def test_lost_product_is_made_again_as_a_draft_first() -> None:
+def test_lost_product_is_made_again_as_a_draft_product_first() -> None:
     world = world_with()
     settled(world, a_s="")
 
@@ -253,7 +253,7 @@ def test_lost_product_is_made_again_as_a_draft_first() -> None:
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_requested_run_of_a_job_with_a_final_makes_only_the_final() -> None:
+def test_reprocessed_job_with_final_products_makes_no_draft_products() -> None:
     world = world_with()
     settled(world, a_s="")
 
@@ -263,7 +263,7 @@ def test_requested_run_of_a_job_with_a_final_makes_only_the_final() -> None:
     assert asked(world) == ["a.s final"]
 
 
-def test_cancelled_final_stays_cancelled_and_the_draft_stays_in_the_cache() -> None:
+def test_cancelled_final_run_stays_cancelled_and_keeps_draft_products() -> None:
     world = drafted()
     world.post_request("cancel", names=(NAME,))
 
@@ -273,7 +273,7 @@ def test_cancelled_final_stays_cancelled_and_the_draft_stays_in_the_cache() -> N
     assert asked(world) == ["a.s draft", "a.s final"]
 
 
-def test_pending_finals_are_made_when_their_builder_has_no_drafts_any_more() -> None:
+def test_pending_final_products_are_made_when_the_builder_drops_draft_support() -> None:
     world = world_with(makes_finals=False).apply({"a.s": ""})
 
     world.reconfigure(builders=(copier(), scripter()))
@@ -282,7 +282,7 @@ def test_pending_finals_are_made_when_their_builder_has_no_drafts_any_more() -> 
     assert world.archive.tables.drafts == {}
 
 
-def test_empty_project_makes_no_finals_and_is_idle() -> None:
+def test_empty_project_with_draft_support_starts_no_runs_and_is_idle() -> None:
     world = world_with()
 
     world.settle()
@@ -290,7 +290,7 @@ def test_empty_project_makes_no_finals_and_is_idle() -> None:
     assert (asked(world), world.pipeline.jobs.is_idle) == ([], True)
 
 
-def test_all_finals_are_made_when_they_need_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_all_final_products_are_made_when_they_need_several_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.core.pipeline.plans._FINALS_MOST", 4)
     world = world_with()
 
@@ -300,7 +300,7 @@ def test_all_finals_are_made_when_they_need_several_batches(monkeypatch: pytest.
     assert world.archive.tables.drafts == {}
 
 
-def test_fetched_final_is_used_in_place_of_the_requested_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetched_final_products_are_used_although_draft_products_were_requested(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_with()
     made = world._outcome
 
@@ -325,12 +325,12 @@ def test_notices_report_whether_products_are_drafts() -> None:
 
 
 def is_finishing(world: World) -> bool:
-    """Whether the draft in the cache has the planned fingerprint of the job's row, so that only the final is pending."""
+    """Whether the draft products have the fingerprint planned in the job's row, so that only the final products are pending."""
     job_id = world.job(NAME).id
     return world.archive.tables.drafts.get(job_id, 0) == world.archive.tables.jobs[job_id][PLANNED]
 
 
-def test_row_of_a_job_distinguishes_a_planned_final_from_a_new_draft() -> None:
+def test_job_row_shows_whether_only_final_products_are_pending() -> None:
     world = drafted()
     world.slots = 0
     while_final_is_made = is_finishing(world)

@@ -57,7 +57,10 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "platform tags": ("error", {"tags": ("a",)}, {"tags": ("b",)}),
     "version": ("error", with_scripter(), with_scripter(version="2")),
 }
-"""{setting: (kind of failure, the setup with which the run fails, the setup with which it may succeed)}."""
+"""Setups before and after a change of a setting that can end a failure.
+
+{name of the change: (kind of failure, setup in which the run fails, setup in which the run may succeed)}
+"""
 UNRELATED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "time limit": ("error", with_scripter(process_limit_s=2.0), with_scripter(process_limit_s=5.0)),
     "memory limit": ("error", with_scripter(memory_limit_bytes=1 << 20), with_scripter(memory_limit_bytes=0)),
@@ -73,9 +76,9 @@ UNRELATED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
 
 
 def failed_world(kind: str, setup: dict[str, Any]) -> World:
-    """Return a world with a completed job and a failed job.
+    """Return a simulated engine with a completed job and a failed job.
 
-    `kind` is the kind of failure; "" = the failure that the setup causes.
+    `kind` is the kind of failure to inject; "" = inject nothing, because `setup` itself makes the run fail.
     """
     world = World(Setup(**setup))
     world.edit({"a.s": "long enough for no check that wants a byte", "b.txt": ""})
@@ -179,7 +182,7 @@ def test_job_that_lost_a_product_name_runs_again_only_if_the_conflict_has_ended(
     assert world.cache == world.clean().cache
 
 
-def test_job_that_lost_a_product_name_runs_again_if_its_error_names_a_job_that_no_longer_makes_it() -> None:
+def test_product_conflict_error_is_updated_if_the_named_job_drops_the_product() -> None:
     same = "make same.bin"
     world = World(Setup(retry_failed=RetryFailed.CHANGED)).apply({"a.s": same, "b.s": same, "c.s": same})
 
@@ -192,7 +195,7 @@ def test_job_that_lost_a_product_name_runs_again_if_its_error_names_a_job_that_n
     assert world.ran() == []
 
 
-def test_job_that_lost_a_product_name_runs_again_if_another_job_must_not_keep_the_product() -> None:
+def test_second_product_conflict_is_reported_after_the_first_has_ended() -> None:
     texts = {"m.s": "real", "a.s": "stage m.s=y\nstage n.txt=a", "b.s": "stage n.txt=b"}
     world = World(Setup(retry_failed=RetryFailed.CHANGED)).apply(texts)
     state = world.job("b.s@common:chain").state

@@ -95,7 +95,7 @@ def test_row_of_a_requested_copy_job_has_the_state_waiting(world: World) -> None
     assert [row[16] for row in world.archive.tables.jobs.values()] == ["waiting"]
 
 
-def test_folder_row_has_no_times_until_all_its_new_copies_are_placed(world: World) -> None:
+def test_folder_row_has_no_file_times_until_all_new_products_are_placed(world: World) -> None:
     world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
     world.process()
@@ -105,7 +105,7 @@ def test_folder_row_has_no_times_until_all_its_new_copies_are_placed(world: Worl
 
 
 def test_new_file_whose_copy_never_ran_is_found_again_after_a_crash(world: World) -> None:
-    settled(world, c_txt="c")  # without this settled state the next engine would check every file in any case
+    settled(world, c_txt="c")  # without a finished first scan, the next engine would check every file and find `b.txt` anyway
     world.edit({"a.txt": "a", "b.txt": "b"})
     world.held = {"b.txt@linux:data"}
     world.process()
@@ -878,7 +878,7 @@ def test_file_checked_alone_with_new_bytes_reruns_its_dependents(world: World) -
     assert world.ran() == ["b.s@linux:main"]
 
 
-def test_file_checked_alone_in_a_pending_folder_is_checked_again(world: World) -> None:
+def test_single_file_check_is_repeated_if_its_folder_is_not_saved_yet(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     world.write("c.txt", "new")
     world.scan()
@@ -1010,8 +1010,7 @@ def test_failed_job_is_not_retried_if_only_its_folder_row_is_outdated(world: Wor
     world.fates["a.s@linux:main"] = [Outcome.FAILED] * 2
     world.apply({"a.s": "longer"})
     runs = world.runs.copy()
-    # These rows are stored if the engine is killed after it saved the rows of the source and its job, and before it saved the row
-    # of the folder.
+    # Simulate an engine that was killed after it saved the rows of the source and the job, but before it saved the folder's row.
     world.archive.tables.folders = {slot: (b"", facts) for slot, (_digest, facts) in rows.items()}
     world.restart()
 
@@ -1057,8 +1056,8 @@ def test_dependency_that_matches_no_builder_is_read_once(
     assert len(world.ran()) == 10
 
 
-def test_dependency_checked_alone_is_read_again_after_a_crash(world: World) -> None:
-    """The row of the folder has the old digest until the whole folder is checked."""
+def test_dependency_changed_without_a_folder_scan_is_read_again_after_a_crash(world: World) -> None:
+    """Only `hub.bin` is checked, not its folder, so the folder's row still has the old digest of `hub.bin` when the engine dies."""
     settled(world, a_s="include hub.bin", hub_bin="1")
     assert world.save_alone("hub.bin", "2")
     world.run()

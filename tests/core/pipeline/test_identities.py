@@ -61,7 +61,7 @@ def test_source_moved_with_its_meta_file_keeps_uuid_and_dependents(world: World)
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_dependency_on_a_copied_uuid_names_the_original_in_any_order_of_events(seed: int) -> None:
+def test_uuid_dependency_resolves_to_the_original_and_not_to_its_copy(seed: int) -> None:
     world = World(Setup(builders=(copier(), scripter()), metadata_types=(".txt",)), rng=random.Random(seed))
     for name, text in (("plain.txt", ""), ("user.s", f"uuid {meta_uuid('one').hex()}"), ("sub/b.txt", "original")):
         world.write(name, text)
@@ -152,7 +152,7 @@ def test_damaged_meta_file_fails_its_source_until_it_is_repaired(world: World) -
 def test_source_with_a_failed_analysis_releases_its_product_names(rel: str, text: str, restart: bool) -> None:
     world = World(Setup(folders=("game", "shared")))
     loser = "a.txt" if rel.startswith("a.txt") else "a.s"
-    world.write("a.txt/b.txt", "below")  # the product of this file needs a folder with the name of the other product
+    world.write("a.txt/b.txt", "below")  # its product needs a folder `a.txt`, which conflicts with the product file `a.txt`
     world.write(loser, "at it" if loser == "a.txt" else "make a.txt", "shared")
     world.settle()
     assert len(errors(world)) == 2
@@ -236,14 +236,14 @@ def test_new_scan_folder_changes_product_names_of_duplicate_paths() -> None:
 
     world.reconfigure(folders=("front", "game", "shared"))
 
-    clean = World(world.setup)  # the scan folders get other ids in this world, because it had only one configuration
+    clean = World(world.setup)  # gives the scan folders other ids than `world`, which was configured twice
     clean.boot(disk=world.disk.copy())
     clean.settle()
     assert world.cache == clean.cache
     assert set(clean.cache) == {"linux/a.txt", "linux/(game)a.txt", "linux/(shared)a.txt"}
 
 
-def test_products_of_a_chain_from_a_duplicate_path_name_the_scan_folder() -> None:
+def test_chain_products_of_a_duplicate_path_have_the_scan_folder_in_their_name() -> None:
     world = World(DUPLICATES_ALLOWED)
     for folder in ("game", "shared"):
         world.write("a.s", f"stage m.txt={folder}", folder)
@@ -309,7 +309,7 @@ def test_intermediate_keeps_its_uuid_when_its_source_moves() -> None:
 
 
 def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World) -> None:
-    """The disk also has the identity file of a deleted source. The deleted source had the same bytes as the moved source."""
+    """Besides the moved source, a deleted source with the same bytes has left its identity file on the disk."""
     world.apply({"b.s": "x", "b.s.meta": meta("two", "b.s")})
     world.apply({"a.s": None})
     for name in ("b.s", "b.s.meta"):

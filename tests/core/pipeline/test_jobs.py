@@ -56,7 +56,7 @@ def test_job_that_waits_for_many_keys_is_evaluated_when_a_scan_ends_or_no_work_i
 
     waiters.add_all([*keys, SCAN_END], job)
     assert waiters.pop(SCAN_END) == [job]
-    assert waiters.pop_deferred() == [], "no key became known without an evaluation"
+    assert waiters.pop_deferred() == [], "every key that became known has led to an evaluation of the job"
     assert waiters.pop(keys[0]) == []
     assert waiters.pop_deferred() == [job]
     assert waiters.pop_deferred() == []
@@ -68,7 +68,7 @@ def of_kind(jobs: Jobs, kind: type[Command]) -> list[Command]:
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_pipeline_kills_a_run_only_if_the_table_has_the_kill_effect(state: JobState | None, trigger: Trigger) -> None:
+def test_pipeline_kills_a_run_only_if_the_state_table_has_the_kill_effect(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     is_killed = bool(TABLE[state][trigger][1] & Effect.KILL)
 
@@ -93,7 +93,7 @@ def test_job_gets_a_new_run_key_only_if_the_table_has_the_start_effect(state: Jo
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_job_is_deleted_only_if_the_table_has_the_delete_effect(state: JobState | None, trigger: Trigger) -> None:
+def test_job_is_deleted_only_if_the_state_table_has_the_delete_effect(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state)
 

@@ -39,14 +39,14 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def world_of(setup: Setup = TWO, *rels: str) -> World:
-    """Return a world whose workers copy files as they read them, with these files."""
+    """Return a simulated engine with the source files `rels`. Its workers hash and copy a file in one pass."""
     world = World(setup).boot(copies_on_reading=True)
     world.edit({rel: rel for rel in rels})
     return world
 
 
 def resting(world: World) -> dict[str, object]:
-    """Return the content of the archive without run keys, whose order may differ."""
+    """Return the rows of the archive without their run keys, because bulk and single planning may assign other run keys."""
     tables = world.archive.tables
     jobs = {row[2:7]: row[:7] + row[8:] for row in tables.jobs.values()}
     runs = {(job_id, *row[2:]) for (job_id, _run_key), row in tables.runs.items()}
@@ -134,7 +134,7 @@ def test_changed_copies_planned_in_bulk_have_the_same_results_as_single_copies(
     assert not together.pipeline.jobs.memory.sources
 
 
-def test_changed_copy_that_cannot_be_placed_is_a_failed_job(taken: list[bool]) -> None:
+def test_copy_job_fails_if_its_product_cannot_be_placed(taken: list[bool]) -> None:
     world = world_of(TWO, *FILES)
     world.settle()
     world.commit_fates["a.txt@linux:data"] = [0]
@@ -168,7 +168,7 @@ def test_changed_files_get_new_products_after_a_crash_at_any_point(seed: int) ->
         world = World(TWO, rng=random.Random(fuse)).boot(copies_on_reading=True).apply({rel: rel for rel in FILES})
         world.edit({rel: rel + " again" for rel in FILES})
         world.crash_after(fuse)
-        if fuse % 2:  # every second crash is followed by a return to the former content
+        if fuse % 2:  # after every second crash, the files get their old content back
             world.edit({rel: rel for rel in FILES})
         world.settle()
 

@@ -82,7 +82,7 @@ def test_job_runs_once_if_its_source_is_saved_again_before_the_start(world: Worl
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
-def test_result_is_ignored_if_an_analysis_in_the_same_message_drops_the_job(world: World) -> None:
+def test_run_result_is_ignored_if_an_analysis_result_beside_it_drops_the_job(world: World) -> None:
     settled(world, a_s="job two")
     world.held = {"a.s@linux:two", "a.s:analyse", "a.s@linux:main"}
     world.ask("reprocess", keys=("a.s",))
@@ -702,7 +702,7 @@ def test_interrupted_run_is_repeated_at_the_next_start(world: World) -> None:
 
 
 @pytest.mark.parametrize("verb", ["stop", "escalate"])
-def test_request_for_an_idle_pipeline_gives_no_commands(world: World, verb: str) -> None:
+def test_idle_pipeline_ignores_stop_and_escalate_requests(world: World, verb: str) -> None:
     assert world.pipeline.handle(RequestReceived(1, verb)) == ([], [])
 
 

@@ -20,7 +20,7 @@ NEVER = {"script": {"platforms": {"*": "skip"}}, "data": {"platforms": {"*": "sk
 
 
 def world_of(*, platforms: tuple[str, ...] = ("linux",), folders: tuple[str, ...] = ("game",)) -> World:
-    """Return an idle world with a script in the top folder, and a script and a text file in each of two folders."""
+    """Return an idle simulated engine that has built `a.s`, three sources below `one` and one source below `two`."""
     builders = (copier(platforms=platforms), scripter(platforms=platforms))
     world = World(Setup(builders=builders, platforms=platforms, folders=folders))
     world.apply({rel: rel for rel in ("a.s", "one/b.s", "one/c.txt", "one/deep/d.s", "two/e.s")}).forget_runs()
@@ -327,7 +327,7 @@ def test_a_folder_settings_file_is_never_a_source() -> None:
     assert world.settle().statuses() == {}
 
 
-def test_unchanged_folders_give_no_commands() -> None:
+def test_report_of_unchanged_folders_with_settings_causes_no_commands() -> None:
     world = world_of()
     say(world, "one", SETTINGS)
     world.settle().forget_runs()
@@ -338,7 +338,7 @@ def test_unchanged_folders_give_no_commands() -> None:
     assert world.commands == []
 
 
-def test_jobs_of_a_removed_platform_are_dropped_below_broken_settings() -> None:
+def test_jobs_of_a_removed_platform_are_dropped_despite_broken_folder_settings() -> None:
     world = world_of(platforms=BOTH)
     say(world, "one", NO_SERVER)
     say(world, "two", {"script": {"platforms": {"server": {"look": 1}}}})

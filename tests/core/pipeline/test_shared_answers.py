@@ -14,7 +14,7 @@ SOURCES = {"a.s": "", "b.s": "info x", "one/c.s": "extra 1"}
 
 
 def world_of(*rels: str, **more: object) -> World:
-    """Return a settled world that has analysed these sources."""
+    """Return an idle simulated engine that has analysed and built the sources `rels`."""
     world = World(Setup(builders=(scripter(ALIKE, platforms=("linux", "server"), **more),), platforms=("linux", "server")))
     world.apply({rel: SOURCES[rel] for rel in rels})
     return world

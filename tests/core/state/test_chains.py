@@ -155,7 +155,7 @@ def test_stage_that_makes_an_earlier_stage_of_its_chain_fails(text: str, failing
 
 
 def test_failed_stage_of_a_circular_chain_does_not_affect_earlier_stages() -> None:
-    """The failed job does not own the intermediate that it claims, so the job that makes the earlier stage can run again."""
+    """`n.s` fails because it would make `m.s`, the product of `a.s`. `m.s` remains a product of `a.s`, so `a.s` can run again."""
     world = World().apply({"a.s": "info 1\nstage m.s=stage n.s=stage m.s=x"})
     world.apply({"a.s": "info 2\nstage m.s=stage n.s=stage m.s=x"})
 
@@ -254,7 +254,7 @@ def test_next_engine_recovers_from_a_crash_at_any_moment(fuse: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fuse", range(11, 17))
 def test_change_reverted_after_a_crash_gives_the_result_of_a_clean_build(fuse: int) -> None:
-    """The next engine undoes the interrupted commit, because the job makes the products of its stored row again."""
+    """The source is changed back, so the products of the job's stored row are valid again: the next engine undoes the commit."""
     for seed in range(30):
         world = World(rng=random.Random(seed)).apply({"a.s": "stage m.s=stage+ n.txt=deep"})
         world.write("a.s", "stage m.s=stage+ n.txt=other")
@@ -267,7 +267,7 @@ def test_change_reverted_after_a_crash_gives_the_result_of_a_clean_build(fuse: i
         assert world.settle().cache == world.clean().cache, seed
 
 
-def test_source_may_make_the_product_that_its_later_stage_made() -> None:
+def test_source_can_take_over_a_product_of_its_former_chain_stage() -> None:
     world = World().apply({"a.s": "stage m.s=stage n.txt=x"})
 
     world.apply({"a.s": "stage n.txt=y"})
@@ -369,7 +369,7 @@ def test_no_job_waits_for_a_changed_intermediate_whose_own_job_fails(world: Worl
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize("way", ["read", "include"])
 def test_job_with_its_own_intermediate_as_input_fails(way: str, seed: int) -> None:
-    """The job makes a different intermediate in each run. A late check may find an earlier one, which no user has changed."""
+    """Each run makes other bytes for `sub/d.s`. A late check may find the bytes of an earlier run, which are not a user's edit."""
     world = World(Setup(builders=(copier(), scripter())), rng=random.Random(seed)).apply(
         {"m.s": f"{way} sub/d.s\nstage+ sub/d.s=x"}
     )
@@ -379,7 +379,7 @@ def test_job_with_its_own_intermediate_as_input_fails(way: str, seed: int) -> No
     assert "its intermediate products differed in each of" in job.error
 
 
-# ------------------------------------------------------------------------------------ a chain that writes its own source
+# ------------------------------------------------------------------- a chain whose jobs change the source that starts the chain
 
 
 @pytest.mark.parametrize("stage", ["stage+ m.s=scribble a.s", "stage+ m.s=stage+ sub/n.s=scribble a.s"])
