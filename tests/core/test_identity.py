@@ -36,7 +36,7 @@ def test_only_an_identity_file_has_an_owning_source() -> None:
     assert owner_of(PathKey("sub/a.txt")) is None
 
 
-def test_path_with_capitals_has_two_uuids_and_path_in_lower_case_has_one() -> None:
+def test_path_has_a_second_uuid_only_if_it_has_capital_letters() -> None:
     assert len(path_uuids(RelPath("Sub/A.txt"))) == 2
     assert path_uuids(RelPath("sub/a.txt")) == (path_uuid("sub/a.txt"),)
     assert path_uuids(RelPath("Sub/A.txt"))[0] == path_uuid("sub/a.txt")
@@ -49,7 +49,7 @@ def test_source_is_found_by_path_uuids_and_earlier_uuids() -> None:
     assert legacy_of(named) == (old, *path_uuids(RelPath("A.txt")))
     assert legacy_of(source("a.txt")) == ()
     assert legacy_of(source("a.txt", SourceIdentity(one), path_uuid("a.txt"))) == (one,), (
-        "the source loses the path UUID but is found by its own UUID"
+        "a source that has the UUID of its path is also found by the UUID in its identity file"
     )
 
 
@@ -59,7 +59,7 @@ def test_source_with_a_damaged_identity_file_has_no_additional_uuids() -> None:
     assert legacy_of(source("a.txt", broken)) == ()
 
 
-def test_duplicate_path_does_not_own_the_uuid_of_its_path() -> None:
+def test_source_hidden_by_an_equal_path_has_no_path_uuid() -> None:
     duplicate = Source(PathKey(f"a.txt{DUPLICATE_MARK}3"), RelPath("a.txt"), 3, duplicate_uuid("shared", RelPath("a.txt")), 1)
 
     assert legacy_of(duplicate) == ()

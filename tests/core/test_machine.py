@@ -1,4 +1,4 @@
-"""The job machine: each cell of the table, and the states that a sequence of events allows."""
+"""The state machine of jobs: each (state, trigger) cell of its transition table, and random sequences of triggers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_filled_cell_of_the_table_gives_the_next_state_and_the_effects(state: Jo
 
 
 @pytest.mark.parametrize(("state", "trigger"), EMPTY)
-def test_trigger_with_an_empty_cell_raises_an_error_and_changes_no_state(state: JobState | None, trigger: Trigger) -> None:
+def test_trigger_without_a_transition_raises_an_error_and_keeps_the_state(state: JobState | None, trigger: Trigger) -> None:
     job = job_in(state)
 
     with pytest.raises(InvalidTransition, match=str(trigger)) as caught:
@@ -91,7 +91,7 @@ class Intent:
         self.is_ready = False
 
     def legal(self) -> list[Trigger]:
-        """Return the triggers that the pipeline may send now."""
+        """Return the triggers that the state machine must accept in this state."""
         if self.commits:
             return [Trigger.COMMITTED, Trigger.COMMIT_FAILED]
         found = [Trigger.PLAN, Trigger.MATCH, Trigger.REFUSE]
@@ -106,7 +106,7 @@ class Intent:
         return found
 
     def record(self, trigger: Trigger) -> Effect:
-        """Record a trigger; return the effects that it requires."""
+        """Change the state of the model as `trigger` requires; return the effects that the state machine must report."""
         kill = Effect.KILL if self.has_run else Effect.NONE
         match trigger:
             case Trigger.PLAN:
@@ -178,7 +178,7 @@ def test_random_triggers_lead_to_the_states_of_an_independent_model(seed: int) -
 
 
 def mutants() -> list[tuple[JobState | None, Trigger, machine.Cell | None]]:
-    """Return the mutants of every cell: a wrong next state, missing effects, and an empty cell."""
+    """Return wrong versions of each cell of the transition table: a wrong next state, wrong effects, and an empty cell."""
     found: list[tuple[JobState | None, Trigger, machine.Cell | None]] = []
     for state, trigger in FILLED:
         after, effect = TABLE[state][trigger]
@@ -190,7 +190,7 @@ def mutants() -> list[tuple[JobState | None, Trigger, machine.Cell | None]]:
     return found
 
 
-def test_every_mutant_of_the_table_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_wrong_cell_of_the_transition_table_is_detected(monkeypatch: pytest.MonkeyPatch) -> None:
     unnoticed = []
     for state, trigger, cell in mutants():
         table = {key: dict(row) for key, row in TABLE.items()}

@@ -19,7 +19,7 @@ def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more:
     return Job(source, b"b", platform, key, state=JobState.QUEUED, **more)  # type: ignore[arg-type]
 
 
-# Each job starts before the next job of this list for a single reason, although all less important criteria favour the next job.
+# Each job starts before its successor in the list because of one criterion. All less important criteria favour the successor.
 LADDER = [
     ready("z.s", "server", is_critical=True),
     ready("z.s", "server", escalation=200),
@@ -109,7 +109,7 @@ def test_queue_still_contains_the_job_that_it_returned_from_peek() -> None:
     assert len(queue) == 1
 
 
-def test_boosted_source_starts_before_other_jobs_and_after_escalated_jobs() -> None:
+def test_boosted_jobs_start_after_escalated_jobs_and_before_all_others() -> None:
     queue = ReadyQueue("linux")
     jobs = {name: ready(f"{name}.s") for name in "abcd"}
     jobs["d"].escalation = 1

@@ -1,4 +1,4 @@
-"""Rows: unpacking a packed value gives the same value, and a job in progress is stored as pending."""
+"""Rows of the database: packed values can be unpacked without loss, and unfinished jobs are stored as pending."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stored differences between runs: unpacking gives the packed state, and a first run is stored as one character."""
+"""The history of a job, stored as differences between runs: the inputs and products of each run can be restored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_run_step_applied_to_a_run_state_gives_the_next_run_state(known: RunStep
 
 
 @given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))
-def test_state_after_each_earlier_run_is_computed_from_the_latest_state(runs: list[tuple[bool, RunStep]]) -> None:
+def test_inputs_and_products_of_earlier_runs_are_computed_from_the_latest(runs: list[tuple[bool, RunStep]]) -> None:
     committed, states = RunStep(), []
     for succeeds, state in runs:
         if succeeds and not state.inputs:
@@ -53,7 +53,7 @@ def test_state_after_each_earlier_run_is_computed_from_the_latest_state(runs: li
     assert [plain(state) for state in found] == [plain(state) for state in reversed(expected)]
 
 
-def test_first_run_is_stored_as_one_character_and_an_equal_run_as_empty_text() -> None:
+def test_step_of_a_first_run_is_one_character_and_of_an_unchanged_run_empty() -> None:
     state = RunStep((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
 
     assert rows.make_committed_step(RunStep(), state) == BEGINNING

@@ -26,7 +26,7 @@ def text(file: str, **sections: dict[str, object]) -> str:
 
 
 def settings_of(**folders: dict[str, dict[str, object]]) -> SettingsTree:
-    """Return settings: `top` stands for the topmost folder, `_` for a slash."""
+    """Return the settings of `folders`: {folder: its sections}. "top" is the scan folder itself; "_" in a name is a slash."""
     texts = {}
     for name, sections in folders.items():
         folder = "" if name == "top" else name.replace("_", "/")
@@ -142,7 +142,7 @@ def test_planning_parameter_of_a_folder_is_only_in_the_analysis_manifest() -> No
     assert set(adjustment.platform_entries.values()) == {()}
 
 
-def test_place_of_a_setting_is_its_key_or_else_the_top_of_the_file() -> None:
+def test_setting_without_a_recorded_line_is_located_at_the_start_of_its_file() -> None:
     settings = settings_of(a={"script": {"params": {"quality": 90, "other": 1}}})
 
     values = settings.adjustment(PathKey("a/x.s"), SCRIPT).values

@@ -1,15 +1,15 @@
 """Simulation: after any history of users, workers and crashes, the settled cache equals that of a clean build.
 
-Exceptions of `compare`, each because two histories may rightly end differently:
+`compare` accepts these differences, because correct engines with different histories may end in different states:
 
-* *Failed and cancelled jobs keep their last products* (`keeps_products`), which a clean build does not have. So jobs that depend
-  on them may differ (`excused_jobs`), and so may jobs with these products as input (`excused_chains`).
+* *Failed and cancelled jobs keep their last products* (`keeps_products`), which a clean build does not have. Jobs that depend
+  on these jobs may differ (`excused_jobs`), and so may jobs with these products as input (`excused_chains`).
 * *Cycles of job dependencies*: no job in a cycle waits, so the order of runs decides (`excused_jobs`); the engine warns of each
   cycle.
-* *A broken settings file above a source* (`World.misled_jobs`): the includes of that source are the last valid ones; a clean
-  build has no valid ones.
-* *Jobs that a failed analysis planned before it failed* (`orphans`) stay; a clean build does not plan them. In the clean build
-  itself they are left out if another source turned out to have the better claim to a UUID after they were planned.
+* *A broken settings file above a source* (`World.misled_jobs`): the source keeps its last valid includes; a clean build has
+  no valid includes of it.
+* *Jobs whose analysis failed after an earlier analysis had planned them* (`orphans`) stay; a clean build usually does not plan
+  them. It plans them if the analysis fails later, because another source turns out to own the UUID of their source.
 * *Chains that depend on their own products* are ended after some rounds; the order of runs decides in which job and with which
   products (`endless_jobs`).
 * *Cancelled jobs* stay cancelled until their inputs change.
@@ -319,9 +319,9 @@ class Simulation(RuleBasedStateMachine):
 
     @rule(data=st.data(), text=TEXTS, seed=st.integers(0, 999), steps=st.one_of(st.none(), st.integers(0, 30)))
     def save_alone(self, data: st.DataObject, text: str, seed: int, steps: int | None) -> None:
-        """Save a known file, and request a check of this file only, not of its folder.
+        """Edit an existing file, and request a check of this file only, not of its folder.
 
-        Then, if `self.fuse` is None, wait until the engine is idle; otherwise let the engine die.
+        If `steps` is None, run until the engine is idle; otherwise crash the engine after this number of actions.
         """
         places = [(folder, rel) for folder, rel in self.places() if not is_settings(rel)]
         if not places or self.needs_restart:
@@ -343,7 +343,7 @@ class Simulation(RuleBasedStateMachine):
         data=st.data(),
     )
     def change_under_a_run(self, seed: int, what: str, is_back: bool, data: st.DataObject) -> None:
-        """Change files that a run of any script uses."""
+        """Change files that a run of a randomly selected script uses (`under_a_run`)."""
         scripts = [(folder, rel) for folder, rel in self.places() if rel.endswith(".s")]
         if scripts:
             folder, rel = data.draw(st.sampled_from(scripts))
@@ -418,7 +418,7 @@ class Simulation(RuleBasedStateMachine):
     # -------------------------------------------------------------------------------------- comparison with a clean build
 
     def compare(self) -> None:
-        """Compare the world with a clean build, after a retry of the jobs that failed because of the host."""
+        """Compare the jobs and products with those of a clean build. First retry the jobs that failed because of the host."""
         world = self.world
         world.fates.clear()
         world.commit_fates.clear()
@@ -432,7 +432,7 @@ class Simulation(RuleBasedStateMachine):
         jobs, wanted = world.live_jobs(), clean.live_jobs()
         resting = {name for name, job in jobs.items() if job.platform in world.setup.resting}
         orphaned = orphans(jobs)
-        unplanned = orphans(wanted)  # these jobs were planned before another source got the UUID of their source
+        unplanned = orphans(wanted)  # their analysis failed after they were planned: another source got the UUID of their source
         excused = excused_jobs(jobs) | excused_jobs(wanted) | endless_jobs(jobs) | endless_jobs(wanted) | world.misled_jobs()
         chained = excused_chains(world, clean, excused)
         planned = wanted.keys() - unplanned - chained
@@ -454,7 +454,7 @@ class Simulation(RuleBasedStateMachine):
         assert cache == owned, "the products in the cache differ from the rows of the database"
 
     def make_finals(self) -> None:
-        """Settle once more and make the omitted finals. Otherwise each job may have a draft or a final."""
+        """Make the final products of all jobs. Until then a job may have draft products, which a clean build replaces."""
         self.world.configure(makes_finals=True)
         self.world.settle(restart=True)
         self.world.configure(makes_finals=False)
@@ -514,7 +514,10 @@ def contents(job: Job) -> dict[str, bytes]:
 
 
 def excused_jobs(jobs: dict[str, Job]) -> set[str]:
-    """Return the jobs that are allowed to depend on the last products of a failed or cancelled job, and the jobs in a cycle."""
+    """Return the jobs that may differ from a clean build.
+
+    These are the jobs in a cycle, and the jobs that depend on a failed or cancelled job or on a job in a cycle.
+    """
     edges = {
         name: {f"{item.source}@{item.platform}:{item.key}" for item in job.plan.job_dependencies} if job.plan else set()
         for name, job in jobs.items()
@@ -541,10 +544,10 @@ def endless_jobs(jobs: dict[str, Job]) -> set[str]:
 
 
 def excused_chains(world: World, clean: World, excused: set[str]) -> set[str]:
-    """Return the jobs of sources that may differ between the worlds or exist in only one, and the jobs with these sources as input.
+    """Return the jobs whose inputs include intermediate products that may differ in the clean build, or exist in only one build.
 
-    The products of a failed or cancelled job stay sources of other builders, and so do their products; a job that lost a
-    product to another keeps the rest. An excused job may have other products in a clean build.
+    These intermediate products are made by failed or cancelled jobs, which keep their last products, by jobs that lost a product
+    name to another job, by `excused` jobs, and by all jobs that process them.
     """
     jobs, wanted = world.live_jobs(), clean.live_jobs()
     suspects = {name for name, job in jobs.items() if keeps_products(job) or is_conflict(job)} | excused
@@ -591,10 +594,10 @@ MUTANTS = {
     "code": "code", "tool": "tool", "find_changed": "new file", "_unproven_of": "file that is seen", "_find_appeared": "new file",
     "_is_matched": "new file",
 }  # fmt: skip
-"""{disabled check: the kind of change that fails first without the check}.
+"""{check to disable: kind of change that the engine then misses}.
 
-The checks find other code, another tool, and files that changed during a run, were being read when it began, or appeared since
-then.
+The checks find changed code, a changed tool, and files that changed during a run, were being read when the run began, or were
+created during the run.
 """
 
 
@@ -608,7 +611,7 @@ CHANGES = [
 
 
 def change_under_runs(first: str = "") -> None:
-    """Change files that runs use, between plan and commit, in every way. Each way has a new world; the given kind comes first."""
+    """Make each change of `CHANGES` between the plan and the commit of a run, in a new simulation. Begin with the kind `first`."""
     for seed, what, is_back, text in sorted(CHANGES, key=lambda change: change[1] != first):
         machine = Simulation()
         machine.under_a_run(seed, what, is_back, "a.s", "game", text)

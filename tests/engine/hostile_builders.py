@@ -174,7 +174,7 @@ class Gated(Base):
 
 
 class KilledOnce(Base):
-    """Kills itself in its first run, as the kernel does when memory runs out."""
+    """Sends SIGKILL to its own process in its first run, as the kernel's out-of-memory killer would."""
 
     def act(self, request):
         if not os.path.exists(request.full_path + ".killed"):
@@ -193,7 +193,7 @@ class HungryChild(Base):
 
 
 class NativeGreedy(Base):
-    """Allocates memory in C, so that no MemoryError occurs, and writes even to memory that the allocator refuses."""
+    """Allocates memory in C until `malloc` fails, then writes to the null pointer: a crash without a Python exception."""
 
     def act(self, request):
         libc = ctypes.CDLL(None)
@@ -247,7 +247,7 @@ class Daemon(Base):
             os._exit(0)
         os.wait()
         pid = int(os.read(reader, 20))
-        while command_name(pid) != "sleep":  # until then, the process has the name of this worker
+        while command_name(pid) != "sleep":  # until `execve` has run, the process has the name of this worker
             time.sleep(0.001)
 
 

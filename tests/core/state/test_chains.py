@@ -392,7 +392,7 @@ def test_chain_that_writes_its_first_source_fails_without_file_notifications(sta
     assert (written or "").count("info") <= 13
     world.settle()
     world.settle(restart=True)
-    assert world.text("a.s") == written, "the failed chain runs again only after an edit by a user"
+    assert world.text("a.s") == written, "the failed chain ran again although no user edited 'a.s'"
 
 
 @pytest.mark.parametrize(("mtime_ns", "count"), [(6_000_999_999, 1), (6_001_000_001, 0)])
@@ -417,7 +417,7 @@ def test_source_edited_during_its_chain_is_processed_in_the_same_batch() -> None
     assert world.text("m.s") == "y"
 
 
-def test_first_source_of_a_chain_is_checked_once_after_the_chain_has_run() -> None:
+def test_finished_chain_checks_its_first_source_once_for_changes() -> None:
     world = World().apply({"a.s": "stage m.s=x\nstage sub/n.s=y"})
     assert [[fact.rel for fact in command.facts] for command in world.commands_of(CompareFiles)] == [["a.s"]]
     world.forget_runs()

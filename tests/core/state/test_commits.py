@@ -63,7 +63,7 @@ def test_analysis_rows_are_identified_by_source_and_builder() -> None:
     assert saved(ledger) == {}
 
 
-def test_ledger_flush_without_rows_uses_no_ticket() -> None:
+def test_flush_of_a_ledger_without_rows_keeps_its_ticket_number() -> None:
     ledger = new_ledger()
 
     ledger.flush_rows()

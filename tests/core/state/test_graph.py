@@ -52,7 +52,7 @@ def cycle_of(world: World, name: str) -> str:
     return world.log_text(name).rpartition(": ")[2]
 
 
-def test_cycles_that_share_a_job_are_one_cycle() -> None:
+def test_cycles_that_share_a_job_are_reported_as_one_cycle() -> None:
     world = World().apply(
         {
             "a.s": "only b.s:main",
@@ -108,7 +108,7 @@ def test_nodes_of_one_component_reach_each_other(edges: dict[int, list[int]]) ->
         assert one not in part or other not in reach[one] or part[other] <= part[one]
 
 
-def test_chain_longer_than_the_stack_is_searched() -> None:
+def test_component_search_handles_a_chain_of_50000_nodes() -> None:
     found = list(components([0], lambda node: [node + 1] if node < 50_000 else []))
 
     assert len(found) == 50_001
@@ -139,7 +139,7 @@ def test_shortest_cycle_of_a_component_is_reported() -> None:
     assert find_cycles({0: [1, 2], 1: [2], 2: [0]}, NAMES, [0]) == [("e", "g", "e")]
 
 
-def test_cycle_longer_than_the_stack_is_found() -> None:
+def test_cycle_longer_than_the_recursion_limit_is_found() -> None:
     count = 50_000
     edges = {number: [(number + 1) % count] for number in range(count)}
 

@@ -19,7 +19,7 @@ from aptui.core.state.stale_results import StaleResultCheck
 
 
 def running(world: World, *, has_read: bool, rel: str = "a.s") -> bool:
-    """Whether a run of a script is in progress, before or after it has read its inputs."""
+    """Whether a run of the source `rel` is in progress and has already (`has_read`) or not yet read its inputs."""
     orders = [order for order, _text in world.running.values() if not isinstance(order, CopyOrder)]
     return any(order.rel == rel and (order.run_key in world.read) == has_read for order in orders)
 
@@ -133,7 +133,9 @@ def check_source(seed: int) -> None:
     world.run()
     world.settle()
 
-    assert products(world.live_jobs()) == products(world.clean().live_jobs()), f"differs from a clean build, seed {seed}"
+    assert products(world.live_jobs()) == products(world.clean().live_jobs()), (
+        f"a job's result differs from a clean build, seed {seed}"
+    )
 
 
 def test_analysis_is_discarded_if_its_source_changed_and_changed_back() -> None:
@@ -166,7 +168,7 @@ MUTANTS = [
     ("stale_results", "unread", ("read", False, 2)),
     ("results", "is_of_other_code", ("code", True, 1)),
 ]
-"""(module, the check that is disabled, (word, is known, run) of a case that fails without the check)."""
+"""(module, check to disable, arguments of `check` for a case that fails if this check is disabled)."""
 
 
 @pytest.mark.parametrize(("where", "name", "case"), MUTANTS)
@@ -206,12 +208,12 @@ def check(word: str, *, is_known: bool, is_back: bool, run: int, seed: int) -> N
     world.settle(restart=True)
 
     clean = world.clean()
-    assert products(world.live_jobs()) == products(clean.live_jobs()), f"differs from a clean build, seed {seed}"
-    assert world.cache == clean.cache, f"differs from a clean build, seed {seed}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"a job's result differs from a clean build, seed {seed}"
+    assert world.cache == clean.cache, f"the cache differs from a clean build, seed {seed}"
 
 
 def check_new(word: str, *, is_back: bool, seed: int) -> None:
-    """Write a file that is planned as missing, or that a pattern matches, while a run of `a.s` uses it."""
+    """Create `e.txt` during a run of `a.s` that was planned without this file but names it, directly or by a pattern."""
     world = World(rng=random.Random(seed))
     if word == "glob after read":
         world.apply({"a.s": "read e.txt"})
@@ -231,11 +233,11 @@ def check_new(word: str, *, is_back: bool, seed: int) -> None:
 
     clean = world.clean()
     assert not world.contradictions, f"runs with equal fingerprints made different products: {world.contradictions}"
-    assert products(world.live_jobs()) == products(clean.live_jobs()), f"differs from a clean build, seed {seed}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"a job's result differs from a clean build, seed {seed}"
 
 
 def check_second(word: str, seed: int) -> None:
-    """Write a file that is planned as missing during a run; delete it after the next run has read it."""
+    """Create `e.txt` after one of two runs has found it missing, and delete it after the other run has read it."""
     world = World(rng=random.Random(seed))
     world.slots = 1
     world.edit(dict.fromkeys(("a.s", "b.s"), f"{word} e.txt"))
@@ -251,11 +253,11 @@ def check_second(word: str, seed: int) -> None:
     world.settle(restart=True)
 
     clean = world.clean()
-    assert products(world.live_jobs()) == products(clean.live_jobs()), f"differs from a clean build, seed {seed}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"a job's result differs from a clean build, seed {seed}"
 
 
 def check_away(word: str, seed: int) -> None:
-    """Remove a file while a run reads another file, which the removed file hides; then restore the removed file."""
+    """Remove `e.txt` from the first scan folder, so that a run reads the one in the second scan folder; then restore it."""
     world = World(Setup(folders=("game", "shared")), rng=random.Random(seed))
     world.write("e.txt", "own")
     world.write("e.txt", "shared", "shared")
@@ -271,4 +273,4 @@ def check_away(word: str, seed: int) -> None:
     world.settle(restart=True)
 
     clean = world.clean()
-    assert products(world.live_jobs()) == products(clean.live_jobs()), f"differs from a clean build, seed {seed}"
+    assert products(world.live_jobs()) == products(clean.live_jobs()), f"a job's result differs from a clean build, seed {seed}"

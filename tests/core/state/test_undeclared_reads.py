@@ -20,7 +20,7 @@ ADDS = Setup(builders=(copier(), scripter(undeclared_reads=UndeclaredReads.ADD))
 
 
 class Reading(World):
-    """A world whose builder calls report reads.
+    """A simulated engine whose builders report the files that they read.
 
     `runs` and `asked` are {source: paths below the scan folder that its run or analysis reads}.
     """

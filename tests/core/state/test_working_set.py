@@ -46,14 +46,14 @@ def memory(archive: FakeArchive) -> WorkingSet:
     return WorkingSet(archive)
 
 
-def test_loaded_source_stays_the_same_object_until_its_release(memory: WorkingSet) -> None:
+def test_loaded_source_stays_the_same_object_until_it_leaves_memory(memory: WorkingSet) -> None:
     (first,) = memory.load([PathKey("a.s"), PathKey("unknown")])
     (second,) = memory.load([PathKey("a.s")])
 
     assert first is second is memory.view(PathKey("a.s"))
 
 
-def test_unchanged_loaded_sources_are_released(memory: WorkingSet) -> None:
+def test_unchanged_loaded_sources_leave_memory(memory: WorkingSet) -> None:
     memory.load([PathKey("a.s")])
 
     memory.release_loaded()
@@ -72,7 +72,7 @@ def test_viewed_source_is_cached_and_not_loaded(memory: WorkingSet, monkeypatch:
     assert memory.view(PathKey("a.s")) is not seen
 
 
-def test_source_is_released_when_its_rows_are_saved_and_its_jobs_settled(memory: WorkingSet) -> None:
+def test_source_leaves_memory_when_its_rows_are_saved_and_its_jobs_settled(memory: WorkingSet) -> None:
     moving, still = source("m.s", JobState.RUNNING), source("s.s")
     for item in (moving, still):
         memory.add(item)
@@ -85,7 +85,7 @@ def test_source_is_released_when_its_rows_are_saved_and_its_jobs_settled(memory:
     assert memory.sources.keys() == {"m.s"}
 
 
-def test_source_saved_twice_is_released_after_the_later_save(memory: WorkingSet) -> None:
+def test_source_saved_twice_leaves_memory_after_the_later_save(memory: WorkingSet) -> None:
     item = source("s.s")
     memory.add(item)
     memory.leaves_after(item, 5)
@@ -98,7 +98,7 @@ def test_source_saved_twice_is_released_after_the_later_save(memory: WorkingSet)
     assert not memory.sources
 
 
-def test_source_whose_rows_are_already_saved_is_released_at_once(memory: WorkingSet) -> None:
+def test_source_whose_rows_are_already_saved_leaves_memory_at_once(memory: WorkingSet) -> None:
     item = source("s.s")
     memory.add(item)
     memory.acknowledge(5)
@@ -188,7 +188,7 @@ def test_reported_folder_is_used_before_its_rows_are_saved(memory: WorkingSet) -
     assert memory.matching("SUB/*.bin") == ["sub/c.bin"]
 
 
-def test_loaded_source_has_the_digest_from_its_reported_folder(memory: WorkingSet) -> None:
+def test_loaded_source_has_the_unsaved_digest_that_a_scan_reported(memory: WorkingSet) -> None:
     memory.folders[""] = pending(fact("a.s", sha("new")))
 
     (item,) = memory.load([PathKey("a.s")])
@@ -196,7 +196,7 @@ def test_loaded_source_has_the_digest_from_its_reported_folder(memory: WorkingSe
     assert item.fact == fact("a.s", sha("new"))
 
 
-def test_folder_is_released_when_its_row_is_saved_and_its_files_are_handled(memory: WorkingSet, archive: FakeArchive) -> None:
+def test_folder_leaves_memory_when_its_row_is_saved_and_no_file_is_pending(memory: WorkingSet, archive: FakeArchive) -> None:
     folder = pending(fact("b.bin", sha("new")))
     memory.begin_scan()
     memory.folders[""] = folder
@@ -216,7 +216,7 @@ def test_folder_is_released_when_its_row_is_saved_and_its_files_are_handled(memo
     memory.acknowledge(4)
 
 
-def test_folder_that_is_reported_twice_is_released_after_its_later_row(memory: WorkingSet) -> None:
+def test_folder_scanned_twice_leaves_memory_after_its_second_row_is_saved(memory: WorkingSet) -> None:
     first = pending(fact("b.bin"))
     memory.folders[""] = first
     memory.folder_leaves_after(first, 3)
@@ -231,7 +231,7 @@ def test_folder_that_is_reported_twice_is_released_after_its_later_row(memory: W
     assert not memory.folders
 
 
-def test_digest_of_a_file_checked_alone_moves_to_the_reported_folder(memory: WorkingSet) -> None:
+def test_folder_report_takes_over_digests_of_files_that_were_read_singly(memory: WorkingSet) -> None:
     memory.newer.facts = {PathKey(name): fact(name, sha("read")) for name in ("b.bin", "gone.bin", "changed.bin", "sub/c.bin")}
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("read"))
     folder = pending(fact("b.bin", Digest(b"")), fact("changed.bin", Digest(b"")))

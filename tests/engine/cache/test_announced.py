@@ -1,4 +1,7 @@
-"""Announced intents are on the disk before the product of a saved file is replaced, and deleted when the engine is idle."""
+"""Announced intents: rows that name the products of a saved file, written before its copy jobs commit.
+
+An intent is on the disk before its product is replaced. It is deleted when its run commits, or when the engine is idle.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ KEY = PathKey("a.txt")
 
 
 class Recorder:
-    """A writer that records the waits for announcements and the cleared intents."""
+    """A fake database writer. It counts how often a caller waits for announced intents, and records the deleted intents."""
 
     def __init__(self, *names: tuple[int, str]) -> None:
         self.names = {KEY: frozenset(names)} if names else {}
@@ -55,7 +58,7 @@ def commit(run_key: int, name: str, *stale: str) -> JobCommit:
         (None, commit(7, "linux/a.txt"), False),
     ],
 )
-def test_commit_needs_no_intents_if_every_product_was_announced(
+def test_commit_needs_no_own_intent_rows_if_all_its_products_were_announced(
     announced: tuple[int, str] | None, made: JobCommit, is_covered: bool
 ) -> None:
     writer, intents = Recorder(*filter(None, [announced])), AnnouncedIntents()
@@ -88,7 +91,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 @pytest.mark.real
-def test_commit_of_an_announced_product_writes_no_second_intent(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_of_an_announced_product_writes_no_second_intent_row(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[object] = []
     found: list[list[str]] = []
     place = Cache._place
@@ -110,7 +113,7 @@ def test_commit_of_an_announced_product_writes_no_second_intent(project: LivePro
 
 
 @pytest.mark.real
-def test_start_after_a_crash_checks_a_product_of_an_announced_commit(
+def test_start_after_a_crash_repairs_a_product_with_an_announced_intent_row(
     project: LiveProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = tmp_path / "dead"
@@ -127,7 +130,7 @@ def test_start_after_a_crash_checks_a_product_of_an_announced_commit(
     shutil.rmtree(project.cache)
     dead.rename(project.cache)
     assert project.product("linux/a.txt") == b"new"
-    # the source gets the bytes of its row, so only the intent shows that the product is of another run
+    # the source equals its database row again, so only the intent row shows that the product is from another run
     project.write("assets/a.txt", "old")
 
     project.engine_run()

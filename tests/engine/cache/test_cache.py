@@ -91,7 +91,7 @@ def stage(cache: Cache, run_key: int, *made: tuple[str, bytes], stale: tuple[str
 
 
 def rows_of(run_key: int) -> list[tuple[str, tuple[object, ...]]]:
-    """Return the rows of a run."""
+    """Return the rows that the commit of a run saves."""
     return [("put_job", (run_key,))]
 
 
@@ -168,7 +168,7 @@ def test_cache_folder_that_cannot_be_created_raises_a_host_error(tmp_path: Path)
 
 
 def test_own_folder_that_cannot_be_read_raises_a_host_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container that runs as root can leave such a folder."""
+    """A container that runs as root can leave a folder `.aptui` that this user cannot read."""
     (tmp_path / ".aptui").mkdir()
 
     def refuse(path: Path) -> None:
@@ -289,7 +289,7 @@ def test_commit_syncs_staged_products_before_it_renames_them(
 def test_product_that_cannot_be_synced_fails_its_run(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, is_alone: bool
 ) -> None:
-    """The staged files of the run are removed, because a second sync would not prove that they are durable."""
+    """The run's staged files are deleted, because even a second sync that succeeds would not prove that their bytes are on disk."""
     bad = stage(cache, 1, ("linux/a", b"a"), ("linux/b", b"b"))
     others = [] if is_alone else [stage(cache, 2, ("linux/c", b"c"))]
     fsync = os.fsync
@@ -338,7 +338,7 @@ def test_commit_deletes_stale_products_after_it_has_saved_the_rows(cache: Cache,
     assert not (cache.root / "linux" / "f").exists()
 
 
-def test_commit_without_products_writes_no_intents(cache: Cache, diary: Diary) -> None:
+def test_commit_without_products_writes_no_intent_rows(cache: Cache, diary: Diary) -> None:
     cache.commit(CommitProducts(1, (stage(cache, 1),)), diary, rows_of)
 
     assert [kind for kind, _ in diary.notes] == ["visible", "finish"]
@@ -522,7 +522,7 @@ def test_identity_file_is_deleted_with_its_intermediate(cache: Cache, diary: Dia
     assert not (cache.root / "Intermediate Assets").exists()
 
 
-def test_identity_file_without_a_recorded_intermediate_is_not_deleted(cache: Cache, diary: Diary) -> None:
+def test_identity_file_of_an_unrecorded_intermediate_is_not_deleted(cache: Cache, diary: Diary) -> None:
     names = ("a.mid", "a.mid.meta", "gone.mid.meta")
     paths = [put(cache, f"Intermediate Assets/{name}", b"x") for name in names]
     put(cache, "linux/a.txt", b"x")
@@ -680,7 +680,7 @@ def test_deletion_of_a_product_also_deletes_folders_that_become_empty(cache: Cac
 
 
 def test_product_that_replaces_a_folder_marks_the_folder_as_gone(cache: Cache, diary: Diary) -> None:
-    """If the row of the former folder stayed, an engine would search for products below a file."""
+    """If the row of the replaced folder stayed, the next engine would search for products below a file."""
     put(cache, "linux/f/a.txt/deep/b.txt", b"b")
     cache.delete(["linux/f/a.txt/deep/b.txt"])
     cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")),)), diary, rows_of)  # type: ignore[arg-type]
@@ -693,7 +693,7 @@ def test_product_that_replaces_a_folder_marks_the_folder_as_gone(cache: Cache, d
     assert recorded.keys() >= {"linux", "linux/f"}
     diary.folders = recorded
     assert cache.find_lost(diary, print) == ([], [])
-    assert cache.delete(["linux/f/a.txt/deep/b.txt"]) == [], "a product below a file does not exist, so the deletion succeeds"
+    assert cache.delete(["linux/f/a.txt/deep/b.txt"]) == [], "the path leads through a file, so the product is already deleted"
 
 
 def test_product_that_cannot_be_deleted_is_checked_at_the_next_start(

@@ -1,4 +1,4 @@
-"""A commit does not wait until the disk has freed the blocks of replaced files, but all of these blocks are freed."""
+"""Places of products in the cache: open folders are reused, and the space of replaced files is freed after the commit."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_space_of_a_few_replaced_files_is_freed_at_once(tmp_path: Path, folder: 
     replaced.close()
 
 
-def test_folders_that_commits_use_alternately_are_opened_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_stays_open_until_it_is_the_least_recently_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     held: list[int] = []
     open_folders = [f"{platform}/f" for platform in "abcd"]
@@ -98,7 +98,7 @@ def test_folders_that_commits_use_alternately_are_opened_once(tmp_path: Path, mo
         return held[-1]
 
     def close_folder(descriptor: int) -> None:
-        if descriptor in held:  # any other descriptor belongs to another folder
+        if descriptor in held:  # other descriptors were opened before the patch
             held.remove(descriptor)
         os_close(descriptor)
 

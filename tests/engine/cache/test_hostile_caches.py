@@ -106,7 +106,7 @@ def test_batch_refuses_another_kind_of_file_in_place_of_its_own_files_and_folder
 
 
 @pytest.mark.parametrize("place", ["staging", "trash", "logs"])
-def test_stopping_engine_keeps_files_behind_a_new_link(tmp_path: Path, outside: Path, place: str) -> None:
+def test_engine_stop_keeps_files_outside_if_an_own_folder_became_a_link(tmp_path: Path, outside: Path, place: str) -> None:
     project = LiveProject(tmp_path / "project", SETTINGS)
     project.write("assets/a.txt", "a")
     before = contents(outside)
@@ -168,7 +168,7 @@ CASES = [
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Skip the check of names when the database is opened, as if the names were added later."""
+    """Disable the check for hostile names at the opening of the database, as if the names were inserted after it."""
     monkeypatch.setattr(schema, "_ODD_NAME_SQL", "SELECT 1 WHERE 0")
 
 

@@ -54,15 +54,15 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
 
 
 def hold_reading(engine: Engine, patch: pytest.MonkeyPatch) -> None:
-    """Delay all reading until the patch is undone, so that seen files stay pending."""
+    """Stop the engine from reading files until `patch` is undone, so that changed files stay in the queue."""
     patch.setattr(engine.digests, "read_few", lambda: None)
     patch.setattr(engine.digests, "send", lambda _pool: None)
 
 
 def is_checking(live: EngineSupervisor) -> bool:
-    """Whether the last progress report says that files are checked.
+    """Whether the last progress report shows a running scan.
 
-    Wakes the engine, because only a turn of its loop reports progress.
+    Wakes the engine's loop first, because the engine reports progress only when its loop runs.
     """
     live.wake()
     progress = live.latest_progress
@@ -70,7 +70,7 @@ def is_checking(live: EngineSupervisor) -> bool:
 
 
 @pytest.mark.parametrize("how", ["folder", "scan"])
-def test_scan_does_not_report_files_again_that_wait_to_be_read(
+def test_scan_does_not_report_files_that_are_already_queued_for_reading(
     project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     monkeypatch.setattr(scans, "RACY_NS", 0)
@@ -94,12 +94,12 @@ def test_scan_does_not_report_files_again_that_wait_to_be_read(
         held.undo()
         project.until_product("linux/new/late.txt", "late")
 
-        assert 1 <= seen["listed"] - listed <= 3, "only the late file and its notifications are listed"
+        assert 1 <= seen["listed"] - listed <= 3, "only 'late.txt' is listed: once, and again for its notifications"
         assert _COUNT + 1 <= seen["read"] <= _COUNT + 3
         assert {project.product(f"linux/new/{number}.txt") for number in range(_COUNT)} == {b"%d" % n for n in range(_COUNT)}
 
 
-def test_folder_is_reported_again_if_its_file_may_have_changed_later(
+def test_folder_is_reported_again_if_a_file_may_have_changed_in_the_same_tick(
     project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with project.running() as live, monkeypatch.context() as held:

@@ -25,12 +25,12 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 def shared(project: LiveProject) -> tuple[int, int]:
-    """Return the hits and misses since the previous settle request, as a settle request reports them."""
+    """Send a `Settle` request. Return the hits and misses of the result store since the previous `Settle` request."""
     counts = project.ask(port.Settle()).answered["shared"]
     return counts.get("local_hits", 0), counts.get("misses", 0)
 
 
-def test_answer_to_settle_counts_shared_results_since_the_previous_answer(project: LiveProject) -> None:
+def test_settle_answer_counts_shared_results_since_the_previous_settle(project: LiveProject) -> None:
     with project.running():
         project.ask(port.Settle())
         assert shared(project) == (0, 0)
