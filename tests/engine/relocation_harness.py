@@ -73,7 +73,7 @@ class RelocationHarness:
         self.store.put(put_edge=[edge_row(kind, target, source_id=number, bits=2 if kind is EdgeKind.JOB else 1)])
 
     def need(self, source: str, target: str, *, by_uuid: bool = True, path: str = "") -> None:
-        """Declare that a source's product needs the product of another at run time, or an unresolved path."""
+        """Declare that the product of `source` needs the product of `target` at run time, or the unresolved `path` if it is set."""
         number, wanted = self.numbers[source], self.numbers[target]
         with closing(sqlite3.connect(self.store.path)) as database:
             database.execute(
@@ -128,7 +128,7 @@ def item_of(report: RelocationReport, old: str) -> RelocationItem:
 
 
 def fates(report: RelocationReport) -> dict[str, str]:
-    """Return {dependant: the result for it}."""
+    """Return {path of a dependant: effect of the relocation on its dependency (`Fate`)}."""
     return {edge.path: edge.fate.value for item in report.items for edge in item.dependants}
 
 

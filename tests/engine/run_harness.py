@@ -63,7 +63,7 @@ class Harness:
         return ProcessOrder(**{**fields, **more})
 
     def analyse(self, create_jobs, builder: Builder = PYTHON, platforms: tuple[str, ...] = ("linux",)) -> AnalyseResult:
-        """Call a builder with this `create_jobs(request)`."""
+        """Analyse a source with a builder whose `create_jobs` method is this function."""
         self.source()
         order = self.analyse_order(platforms)
         return worker_run.analyse(order, builder, PLATFORMS, lambda _builder: Instance(create_jobs=create_jobs))
@@ -72,7 +72,7 @@ class Harness:
         return AnalyseOrder(1, "tool", str(self.root), "a.txt", bytes(range(16)), platforms, 20.0)
 
     def process(self, process_job, order: ProcessOrder | None = None, builder: Builder = PYTHON) -> RunResult:
-        """Call a builder with this `process_job(request)`."""
+        """Run a job with a builder whose `process_job` method is this function."""
         order = order or self.order()
         return worker_run.process(order, builder, PLATFORMS, lambda _builder: Instance(process_job=process_job))
 

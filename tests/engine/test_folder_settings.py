@@ -99,7 +99,7 @@ def test_unreadable_settings_file_is_reported_as_a_mistake(tmp_path: Path) -> No
 
 
 class Nothing:
-    """An archive that stores no folders."""
+    """A fake archive without stored folders, so that a scan reports every folder."""
 
     def folder_digests(self) -> dict[str, tuple[tuple[int, bytes], ...]]:
         return {}
@@ -264,7 +264,7 @@ def test_parser_limits_the_work_for_a_deeply_nested_project_file(scanned: list[i
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "small"])
-def test_engine_compiles_only_files_with_few_tokens(scanned: list[int], name: str) -> None:
+def test_settings_file_that_counts_as_cheap_causes_little_parser_work(scanned: list[int], name: str) -> None:
     data = HOSTILE.get(name, b"builders: {mark: {params: {mark: '?'}}}\n")
     if config_folder.is_cheap(data):
         config_folder.compile_folder(data, FILE)

@@ -91,7 +91,7 @@ def test_a_file_that_aptui_wrote_is_a_source_only_after_an_edit(project: Project
     assert sources(project) == {"a.txt", "report.xml"}
 
 
-def test_source_overwritten_by_a_report_is_no_longer_a_source(project: Project) -> None:
+def test_source_file_that_aptui_overwrote_is_no_longer_a_source(project: Project) -> None:
     report = project.write("report.xml", "<mine/>")
     project.engine_run()
     assert "report.xml" in sources(project)

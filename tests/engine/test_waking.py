@@ -1,4 +1,4 @@
-"""Any thread can wake a loop: once for many calls, and never after the waker was closed."""
+"""Any thread can wake a loop. Several calls wake it once; calls after the waker was closed have no effect."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ class Harness:
 
 
 class Bare:
-    """A client as a bare socket; each receive also runs a turn of the server."""
+    """A client as a bare socket. Each receive also runs the server's loop once."""
 
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
@@ -128,7 +128,7 @@ class Bare:
         self.is_over = False
 
     def send(self, data: bytes) -> None:
-        """Send everything, and turn the server while the kernel's buffer is full."""
+        """Send all data. While the kernel's buffer is full, run the server's loop."""
         while data:
             try:
                 data = data[self.socket.send(data) :]
@@ -234,7 +234,7 @@ def running(limits: LinkLimits | None = None):
 
 
 def example(record: Any, seed: int = 1) -> Any:
-    """Return a record with a value that is not the default in every field."""
+    """Return a record whose fields all have a value other than their default."""
     hints = typing.get_type_hints(record)
     names = record.__struct_fields__
     return record(**{name: _value(hints[name], seed + at) for at, name in enumerate(names)})

@@ -1,4 +1,4 @@
-"""Clients with coalesced notices: when notices arrive, their order relative to answers, and the effect on other clients."""
+"""Clients with coalesced notices: the delay of notices, their order relative to answers, and the effect on other clients."""
 
 import pytest
 from link_harness import Harness, job, opened
@@ -29,7 +29,7 @@ def test_first_notice_is_sent_at_once_and_later_notices_after_the_interval(harne
     assert harness.server.next_deadline() is None
 
 
-def test_interval_is_longer_after_many_notices_and_drops_outdated_notices(harness: Harness) -> None:
+def test_notices_are_delayed_longer_after_a_burst_and_outdated_ones_dropped(harness: Harness) -> None:
     follower = harness.subscriber(is_coalesced=True)
     harness.clock.now += 1
     for number in range(1, 301):
@@ -92,7 +92,7 @@ def test_client_that_does_not_read_delays_other_clients_for_a_limited_time() -> 
         harness.clock.now += BEAT_S
         harness.server.publish(EngineMessage(1, 1, "y"), 7, 2)
         harness.turn()
-        assert not follower.read()  # the server first waits until the sleeper has read the first notice
+        assert not follower.read()  # the server first gives the client `sleeper` time to read its first notice
 
         harness.clock.now += 1.0
         assert follower.receive()["seqs"] == [2]

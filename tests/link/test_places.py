@@ -213,7 +213,7 @@ def test_engine_record_is_valid_in_a_moved_cache_but_not_at_its_old_path(state: 
     without_folder = places.engine_of(cache)
     cache.mkdir()
 
-    assert without_folder is not None, "a folder that does not exist is not a copy"
+    assert without_folder is not None, "the record is valid while no folder exists at the cache's old path"
     assert places.engine_of(moved) is not None
     assert places.engine_of(cache) is None
 
@@ -253,7 +253,7 @@ def test_engine_is_not_alive_if_it_is_dead_or_another_process_has_its_pid(state:
     assert not places.engines()[0].is_alive
 
 
-def test_malformed_record_is_not_an_engine(state: Path) -> None:
+def test_malformed_engine_records_are_ignored(state: Path) -> None:
     for name, content in (("a", b"{"), ("b", b'{"pid":1}'), ("c", b"\xff")):
         (state / name).mkdir(parents=True)
         (state / name / "engine.json").write_bytes(content)

@@ -92,7 +92,7 @@ def test_client_gets_the_refusal_of_the_request_handler(harness: Harness) -> Non
     assert isinstance(harness.handler.taken[-1].verb, RescanSources)
 
 
-def test_bug_or_database_error_during_a_request_becomes_its_refusal(
+def test_request_is_refused_if_a_bug_or_database_error_interrupts_it(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     guest = harness.guest()

@@ -109,7 +109,7 @@ def test_folder_is_reported_again_if_a_file_may_have_changed_in_the_same_tick(
         project.write("assets/new/b.txt", "b")
         project.until(lambda: engine.pipeline.jobs.memory.hashing and live.watching.is_quiet, "seen")
         listed = seen["listed"]
-        engine.scans._checked_ns["new"] = 0  # pretend that the check was too early to notice a later change in the same clock tick
+        engine.scans._checked_ns["new"] = 0  # as if the file may have changed after its check, in the same clock tick
         engine.scans.check_folder("new")
         project.until(lambda: not engine.inbox, "seen again")
         held.undo()
@@ -138,7 +138,7 @@ def test_changed_file_found_among_other_changes_is_copied_when_it_is_read(
             project.write(f"assets/{number}.txt", str(number))
         engine.scans.check_folder("")
         project.until(lambda: engine.digests.are_waiting and not engine.inbox, "seen")
-        assert not orders, "no job may start after half of the changes"
+        assert not orders, "no file may be read before all changes that were reported together are checked"
         held.undo()
         project.until_product(f"linux/{_COUNT - 1}.txt", str(_COUNT - 1))
 
@@ -185,7 +185,7 @@ def test_saved_file_of_a_copy_rule_is_sent_to_a_worker_once(project: LiveProject
         assert {type(order) for order in orders} == {HashOrder}
 
 
-def test_progress_shows_a_check_until_the_changed_files_are_read(project: LiveProject) -> None:
+def test_progress_shows_scanning_until_all_changed_files_are_read(project: LiveProject) -> None:
     with project.running() as live, pytest.MonkeyPatch.context() as held:
         engine = live.engine
         assert engine is not None

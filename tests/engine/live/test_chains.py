@@ -236,7 +236,7 @@ def test_intermediate_changed_by_hand_is_not_copied(tmp_path: Path) -> None:
 def test_intermediate_changed_before_its_folder_is_watched_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_running_first: bool
 ) -> None:
-    """The watch of the intermediates begins after the engine is idle, as it may on a busy machine."""
+    """The engine is idle before it watches the folder of the intermediates, which can happen on a busy machine."""
     project = LiveProject(tmp_path, COPIED_STAGE)
     if is_running_first:
         project.engine_run({"assets/sub/x.top": "one"})
@@ -272,7 +272,7 @@ def test_engine_does_not_check_intermediates_that_it_wrote_itself(project: LiveP
         project.settle()
 
         assert project.product("Intermediate Assets/sub/x.mid") == b"three"
-        assert len(checks) <= 2 * 3 + 1, "one check for the save and one for each stage"
+        assert len(checks) <= 2 * 3 + 1, "each of the two saves causes one folder check for the source and one for each stage"
 
 
 def test_request_to_settle_waits_for_the_last_stage_of_a_chain(project: LiveProject) -> None:
@@ -317,7 +317,9 @@ def test_batch_makes_the_same_products_as_a_live_engine_but_no_identity_files(pr
         project.until_product("linux/x.end", "one")
         made = project.products()
         uuids = {rel: known(project, rel) for rel in ("x.top", "x.mid", "x.low")}
-    assert len([name for name in made if name.endswith("a.txt")]) == 2, "both files of the metadata type have a product"
+    assert len([name for name in made if name.endswith("a.txt")]) == 2, (
+        "'sub/a.txt' has a product from each of the two scan folders"
+    )
     assert uuids["x.mid"] != bytes(path_uuids(RelPath("x.mid"))[0]).hex(), (
         "the UUID of an intermediate depends on more than its path"
     )
@@ -380,7 +382,7 @@ def test_chain_that_writes_its_own_source_fails_after_ten_runs(project: LiveProj
     written = source.read_text()
     project.engine_run()
 
-    assert source.read_text() == written, "the next engine does not run the chain again"
+    assert source.read_text() == written, "the next engine does not run the failed chain again, because its source is unchanged"
 
 
 def test_batch_fails_a_chain_that_writes_its_own_source(project: LiveProject) -> None:
@@ -395,4 +397,4 @@ def test_batch_fails_a_chain_that_writes_its_own_source(project: LiveProject) ->
     written = source.read_text()
     assert written.count("x") <= 12
     project.engine_run()
-    assert source.read_text() == written, "the next batch does not run the chain again"
+    assert source.read_text() == written, "the next batch does not run the failed chain again, because its source is unchanged"

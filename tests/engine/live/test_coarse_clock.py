@@ -1,6 +1,6 @@
-"""File systems whose clock advances every second or two: a second save within a tick does not change the file's times.
+"""File systems with a coarse clock: two saves within one tick (1 or 2 s) give a file the same times.
 
-For every kind of file, the products must be those of the second save.
+For every kind of file, the products must have the content of the later save.
 """
 
 from __future__ import annotations

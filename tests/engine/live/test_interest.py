@@ -1,4 +1,4 @@
-"""Requests of clients for the sources that they show: collected each second, refused with too many sources, expired after 90 s."""
+"""Clients report the sources that they show: these get a higher priority for 90 s. Too many sources in one report are refused."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_running_job_reports_its_log_until_it_ends(tmp_path: Path, monkeypatch: 
 
 
 class Live:
-    """An engine with one run, whose worker answers on demand."""
+    """A fake engine with one run (key 7). `log_answer` is the worker's answer about its log, None = the run has ended."""
 
     def __init__(self) -> None:
         self.parts: list[Any] = []

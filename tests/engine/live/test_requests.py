@@ -297,7 +297,7 @@ def test_answer_to_settle_counts_the_runs_that_the_client_requested(project: Liv
         assert project.ask(port.Settle(), client=7).answered["run"] == 0
 
 
-def test_request_to_settle_with_options_of_another_engine_is_refused(project: LiveProject) -> None:
+def test_settle_request_is_refused_if_the_engine_has_other_options(project: LiveProject) -> None:
     with project.running():
         assert "platforms linux" in project.ask(port.Settle(platforms=("server",))).refused
         assert "--set workers=1" in project.ask(port.Settle(sets=("workers=1",))).refused

@@ -79,8 +79,7 @@ def enter(project: LiveProject, state: str) -> None:
     project.config(SETTINGS.replace("GATE", str(project.path("gate"))))
     project.write("gate", "")
     live._retry_at = 0.0
-    # Without this request the notification about aptui.yaml may arrive late, and the reload would end the state that the test
-    # enters.
+    # Reload now: a late notification about aptui.yaml would otherwise cause a reload that ends the new state.
     project.ask(port.ReloadConfig())
     project.until(lambda: project.is_idle and not live.is_reopening and not live.configuration_error, "idle")
     _ENTER[state](project)
@@ -188,12 +187,12 @@ REFUSALS: dict[str, dict[type[Any], str]] = {
     "broken configuration": {port.ReloadConfig: "was not reloaded"},
     "stopping": {},
 }
-"""{state: {request: words of its refusal, "" = the request is answered}}, in addition to `_MOST`.
+"""{state of the engine: {kind of request: words of its refusal, "" = it is answered}}.
 
-All other requests are answered.
+An entry overrides that of `_MOST`, which holds in all states. Requests without an entry are answered.
 """
 _WAITS_FOR_JOBS = (port.Settle, port.Drain)
-"""These requests wait while jobs run; each job has a time limit."""
+"""Kinds of requests that are answered only after the running jobs have ended."""
 
 
 def test_every_kind_of_request_has_an_example() -> None:
@@ -230,7 +229,7 @@ def test_every_request_is_answered_or_refused_in_every_state_of_the_engine(
 
 
 @pytest.mark.parametrize("state", ["paused", "draining", "held", "in trouble"])
-def test_waiting_settle_is_refused_after_the_engine_is_paused_or_fails(
+def test_pending_settle_request_is_refused_when_the_engine_pauses_or_fails(
     state: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("aptui.engine.live.requests._HELD_S", 0.1)

@@ -139,7 +139,7 @@ def test_rescan_finds_changes_whose_notifications_were_lost(project: LiveProject
         project.until_product("linux/a.txt", "unheard")
 
 
-def test_engine_without_a_start_scan_notices_only_later_changes(project: LiveProject) -> None:
+def test_engine_that_skips_its_start_scan_notices_only_later_changes(project: LiveProject) -> None:
     with project.running():
         pass
     project.write("assets/a.txt", "while nobody looked")
@@ -370,7 +370,7 @@ def test_changes_are_delayed_until_the_client_that_holds_them_leaves(project: Li
         assert project.runs == Counter({"a.txt:data": 1})
 
 
-def test_changes_that_a_client_holds_do_not_wake_the_engine_loop(project: LiveProject) -> None:
+def test_changes_held_back_by_a_hold_request_do_not_wake_the_engine(project: LiveProject) -> None:
     with project.running() as live:
         project.write("assets/a.txt", "looked at once more by and by")
         project.until(lambda: live.watching._second_checks)
@@ -577,7 +577,7 @@ def test_epoch_of_the_engine_increases_with_a_new_database(retrying: LiveProject
         assert live.engine.epoch > before, "readers distinguish notices of the two databases by the epoch"
 
 
-def test_delay_before_the_engine_reopens_grows_until_the_engine_was_idle(
+def test_retry_delay_of_a_failed_engine_grows_until_an_engine_is_idle(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "_RETRY_S", (0.01, 60.0))

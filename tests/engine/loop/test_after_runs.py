@@ -407,7 +407,7 @@ def reading(project: Project, how: str = "heard") -> Project:
 def test_product_is_correct_after_an_input_changed_during_its_first_read(tmp_path: Path, how: str, moment: str) -> None:
     project = reading(Project(tmp_path, CONFIG), how)
     project.engine_run({moment: "echo B > cfg.inc"})
-    project.engine_run()  # this run finds a file that changed at the end of the previous run
+    project.engine_run()  # notices a change of the input that came at the end of the previous run
 
     assert made(project) == {"a.out": "B B"}
 
@@ -628,7 +628,7 @@ def test_job_with_an_lfs_pointer_as_dependency_fails_until_the_file_arrives(tmp_
 def test_retry_after_an_lfs_file_arrives_does_not_depend_on_the_error_text(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    """An earlier version of aptui may have recorded the failure with another text."""
+    """The stored error text may differ, because an earlier version of aptui wrote it."""
     project = reading(LiveProject(tmp_path, CONFIG), how)
     project.write("assets/cfg.inc", pointer_to("A"))
     with project.running():

@@ -155,7 +155,7 @@ def test_commit_thread_waits_until_its_rows_are_made() -> None:
     assert rows.saved == [1, 2, 3]
 
 
-def test_wait_for_the_end_of_a_commit_makes_the_remaining_rows() -> None:
+def test_answer_of_an_unfinished_commit_makes_its_remaining_rows() -> None:
     rows = Rows()
 
     assert rows.commit.answer() == ([1, 2, 3], [])
@@ -269,7 +269,7 @@ class Answers:
         self.executor = commands.CommandExecutor(self.context, scans, runs)  # type: ignore[arg-type]  # all that it asks of them
 
     def handle(self, _event: object) -> tuple[list[Command], list[Notice]]:
-        """Return the next prepared answer: commands for the words "save" and "commit", and one notice."""
+        """Return the next prepared answer of the pipeline: a command for each "save" and "commit", and one notice."""
         answer: list[Command] = []
         for word in self._answers.pop(0) if self._answers else ():
             self.ticket += word == "save"
@@ -292,7 +292,7 @@ ANSWERS = st.lists(st.lists(st.sampled_from(("save", "commit")), max_size=5), mi
 
 @given(answers=ANSWERS, delays=st.lists(st.integers(0, 3), max_size=40))
 def test_engine_saves_rows_in_ticket_order_for_any_duration_of_commits(answers: list[list[str]], delays: list[int]) -> None:
-    """The order of tickets holds for all answers of the pipeline to events and ended commits, and for commits of several turns."""
+    """Events and finished commits cause random commands, and a commit lasts for a random number of turns of the engine's loop."""
     engine = Answers(answers)
     while answers:
         engine.executor.handle(ScanStarted(1))

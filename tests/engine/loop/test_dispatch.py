@@ -24,7 +24,7 @@ def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, runnin
     return runs
 
 
-def test_batch_holds_results_longer_if_it_has_enough_ready_jobs() -> None:
+def test_batch_delays_results_longer_if_enough_jobs_are_ready() -> None:
     assert dispatcher(is_live=False, ready=5).hold_s(0.0) == dispatch._BATCH_HOLD_S > dispatch._HOLD_S
 
 
@@ -36,11 +36,11 @@ def test_batch_holds_results_longer_if_it_has_enough_ready_jobs() -> None:
         {"is_live": False, "ready": 5, "has_resources": True},  # a job may wait for a resource that the result releases
     ],
 )
-def test_a_result_is_held_briefly_if_a_client_or_job_may_wait_for_it(how: dict[str, Any]) -> None:
+def test_result_is_delayed_only_briefly_if_a_client_or_job_may_need_it(how: dict[str, Any]) -> None:
     assert dispatcher(**how).hold_s(0.0) == dispatch._HOLD_S
 
 
-def test_a_result_is_not_held_after_all_runs_have_reported() -> None:
+def test_result_is_not_delayed_after_all_runs_have_reported() -> None:
     assert dispatcher(is_live=False, ready=5, running=1).hold_s(0.0) == 0.0
 
 

@@ -84,7 +84,7 @@ def test_new_files_of_a_copy_rule_are_sent_to_workers_once(project: Project, mon
     assert not project.engine_run().runs
 
 
-def test_failures_and_successes_of_one_answer_are_saved_in_ticket_order(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_failed_and_completed_jobs_are_saved_in_ascending_order(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this test each save order is a separate transaction, as on a busy machine."""
     tickets: list[int] = []
 

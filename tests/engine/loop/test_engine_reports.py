@@ -89,7 +89,7 @@ def test_the_log_of_the_engine_begins_with_its_process_and_lists_job_steps(tmp_p
     ]
 
 
-def test_repeated_message_is_reported_once_by_say_once() -> None:
+def test_notice_publisher_reports_a_repeated_message_only_once() -> None:
     received: list[Notice] = []
     news = NoticePublisher([received.append])
     news.say_once("a link leads nowhere")

@@ -33,7 +33,7 @@ def test_a_file_on_a_local_file_system_is_fresh_for_one_clock_tick(mountinfo: by
     assert not is_fresh(mountinfo, file(FINE_RACY_NS + 1))
     assert is_fresh(mountinfo, file(FINE_RACY_NS))
     assert is_fresh(mountinfo, file(-SECOND_NS)), "the time is in the future"
-    assert is_fresh(mountinfo, file(3 * RACY_NS, FINE_RACY_NS)), "an old modification time that was set a moment ago"
+    assert is_fresh(mountinfo, file(3 * RACY_NS, FINE_RACY_NS)), "the modification time is old, but the inode changed just now"
 
 
 @pytest.mark.parametrize("mountinfo", [NFS_BELOW, OVERLAY, b""])

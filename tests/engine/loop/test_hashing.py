@@ -53,7 +53,7 @@ class Orders(HashQueue):
         return orders
 
     def answer(self, orders: Iterable[HashOrder], unasked: tuple[int, ...] = ()) -> None:
-        """Answer orders: all files are read and copied."""
+        """Report all files of these orders as read and copied, as a worker would."""
         for order in orders:
             found = tuple((b"d" * 32, 1, 5, 1, 1, 1) for _path in order.paths)
             self.take(HashResult(order.order, found, (), tuple((index, 1) for index in range(len(order.paths))), unasked))
@@ -207,7 +207,7 @@ def test_live_engine_announces_the_replaced_products_of_a_few_saved_files(
     assert digests.announced[:1] == announced
 
 
-def test_announcement_is_withdrawn_if_the_copy_was_not_made() -> None:
+def test_announced_intent_rows_are_withdrawn_if_the_copy_was_not_made() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2, known=b"d")
     (order,) = digests.take_orders()

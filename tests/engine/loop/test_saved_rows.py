@@ -44,7 +44,7 @@ def test_engine_fails_if_rows_are_saved_out_of_order() -> None:
         saved.check()
 
 
-def test_rows_unsaved_ten_seconds_after_all_other_work_are_reported() -> None:
+def test_rows_still_unsaved_after_ten_idle_seconds_are_reported() -> None:
     saved = SavedRows(lambda: None)
     saved.note(118)
 

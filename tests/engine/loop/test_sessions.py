@@ -12,7 +12,7 @@ from aptui.shared.result_store import Account
 
 
 class Archive:
-    """A database with the answers of the test."""
+    """A fake database whose answers a test sets as attributes."""
 
     def __init__(self) -> None:
         self.commit = ""
@@ -81,7 +81,7 @@ def test_kind_of_a_session_depends_on_the_reason_of_its_scan() -> None:
     assert kinds == ["configuration", "start", "start", "start", "edit"]
 
 
-def test_session_with_a_commit_that_was_made_elsewhere_is_a_checkout() -> None:
+def test_session_after_a_checkout_of_a_foreign_commit_has_kind_checkout() -> None:
     world = World()
     world.archive.commit = "a" * 40
     world.head = CheckoutHead("b" * 40)
@@ -97,7 +97,7 @@ def test_session_with_a_commit_that_was_made_elsewhere_is_a_checkout() -> None:
     assert world.end()[0][2:5] == ("edit", "", "a" * 40)
 
 
-def test_session_that_returns_to_its_first_commit_is_a_checkout() -> None:
+def test_session_after_a_checkout_and_return_has_kind_checkout() -> None:
     world = World()
     world.archive.commit = "a" * 40
     for moved_ms, left, kind in ((6000, "b" * 40, "checkout"), (4000, "b" * 40, "edit"), (6000, "a" * 40, "edit")):

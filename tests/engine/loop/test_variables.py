@@ -34,7 +34,7 @@ def test_new_value_of_a_named_variable_runs_the_jobs_of_its_builders_again(tmp_p
 
     monkeypatch.setenv("LEVEL", "1")
     assert sorted(project.engine_run().runs) == ["a.txt:other", "a.txt:own", "a.txt:tell"], (
-        "a copy rule has no code that can read the variable"
+        "the copy rule does not run again, because it has no code that could read the variable LEVEL"
     )
     assert project.texts() == {"a.own": "1 o\n", "a.other": "1 none\n", "a.told": "1 none\n", "b.raw": "b"}
     assert project.reasons()["a.txt:tell"] == "the environment variable 'LEVEL' is new"

@@ -84,7 +84,7 @@ def test_time_limit_of_one_run_does_not_fail_other_runs_of_the_dead_worker(harne
     assert harness.outcomes() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
 
 
-def test_single_copy_of_a_dead_worker_is_lost_but_several_copies_are_returned(harness):
+def test_copy_order_of_a_dead_worker_is_lost_only_if_it_was_the_only_one(harness):
     def copies(*keys: int) -> PoolMessage:
         return PoolMessage(wire.FrameKind.COPY, [CopyOrder(key, "a", "b") for key in keys])
 

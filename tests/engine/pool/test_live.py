@@ -44,7 +44,7 @@ def budget(megabytes: int, **learned: int) -> MemoryBudget:
 
 
 def begin(pool: Harness, *rels: str, builder: str = "gated", **more) -> list:
-    """Send jobs that wait for a file, one per message, and return their orders."""
+    """Send one message per job and return the orders. The run of a `gated` job lasts until `let_go` creates its file."""
     orders = [pool.process_order(builder, rel, **more) for rel in rels]
     for order in orders:
         pool.pool.send([order])
@@ -169,7 +169,7 @@ def test_killed_job_runs_without_other_jobs_the_second_time(harness):
     let_go(pool, "before.txt", "beside.txt")
     assert outcomes(pool, [before, beside, again]) == [Outcome.SUCCEEDED] * 3
 
-    pool.pool.send([after])  # the killed job has succeeded, so other jobs may run beside it again
+    pool.pool.send([after])  # the job `k.txt` has now succeeded, so other jobs may run beside it again
     until_begun(pool, "after.txt")
     (third,) = pool.run(pool.process_order("killed", "k.txt"))
     assert third.outcome == Outcome.SUCCEEDED
@@ -365,7 +365,7 @@ def test_new_configuration_returns_waiting_orders_and_ends_no_current_run(harnes
 
 
 @pytest.mark.starts
-def test_new_configuration_takes_jobs_but_no_hashing_from_a_starting_worker(harness):
+def test_new_configuration_returns_jobs_of_a_starting_worker_but_not_hashing(harness):
     pool = harness(GATED)
     (order,) = begin(pool, "a.txt")
     pool.pool.send_hash(HashOrder(7, (str(pool.root / "a.txt"),)))
@@ -378,7 +378,7 @@ def test_new_configuration_takes_jobs_but_no_hashing_from_a_starting_worker(harn
     assert pool.pool.fault == ""
 
 
-def test_worker_of_the_previous_configuration_returns_unfinished_orders(harness):
+def test_new_configuration_lets_the_current_run_end_and_returns_the_others(harness):
     pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=1, recycle_cpu_s=0))
     pool.run(pool.process_order("good"))
     orders = [pool.process_order("good", f"{number}.txt") for number in range(3)]

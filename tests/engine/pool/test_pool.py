@@ -1,4 +1,4 @@
-"""The pool of workers: start on demand, messages of several orders, output, cancellation, replaced workers, hostile builders."""
+"""The pool of workers: when workers start, end and are replaced, their messages and logs, killed runs, and hostile builders."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def test_command_output_is_reported_live_and_logged_once(harness, tmp_path):
 
 
 @pytest.mark.real
-def test_dependency_lines_are_not_reported(harness, tmp_path):
+def test_live_output_omits_lines_that_match_the_dependency_regex(harness, tmp_path):
     script = f"printf 'one\\ndep: x.h\\n'; {WAITING}; cp {{source}} {{products_dir}}/x"
     pool = harness(command_builder("slow", script, dependency_regex="^dep: (.*)"))
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
@@ -199,7 +199,7 @@ def other():
     found.selector.close()
 
 
-def test_worker_is_asked_again_only_if_the_question_is_old(other):
+def test_log_request_is_repeated_only_after_its_answer_or_a_timeout(other):
     for _ in range(3):
         other.questions.ask(7)
     assert other.questions_sent() == [(7, -1)]

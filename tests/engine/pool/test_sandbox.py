@@ -66,7 +66,7 @@ def test_sandboxed_worker_can_read_the_project_and_write_only_to_staging(project
     assert {"--unshare-user", "--unshare-net", "--die-with-parent"} <= set(words)
     assert {path for kind, path in binds if kind == "--bind"} == {"/proc", f"{project.cache}/.aptui/staging"}
     assert {("--ro-bind-try", str(project.root)), ("--ro-bind-try", str(stub.parent)), ("--ro-bind", "/usr")} <= binds
-    assert ("--ro-bind-try", home) not in binds, "the home folder is hidden although it is in PATH"
+    assert ("--ro-bind-try", home) not in binds, "the sandbox hides the user's home folder, although PATH contains this folder"
     assert words[words.index(home) - 1] == "--tmpfs"
     assert words.index(home) < words.index(str(project.root)), "the project is mounted after the hidden home folder"
 

@@ -60,7 +60,7 @@ ROADS = {"import", "analysis", "process", "command", "check", "hook"}
 
 
 def write(folder: Path, patch: pytest.MonkeyPatch, mode: str) -> Path:
-    """Make a project whose code leaves a mark outside the sandbox, in each way to run code."""
+    """Make a project that runs its own code in each way of `ROADS`. The code writes mark files outside the sandbox."""
     patch.setenv("HOME", str(folder / "home"))
     patch.setenv("APTUI_TRUST", "1")
     patch.delenv(sandbox.VARIABLE, raising=False)
@@ -74,7 +74,7 @@ def write(folder: Path, patch: pytest.MonkeyPatch, mode: str) -> Path:
 
 
 def marks(folder: Path) -> set[str]:
-    """Return the ways to run code that left a mark."""
+    """Return the members of `ROADS` whose code could write a mark file outside the sandbox."""
     found = [*(folder / "outside").iterdir(), *(folder / "home").iterdir()]
     return {path.name for path in found if path.name in ROADS} | {path.stem for path in (folder / "project").glob("*.mark")}
 

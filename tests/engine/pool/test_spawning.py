@@ -103,7 +103,7 @@ def test_worker_of_a_new_cache_is_started_before_builders_are_described(
 def test_worker_is_started_early_only_if_many_files_changed(
     project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # otherwise a file that was just written counts as changed
+    monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # do not count files as changed because they were just written
     build(take(project))
     spawned.clear()
     nothing = take(project)
@@ -124,7 +124,7 @@ def test_worker_is_started_early_only_if_many_files_changed(
 
 
 @pytest.mark.real
-def test_worker_is_started_early_if_one_change_is_not_a_copy(project: Path, spawned: list[SpawnedWorker]) -> None:
+def test_worker_is_started_early_for_one_change_if_a_command_is_configured(project: Path, spawned: list[SpawnedWorker]) -> None:
     text = (project / "aptui.yaml").read_text()
     command = '{name: upper, patterns: ["*.up"], command: "cp {source} {products_dir}"}'
     (project / "aptui.yaml").write_text(text.replace('copy: ["*"]}', f'copy: ["*"]}}, {command}'))

@@ -77,7 +77,7 @@ def test_uuid_is_accepted_in_every_spelling_and_after_a_byte_order_mark() -> Non
     assert {read(text(uuid=spelled)).uuid for spelled in (ONE, ONE.strip("{}"), ONE.strip("{}").replace("-", ""))} == {
         UUID(ONE).bytes
     }
-    assert not read(b"\xef\xbb\xbf" + text()).problem, "a byte order mark does not damage the file"
+    assert not read(b"\xef\xbb\xbf" + text()).problem, "an identity file may begin with a byte order mark"
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,9 @@ def test_identity_file_is_completed_only_if_the_configuration_allows_it(identiti
         identity = identities.read(fact(f"{rel}.meta"), fact(rel))
 
         assert identity is not None
-        assert identity.legacy == path_uuids(RelPath(rel)), "the UUIDs of the path still name the source"
+        assert identity.legacy == path_uuids(RelPath(rel)), (
+            "without legacy UUIDs in the file, the UUIDs of the source's path are used"
+        )
         assert path.read_bytes() == text("legacyUuids")
 
 
@@ -286,7 +288,7 @@ def test_link_at_the_path_of_the_temporary_file_is_not_followed(tmp_path, monkey
     canary = tmp_path / "canary"
     (tmp_path / "assets").mkdir()
     (tmp_path / "assets/a.png").write_bytes(b"x")
-    monkeypatch.setattr(os, "urandom", bytes)  # the random part of the temporary file's name is all zeros
+    monkeypatch.setattr(os, "urandom", bytes)  # makes the random part of the temporary file's name predictable: all zeros
     (tmp_path / "assets/a.png.meta.000000000000.tmp").symlink_to(canary)
     (tmp_path / f"assets/a.png.meta.{os.getpid()}.tmp").symlink_to(canary)
     found = metadata.Metadata((".png",), {1: str(tmp_path / "assets")}, creates=True, delay_s=0)

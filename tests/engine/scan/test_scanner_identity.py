@@ -1,4 +1,4 @@
-"""The scan and identity files: sources that are reported again or wait, new identity files, and files without overrides."""
+"""The scan and identity files: which source a file belongs to, new identity files, and equal paths in two scan folders."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_identity_file_in_the_scan_folder_of_its_source_wins(
     assert uuids_of(harness.scan()) == {key: "22222222" for key in first if key.startswith("x") and not is_hidden}
 
 
-def test_identity_file_that_is_spelled_like_its_source_is_preferred(tmp_path: Path) -> None:
+def test_identity_file_with_exactly_the_name_of_its_source_wins(tmp_path: Path) -> None:
     harness = Harness(tmp_path, "a")
     harness.write("a/x.txt")
     harness.name("a/X.txt", TWO)
@@ -268,7 +268,7 @@ def test_files_of_a_metadata_type_do_not_override_each_other(tmp_path: Path) -> 
     (tmp_path / "a/x.txt").unlink()
     event = harness.scan()
     assert event is not None
-    assert ("x.txt", 2) in [(fact.key, fact.scan_folder) for fact in event.facts], "the overridden file is reported again"
+    assert ("x.txt", 2) in [(fact.key, fact.scan_folder) for fact in event.facts], "the file in `b` is now reported as `x.txt`"
     assert duplicate in event.gone
 
 

@@ -154,7 +154,7 @@ def test_check_by_two_processes_finds_the_same_as_check_by_one_process(tmp_path,
 
 
 @pytest.mark.real
-def test_messages_of_both_processes_are_reported_once(tmp_path, processes):
+def test_messages_of_the_parent_and_the_child_process_are_reported_once(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
     for number in range(12):

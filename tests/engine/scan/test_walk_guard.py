@@ -1,4 +1,7 @@
-"""An unreadable or suddenly empty folder is unknown: its products stay, the run reports it, and a user can confirm it."""
+"""An unreadable or suddenly empty folder does not count as deleted: the run reports an error, and the products stay.
+
+With `--accept-empty`, a user confirms that a scan folder is really empty.
+"""
 
 from __future__ import annotations
 
@@ -125,7 +128,7 @@ def test_deletion_of_all_files_is_an_error_only_on_a_network_share(project: Proj
     assert set(project.texts()) == {"a.txt", "d/b.txt", "d/e/c.txt"}
 
 
-def test_accepted_empty_folder_is_an_error_again_after_it_had_files(project: Project) -> None:
+def test_scan_folder_accepted_as_empty_is_an_error_if_emptied_again(project: Project) -> None:
     project.move("assets", "elsewhere")
     project.path("assets").mkdir()
     assert batch(project.root, "--accept-empty", "game") == 0
@@ -215,7 +218,7 @@ def test_replaced_scan_folder_that_lacks_most_files_is_an_error(root: Path, caps
     assert batch(project.root) == 0
     for number in range(400, 1_000):
         project.delete(f"assets/d{number % 10}/{number}.txt")
-    assert batch(project.root) == 0, "a deletion of files in an existing folder is accepted"
+    assert batch(project.root) == 0, "the scan folder is still the same folder, so the deletion of most of its files is accepted"
     assert len(project.texts()) == 401
 
 

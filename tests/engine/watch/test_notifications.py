@@ -65,7 +65,7 @@ def test_interval_between_reported_losses_is_short_after_a_quiet_time(clock, hin
     assert [hint.why for hint in reported] == ["one", "two"]
 
 
-def test_postponed_loss_can_be_reported_at_once(clock, hints, reported):
+def test_postponed_report_of_lost_notifications_can_be_sent_at_once(clock, hints, reported):
     hints.lose("one")
     hints.lose("two")
     assert [hint.why for hint in reported] == ["one"]
@@ -144,7 +144,7 @@ def test_deletion_is_reported_only_if_the_path_is_missing(clock, reported, tmp_p
 
 
 def test_rename_of_a_product_costs_one_lstat_until_a_new_folder_is_known(clock, reported, tmp_path, monkeypatch):
-    """A new folder may lack a watch, and only `lstat` distinguishes it from a product."""
+    """An added path may be a new folder that needs a watch, or a product; only `lstat` shows the difference."""
     checked, lstat = [], os.lstat
     hints = RootNotifications(
         NotifiedRoot(os.fsencode(tmp_path), "a", wants="deletions"), WatchTimings(clock=clock), reported.append

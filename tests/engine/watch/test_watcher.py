@@ -565,11 +565,11 @@ def test_sync_cookie_inside_a_root_is_not_reported_as_a_changed_path(top):
         assert {hint.tag for hint in harness.hints} == {"cookie"}
 
 
-# Roots that report only deletions or content.
+# Roots with `wants="deletions"` or `wants="contents"`.
 
 
 @pytest.mark.parametrize("poll", [False, True])
-def test_root_watched_for_deletions_reports_only_deletions(top, poll):
+def test_root_that_wants_deletions_reports_only_deletions(top, poll):
     for name in (b"/a", b"/b", b"/c"):
         put(top + name)
     with watching(NotifiedRoot(top, "cache", wants="deletions", poll=poll)) as harness:
@@ -584,7 +584,7 @@ def test_root_watched_for_deletions_reports_only_deletions(top, poll):
 
 
 @pytest.mark.parametrize("poll", [False, True])
-def test_root_watched_for_contents_reports_no_new_folders(top, poll):
+def test_root_that_wants_contents_reports_paths_but_no_new_trees(top, poll):
     for name in (b"/a", b"/b"):
         put(top + name)
     with watching(NotifiedRoot(top, "cache", wants="contents", poll=poll)) as harness:
@@ -597,7 +597,7 @@ def test_root_watched_for_contents_reports_no_new_folders(top, poll):
         assert not harness.trees()
 
 
-# The end of a watcher, and failures.
+# The end of a watcher, exceptions in its listener, and its signal.
 
 
 def test_closed_watcher_leaves_no_thread_and_no_descriptor(top):
