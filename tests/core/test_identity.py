@@ -59,7 +59,7 @@ def test_source_with_a_damaged_identity_file_has_no_additional_uuids() -> None:
     assert legacy_of(source("a.txt", broken)) == ()
 
 
-def test_source_hidden_by_an_equal_path_has_no_path_uuid() -> None:
+def test_source_with_a_duplicate_path_has_no_path_uuid() -> None:
     duplicate = Source(PathKey(f"a.txt{DUPLICATE_MARK}3"), RelPath("a.txt"), 3, duplicate_uuid("shared", RelPath("a.txt")), 1)
 
     assert legacy_of(duplicate) == ()

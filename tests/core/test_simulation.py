@@ -6,8 +6,8 @@
   on these jobs may differ (`excused_jobs`), and so may jobs with these products as input (`excused_chains`).
 * *Cycles of job dependencies*: no job in a cycle waits, so the order of runs decides (`excused_jobs`); the engine warns of each
   cycle.
-* *A broken settings file above a source* (`World.misled_jobs`): the source keeps its last valid includes; a clean build has
-  no valid includes of it.
+* *A broken settings file above a source* (`World.misled_jobs`): the source keeps its last valid includes, which a clean build
+  does not have.
 * *Jobs whose analysis failed after an earlier analysis had planned them* (`orphans`) stay; a clean build usually does not plan
   them. It plans them if the analysis fails later, because another source turns out to own the UUID of their source.
 * *Chains that depend on their own products* are ended after some rounds; the order of runs decides in which job and with which

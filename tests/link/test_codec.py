@@ -43,7 +43,7 @@ def test_wire_name_consists_of_words_of_the_record_name(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name", [name for name in RECORDS if name not in {"report_peers", "order_peers"}]
-)  # these two requests have no optional fields
+)  # each of these two requests has only one field, and it has no default
 def test_fields_with_defaults_may_be_left_out(name: str) -> None:
     needed: dict[str, dict[str, Any]] = {
         "hello": {"protocol": PROTOCOL, "version": "", "kind": "", "pid": 1},

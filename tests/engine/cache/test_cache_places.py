@@ -83,7 +83,7 @@ def test_space_of_a_few_replaced_files_is_freed_at_once(tmp_path: Path, folder: 
     replaced.close()
 
 
-def test_folder_stays_open_until_it_is_the_least_recently_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_least_recently_used_folder_is_closed_beyond_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened: list[object] = []
     held: list[int] = []
     open_folders = [f"{platform}/f" for platform in "abcd"]

@@ -109,7 +109,7 @@ def test_folder_is_reported_again_if_a_file_may_have_changed_in_the_same_tick(
         project.write("assets/new/b.txt", "b")
         project.until(lambda: engine.pipeline.jobs.memory.hashing and live.watching.is_quiet, "seen")
         listed = seen["listed"]
-        engine.scans._checked_ns["new"] = 0  # as if the file may have changed after its check, in the same clock tick
+        engine.scans._checked_ns["new"] = 0  # as if the file could have changed after its check, within the same clock tick
         engine.scans.check_folder("new")
         project.until(lambda: not engine.inbox, "seen again")
         held.undo()

@@ -382,7 +382,7 @@ def test_chain_that_writes_its_own_source_fails_after_ten_runs(project: LiveProj
     written = source.read_text()
     project.engine_run()
 
-    assert source.read_text() == written, "the next engine does not run the failed chain again, because its source is unchanged"
+    assert source.read_text() == written, "the next engine does not run the failed chain again, because no user edited its source"
 
 
 def test_batch_fails_a_chain_that_writes_its_own_source(project: LiveProject) -> None:
@@ -397,4 +397,4 @@ def test_batch_fails_a_chain_that_writes_its_own_source(project: LiveProject) ->
     written = source.read_text()
     assert written.count("x") <= 12
     project.engine_run()
-    assert source.read_text() == written, "the next batch does not run the failed chain again, because its source is unchanged"
+    assert source.read_text() == written, "the next batch does not run the failed chain again, because no user edited its source"
