@@ -183,7 +183,7 @@ def format_time_left(eta_ms: int, least_ms: int) -> str:
     """Return the estimated time left as text, and its minimum `least_ms` if that is long enough to be shown."""
     estimate, least = printing.duration(max(1.0, eta_ms / 1000)), printing.duration(least_ms / 1000)
     is_shown = _LEAST_SHOWN_MS <= least_ms <= eta_ms and least != estimate
-    return f"about {estimate} left, {least} at least" if is_shown else f"about {estimate} left"
+    return f"about {estimate} left, at least {least}" if is_shown else f"about {estimate} left"
 
 
 def job_name(source: str, platform: str, job_key: str) -> str:

@@ -65,7 +65,7 @@ class Failure(_NamedJob, frozen=True):
 
 
 class SlowJob(_NamedJob, frozen=True):
-    """A job whose last run took longer than usual, by more than its earlier runs vary (`store.queries.session_history`)."""
+    """A job that became slower by more than the usual variation of its run times (`store.queries.session_history`)."""
 
     duration_s: float
     median_s: float
@@ -91,7 +91,7 @@ class DraftJob(_NamedJob, frozen=True):
 
 
 class Summary(Struct):
-    """The result of a run; `jobs_pending` is not 0 only if the run was interrupted or stopped.
+    """The result of a run; `jobs_pending` is 0 unless the run was interrupted or stopped.
 
     `complaints` are jobs that `--fail-on` counts as failed although they completed; their `first_error` is a text with the numbers
     of warnings and errors in their logs.

@@ -41,7 +41,7 @@ _BINARY_SAMPLE = 8192
 
 
 class Misspelling(Struct, frozen=True):
-    """The file `named_by`, whose text spells the name of the file `needed` differently; `what` describes the difference."""
+    """A text in the file `named_by` that names the file `needed`, but in other letter case; `what` describes the difference."""
 
     named_by: str
     needed: str

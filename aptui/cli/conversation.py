@@ -203,7 +203,7 @@ class SessionEvents:
     def news(self) -> str:
         """Return the events since the last call in one line, or ""."""
         lines = list(self._stream.lines())
-        return f"{printing.count(len(lines), 'event')} since the last answer; the latest: {lines[-1]}" if lines else ""
+        return f"{printing.count(len(lines), 'event')} occurred since the last answer; the latest is: {lines[-1]}" if lines else ""
 
     def follow(self) -> None:
         """Print one line for each event until the user presses Enter."""

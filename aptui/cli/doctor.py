@@ -315,7 +315,7 @@ def _cache(config: Config) -> Result:
         return "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "give the real folder as 'cache'"
     kind = filesystem(there)
     if kind in NETWORK:
-        advice = "locks and SQLite are not reliable there; choose a folder on a local disk as 'cache'"
+        advice = "on network file systems, locks and SQLite are not reliable; choose a folder on a local disk as 'cache'"
         return "warn", f"'{cache}' is on a network file system ({kind})", advice
     return "ok", f"{cache} ({kind or 'unknown file system'})"
 
@@ -347,7 +347,11 @@ def _sandbox(config: Config) -> Result:
 
     found = sandbox.plan_sandbox(config)
     if not config.may_use_sandbox:
-        advice = "" if found is None or config.foreign else "set 'sandbox: auto' in aptui.yaml to let them access only the project"
+        advice = (
+            ""
+            if found is None or config.foreign
+            else "set 'sandbox: auto' in aptui.yaml to restrict builders and commands to the project"
+        )
         if config.sandbox == "auto":
             advice = f"unset the environment variable {sandbox.VARIABLE}"
         return "ok", "off: builders and commands can access everything that you can access", advice

@@ -62,7 +62,7 @@ def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[En
     try:
         client = EngineClient.of(config.cache_dir)
     except NoEngine:
-        raise HostError(f"no engine is running for '{config.project_dir}'", hint="start one with 'aptui start'") from None
+        raise HostError(f"no engine is running for '{config.project_dir}'", hint="start the engine with 'aptui start'") from None
     with client:
         yield client
 
@@ -154,7 +154,7 @@ def _gateway(config: Config) -> places.GatewayRecord:
         if record is not None and (record.is_alive or record.problem):
             return record
         time.sleep(_POLL_S)
-    why = f"it did not begin to listen within {_GATEWAY_LIMIT_S:.0f} s; run 'aptui status' to see whether it listens now"
+    why = f"the gateway did not begin to listen within {_GATEWAY_LIMIT_S:.0f} s; run 'aptui status' to see whether it listens now"
     return places.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why)
 
 

@@ -489,7 +489,7 @@ def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
     for builder in answer["builders"]:
         yield from _describe_builder(builder, shown)
     if not answer["builders"]:
-        nothing = "none, because no builder has a pattern that matches; 'aptui why' lists the sources that need this file"
+        nothing = "none: no builder has a pattern that matches this file; 'aptui why' lists the sources that need the file"
         nothing = "no settings apply here" if answer["is"] in ("folder", "settings") else nothing
         yield f"  {'builder':{_WIDTH}} {nothing}", "yellow"
 

@@ -46,7 +46,7 @@ FIELD_TEXTS = {
     "check": "name of a check in `aptui.yaml`, and its finding; `check:.` matches every finding",
     "after": "completed after a time (`14:30`, `2026-11-20`) or within the last `2h`; `9:00..10:00`: between two times",
     "before": "completed before a time, or more than `2h` ago",
-    "slower": "took longer than a duration (`200ms`, `1.5s`, `2m`); `1s..5s`: between two durations",
+    "slower": "took longer than a duration (`200ms`, `1.5s`, `2m`); `1s..5s`: took from 1 s to 5 s",
     "faster": "took less time than a duration",
     "width": "width of the largest product in pixels, as its builder reports it; also written `w`; examples: `4096`, `>4096`, "
     "`<=512`, `1..64`",

@@ -27,7 +27,7 @@ def read(declare: Callable[[ArgumentParser], object], words: Sequence[str]) -> N
 
 
 class _NotPlainError(Exception):
-    """Raised if only `argparse` can read the words or the declarations."""
+    """Raised if the command line, or a verb's declaration of its arguments, is too complex for this module."""
 
 
 class _Argument:
@@ -77,7 +77,7 @@ class _Declared:
         self._defaults: dict[str, object] = {}
 
     def __getattr__(self, name: str) -> NoReturn:
-        raise _NotPlainError  # `declare` uses a method of `ArgumentParser` that this class lacks
+        raise _NotPlainError  # `declare` called a method of `ArgumentParser` that `_Declared` does not implement
 
     def add_argument(self, *names: str, group: list[_Argument] | None = None, **options: Any) -> _Argument:
         is_option = names[0].startswith("-")

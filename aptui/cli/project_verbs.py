@@ -88,8 +88,8 @@ def _show_demo(config: configuration.Config) -> None:
 
 def _find_unintended(summary: Summary, intended: tuple[str, ...]) -> list[str]:
     failed = {failure.source for failure in summary.failures}
-    wrong = [f"{printing.line(source)} should not have failed" for source in sorted(failed - set(intended))]
-    return wrong + [f"{source} should have failed, but did not" for source in intended if source not in failed]
+    wrong = [f"{printing.line(source)} failed, but should have succeeded" for source in sorted(failed - set(intended))]
+    return wrong + [f"{source} succeeded, but should have failed" for source in intended if source not in failed]
 
 
 # ------------------------------------------------------------------------------------------------------------------ config
@@ -139,7 +139,7 @@ def config(arguments: Namespace) -> int:
     for folder in project.scan_folders:
         printing.say(f"scan folder   {printing.line(folder.name)}  {printing.line(folder.path)}  order {folder.order}")
     for builder in project.builders:
-        patterns = " ".join(printing.line(pattern.text) for pattern in builder.patterns) or "patterns from its code"
+        patterns = " ".join(printing.line(pattern.text) for pattern in builder.patterns) or "(its code sets the patterns)"
         printing.say(f"builder       {printing.line(builder.name)}  {builder.kind.value}  {patterns}")
     printing.say(f"cache         {printing.line(str(found.cache_dir))}")
     printing.say(f"logs          {printing.line(str(found.log_dir))}")

@@ -50,8 +50,8 @@ def jobs_arguments(parser: ArgumentParser) -> None:
         default=[],
         choices=(*STATUSES, *_WITH),
         metavar="STATUS",
-        help=f"list only jobs with this status: {', '.join(STATUSES)}; warnings or errors: completed with warnings or errors. "
-        "The option may be given several times",
+        help=f"list only jobs with this status: {', '.join(STATUSES)}. warnings, errors: completed, but with such lines in"
+        " the log. The option may be given several times",
     )
     parser.add_argument("--filter", metavar="TERMS", help="list only jobs that match all terms; see below")
     parser.add_argument("--platform", default="", metavar="ID", help="list only jobs of this platform")
@@ -362,7 +362,7 @@ def _estimate_left(answer: dict[str, Any] | None) -> dict[str, Any] | None:
 def _format_left(left: dict[str, Any]) -> str:
     text = f"about {printing.duration(max(1.0, left['seconds']))}"
     if left["least_seconds"] is not None:
-        text += f", {printing.duration(left['least_seconds'])} at least"
+        text += f", at least {printing.duration(left['least_seconds'])}"
     return text
 
 

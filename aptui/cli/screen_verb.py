@@ -111,7 +111,10 @@ def open(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
     if not path.is_file():
         raise UserError(f"'{path}' does not exist", hint=f"give the path of an '{DATABASE}', or of its folder")
     if path.name != DATABASE:
-        raise UserError(f"the file '{path}' must be called '{DATABASE}'", hint="copy it under that name into an empty folder")
+        raise UserError(
+            f"the file '{path}' must be called '{DATABASE}'",
+            hint=f"copy the file into an empty folder, and name the copy '{DATABASE}'",
+        )
     open_reader(path).close()  # checked now, so that an unreadable database is reported before the screen opens
     return _run(None, NoSession(name_of_cache(str(path)), path.parent), arguments)
 
@@ -152,7 +155,7 @@ def _ask_in_lines(config: Config, state: Trust, session: LinkSession) -> None:
 
 
 def _trust_question(config: Config, state: Trust, session: LinkSession) -> TrustQuestion:
-    """Return the question about an untrusted project. If an engine is running already, the screen only reports it."""
+    """Return the question whether to trust a project. If its engine is already running, the screen does not ask the question."""
     from aptui.cli import trust_verb
     from aptui.config import trust
     from aptui.link import places
@@ -193,7 +196,7 @@ def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typ
         return f"ACCESSIBLE={printing.line(environ['ACCESSIBLE'])}"
     if environ.get("TERM", "") in {"", "dumb", "unknown"}:
         return f"TERM={printing.line(environ.get('TERM', ''))}"
-    return "" if is_typed else "the terminal cannot send single keys"
+    return "" if is_typed else "the standard input is not a terminal"
 
 
 def _all_builders(config: Config) -> tuple[Builder, ...]:

@@ -135,9 +135,9 @@ def change_lines(config: Config, state: records.Trust) -> list[str]:
 def _describe_author(folder: Path, path: str) -> str:
     committed = ask_git(folder, "rev-parse", "--verify", "--quiet", f"HEAD:./{path}")
     if committed is None:
-        return ", and is not committed" if ask_git(folder, "rev-parse", "HEAD") else ""
+        return "; the change is not committed" if ask_git(folder, "rev-parse", "HEAD") else ""
     if ask_git(folder, "hash-object", "--no-filters", "--", path) != committed:
-        return ", and is not committed"
+        return "; the change is not committed"
     author, _, commit = (ask_git(folder, "log", "-1", "--format=%an%x00%h", "--", path) or "").partition("\0")
     return f", by {printing.line(author)} in {commit}" if commit else ""
 

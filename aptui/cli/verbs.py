@@ -38,11 +38,11 @@ EXIT_CODES = {
 ENVIRONMENT = {
     "ACCESSIBLE": "if set: plain lines of text instead of a screen, as with `--plain`",
     "APTUI_CACHE_TOKEN": "token for a shared cache over HTTP",
-    "APTUI_EVENT": "for programs that `on:` starts: the event, `failed`, `mended` or `idle`",
+    "APTUI_EVENT": "set for a program that `on:` starts: its event (`failed`, `mended` or `idle`)",
     "APTUI_GLYPHS": "`ascii` or `utf8`: draw the screen with these characters",
     "APTUI_OUTPUT": "`stock`: always send whole regions of the screen; use it if the terminal displays the screen wrongly",
     "APTUI_SANDBOX": "`off`: run workers without a sandbox, unless the project requires one",
-    "APTUI_TEXT": "for programs that `on:` starts: the message, in one sentence",
+    "APTUI_TEXT": "set for a program that `on:` starts: the message, in one sentence",
     "APTUI_TOKEN": "token that `aptui client` sends to a gateway",
     "APTUI_TRACE": "file to which an engine writes a trace of its work, to find slow parts",
     "APTUI_TRUST": "`1`: trust every project without asking; for build machines",

@@ -468,7 +468,7 @@ def verify(arguments: Namespace) -> int:
         fate = (
             "the next scan deletes it" if leftover.is_watched else "aptui does not delete it, because aptui did not make its folder"
         )
-        printing.say(f"unknown: {printing.line(leftover.name)} does not belong to a product; {fate}", "yellow")
+        printing.say(f"unknown file: {printing.line(leftover.name)} does not belong to a product; {fate}", "yellow")
     printing.say(_verdict(checked, unknown, findings, is_repaired=repaired))
     return code
 
@@ -505,7 +505,7 @@ def _verdict(checked: int, unknown: int, findings: list[Finding], *, is_repaired
         return f"made again: {len(findings):,} of {printing.count(checked, 'product')}"
     sources = list(_first_sources(findings))
     return (
-        f"{len(findings):,} of {printing.count(checked, 'product')} not equal to the recorded digest{without}; to make them again, "
+        f"missing or changed: {len(findings):,} of {printing.count(checked, 'product')}{without}; to make these products again, "
         f"run 'aptui verify --repair' or 'aptui reprocess {' '.join(sources)}'"
     )
 

@@ -132,7 +132,7 @@ def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) 
     ]
     if hidden:
         answer["is"] = "overridden"
-        answer["said"] = f"the file '{winner}' overrides '{hidden[0]}', because its scan folder takes precedence"
+        answer["said"] = f"the file '{hidden[0]}' is overridden by '{winner}', whose scan folder takes precedence"
     answer["dependents"] = _dependents(source.source, hidden, project)
     answer["unprocessed"] = describe_edit(source, project.database)
     return answer

@@ -345,7 +345,7 @@ class BuilderCompiler:
                     f"the builder '{name}' has a dot in its name, so the step needs another name", used, "add 'name:' to the step"
                 )
             elif name in seen:
-                self._tree.wrong(f"two steps have the name '{name}'", item, "add another 'name:' to one of the steps")
+                self._tree.wrong(f"two steps have the name '{name}'", item, "give one of the steps a different 'name:'")
             seen.add(name)
             self.places[place_key((builder, "steps", name))] = used.where
             yield BuilderStep(name, f"entry:{used.value}", self._plain_patterns(item.items("patterns")))
@@ -466,7 +466,7 @@ class BuilderCompiler:
             return
         if of_one := next((found[name] for name in _OF_ONE_FILE if name in found), ""):
             self._tree.wrong(
-                f"'{of_one}' cannot be in the line of a command with 'batch'",
+                f"the placeholder '{of_one}' cannot be used in a command with 'batch'",
                 command,
                 "write {sources}, because the command gets several files",
             )

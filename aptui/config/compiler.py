@@ -141,7 +141,7 @@ def compile_shared_cache(tree: MergedTree, builders: set[str]) -> SharedCacheSet
 
 
 def _check_trust(tree: MergedTree, members: dict[str, Node]) -> None:
-    """Refuse a store that other users can write to if its results need no key, unless the configuration allows it by `trust`."""
+    """Unless `trust: unsealed` is set, refuse a shared store without a key if other users can write to it."""
     store = members.get("store")
     if members["mode"].value == "inactive" or store is None or members["trust"].value == UNSEALED:
         return

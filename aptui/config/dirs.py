@@ -61,7 +61,9 @@ def find_project(start: Path) -> Path:
             return folder
     for folder in (start, *start.parents):
         refuse_unreadable(folder)
-    raise MissingProjectError(f"there is no '{FILE_NAME}' in '{start}' or in a folder above", hint="run 'aptui init' to write one")
+    raise MissingProjectError(
+        f"there is no '{FILE_NAME}' in '{start}' or in a folder above", hint="run 'aptui init' to create this file"
+    )
 
 
 def refuse_strange_owner(project: Path) -> None:

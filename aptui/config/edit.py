@@ -263,7 +263,7 @@ def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
 
 
 def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
-    """Return `text` with the entries of the list `key` removed, replaced and added one by one."""
+    """Return `text` with the list `key` equal to `wanted`; only entries that differ are removed, replaced or added."""
     now = _entries(text, name, key)
     identities = {_identity(entry) for entry in wanted}
     differ = [at for at, (one, other) in enumerate(zip(now, wanted, strict=False)) if one != other]

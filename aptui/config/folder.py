@@ -29,12 +29,12 @@ from aptui.core.settings import FILE_NAME, SettingsTree, place_key
 from aptui.shared.errors import UserError
 
 MOST_BYTES = 32 << 10
-"""Maximum size of a file. Real files have a few hundred bytes.
+"""Maximum size (bytes) of the settings file of a folder. Real settings files have a few hundred bytes.
 
-Reading a bad file of this size takes up to 20 ms of processor time.
+Reading a bad settings file of this size takes up to 20 ms of processor time.
 """
 MOST_NODES = 1000
-"""Maximum number of keys and values in a file; reading a file with this number takes 40 ms of processor time."""
+"""Maximum number of keys and values in a settings file; reading this number takes 40 ms of processor time."""
 _MOST_CHEAP_BYTES, _MOST_CHEAP_MARKS = 4096, 100
 _MARKS = re.compile(rb"""[][{}:,?"'\n-]""")
 """Matches bytes that separate YAML values.

@@ -97,7 +97,7 @@ def _read_layers(project_dir: Path) -> list[tuple[str, bytes]]:
     project, user = project_dir / FILE_NAME, user_file()
     if not project.is_file():
         refuse_unreadable(project_dir)
-        raise MissingProjectError(f"there is no '{FILE_NAME}' in '{project_dir}'", hint="run 'aptui init' to write one")
+        raise MissingProjectError(f"there is no '{FILE_NAME}' in '{project_dir}'", hint="run 'aptui init' to create this file")
     files = [*find_shipped_files(), project, *([user] if os.path.lexists(user) else [])]
     return [(str(file), _read(file)) for file in files]
 

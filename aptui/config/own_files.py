@@ -162,7 +162,7 @@ def writing(path: str | None) -> Iterator[None]:
 
 
 def _append(line: str) -> None:
-    # If the state folder cannot be written, the list stays empty, and the next scan treats the file as a source.
+    # If the list of files that aptui wrote cannot be saved, the next scan treats the written file as a source.
     with suppress(OSError, KnownError):
         path = _list_path()
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)

@@ -259,7 +259,7 @@ def find_compiled_file(*asked: object) -> str:
 
 
 _MODULES = (configuration, settings, asset_checks, project, retry, peers)
-"""Modules with the records of a configuration."""
+"""Modules that define the classes of the objects in a compiled configuration."""
 _KINDS: dict[str, Callable[..., Any]] = {
     **{name: kind for module in _MODULES for name, kind in vars(module).items() if isinstance(kind, type)},
     "bytes": bytes.fromhex,

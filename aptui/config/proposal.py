@@ -144,7 +144,7 @@ The codes are listed, because a pattern for any two letters would also match col
 """
 _SHADER = re.compile(r"\.(vert|frag|comp|geom|tesc|tese)(\.glsl)?$")
 _OPENGL = re.compile(rb"^\s*#\s*version\s+(?:[123]\d\d|4[01]0)\b", re.MULTILINE)
-"""Matches the version of GLSL before 4.20, in which textures cannot have the bindings that SPIR-V needs."""
+"""Matches the line `#version` of GLSL before 4.20, which lacks the texture bindings that SPIR-V needs."""
 _KEY_COLUMNS = ("", "key", "keys", "id", "string", "string_id", "name", "term")
 _LONGEST_SIDE, _FEWEST_SPRITES = 1024, 4
 """Maximum side (pixels) of a picture in an atlas, and minimum number of pictures in a folder for which an atlas is proposed."""
@@ -219,11 +219,11 @@ class Art(Struct, frozen=True):
 
     @property
     def packed_count(self) -> int:
-        """Number of pictures that are packed into atlases, so that they need no texture of their own."""
+        """Number of pictures that are packed into atlases and therefore get no separate textures."""
         return sum(atlas.count for atlas in self.atlases)
 
     def exclude_packed(self, more: Sequence[str] = ()) -> dict[str, object]:
-        """Return the key `exclude` for the pictures in atlases, and for the patterns `more`."""
+        """Return {"exclude": patterns that match the pictures in atlases, and the patterns `more`}; {} without patterns."""
         excluded = [*(f"{_pattern_for(atlas.folder)}/*" for atlas in self.atlases), *more]
         return {"exclude": excluded} if excluded else {}
 
@@ -243,7 +243,8 @@ class Art(Struct, frozen=True):
 def find_art(root: Path, names: Sequence[str]) -> Art:
     """Return the art among the files `names` below the scan folder `root`.
 
-    Pictures are the art of a game if some are named as textures of materials, or if sounds, models, maps or shaders exist, too.
+    Pictures count as game art only if sounds, models, maps or shaders also exist, or if a picture is named like a texture of a
+    material (`rock_normal.png`).
     """
     lowered = [name.lower() for name in names]
     kinds = {_extension(name) for name in lowered}
@@ -726,7 +727,7 @@ def _plain_rule(builder: ShippedBuilder, patterns: tuple[str, ...], count: int) 
 
 
 def _art_rules(builder: ShippedBuilder, patterns: tuple[str, ...], count: int, art: Art) -> list[ProposedRule]:
-    """Return the rules for the sources of a builder in a folder with the art of a game."""
+    """Return the rules with which a builder processes its sources, if the scan folder contains game art."""
     plain = _plain_rule(builder, patterns, count)
     gpu = _GPU_TEXTURES.lacks()
     if builder.uses == "image":

@@ -101,7 +101,7 @@ def alert_mistakes(given: Node | None) -> list[UserError]:
 
 def _fault(address: str) -> str:
     """Return why webhooks to this address are refused, "" if they are allowed."""
-    from urllib.parse import urlsplit  # imported here, because a stored configuration is already validated
+    from urllib.parse import urlsplit  # imported here, because most starts load a validated configuration and check nothing
 
     from aptui.shared.connections.addresses import is_loopback
 
@@ -180,9 +180,9 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
     """Refuse a scheduler that accepts unauthenticated connections: Dask runs any program that a client sends.
 
     Raises:
-        UserError: the address is not valid, TLS has no certificates, or plain `tcp://` is not on the loopback or not `insecure`.
+        UserError: the address is not valid, TLS has no certificates, or `tcp://` is used for another machine or without `insecure`.
     """
-    from urllib.parse import urlsplit  # imported here, because a stored configuration is already validated
+    from urllib.parse import urlsplit  # imported here, because most starts load a validated configuration and check nothing
 
     from aptui.shared.connections.addresses import is_loopback
 
@@ -274,7 +274,7 @@ def _dial(given: Mapping[str, Any]) -> Dial:
 def serve_mistakes(given: Node | None) -> list[UserError]:
     """Return the mistakes in the lists and the connections of `serve:`, each with its place."""
     from aptui.shared.connections.addresses import (
-        canonical,  # imported here, because a stored configuration is already validated
+        canonical,  # imported here, because most starts load a validated configuration and check nothing
         check_dial,
     )
 

@@ -53,7 +53,7 @@ class _Record(Struct, frozen=True):
 
 
 class Trust(Struct, frozen=True):
-    """Whether a project is trusted; `changed` are the files, relative to the project, that differ from its record."""
+    """Whether a project is trusted. `changed`: files (relative to the project) that changed since the user trusted the project."""
 
     is_given: bool
     changed: tuple[str, ...] = ()
@@ -324,7 +324,7 @@ def _files_below(folder: str) -> Iterator[str]:
             count += 1
             if count > _MOST_FILES:
                 raise HostError(
-                    f"'{folder}' has more than {_MOST_FILES:,} files", hint="keep only files that builders import in this folder"
+                    f"'{folder}' has more than {_MOST_FILES:,} files", hint="in this folder, keep only files that builders import"
                 )
             if name.endswith(_CODE):
                 yield os.path.join(path, name)

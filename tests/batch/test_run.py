@@ -460,7 +460,7 @@ def test_time_left_is_estimated_after_the_scan() -> None:
 
 @pytest.mark.parametrize(
     ("least_ms", "text"),
-    [(0, "about 10.0 s left"), (9_000, "about 10.0 s left, 9.0 s at least"), (9_999, "about 10.0 s left")],
+    [(0, "about 10.0 s left"), (9_000, "about 10.0 s left, at least 9.0 s"), (9_999, "about 10.0 s left")],
 )
 def test_minimum_time_left_is_shown_if_it_differs_from_the_estimate(least_ms: int, text: str) -> None:
     assert format_time_left(10_000, least_ms) == text

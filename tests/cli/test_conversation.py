@@ -116,7 +116,7 @@ def test_conversation_reports_the_lines_that_it_copied(monkeypatch, tmp_path):
         (True, {"TERM": "xterm"}, True, "--plain"),
         (False, {"TERM": "xterm", "ACCESSIBLE": "1"}, True, "ACCESSIBLE=1"),
         (False, {"TERM": "dumb"}, True, "TERM=dumb"),
-        (False, {"TERM": "xterm"}, False, "the terminal cannot send single keys"),
+        (False, {"TERM": "xterm"}, False, "the standard input is not a terminal"),
         (False, {"TERM": "xterm", "ACCESSIBLE": "0"}, True, ""),
     ],
 )

@@ -253,7 +253,10 @@ def test_status_reports_untrusted_change_with_its_author(
 ) -> None:
     process(hostile, markers)
     main.main(["status"])
-    assert "trust      builders/evil.py changed since you trusted this project, and is not committed\n" in capsys.readouterr().out
+    assert (
+        "trust      builders/evil.py changed since you trusted this project; the change is not committed\n"
+        in capsys.readouterr().out
+    )
 
     _git(hostile, "commit", "-qam", "more")
     main.main(["status"])

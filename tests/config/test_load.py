@@ -340,7 +340,7 @@ def test_project_is_the_nearest_folder_above_with_a_configuration(write: Write, 
     folder = write(SMALL)
 
     assert dirs.find_project(folder / "assets") == folder
-    with pytest.raises(UserError, match=r"no 'aptui.yaml' in .* run 'aptui init' to write one"):
+    with pytest.raises(UserError, match=r"no 'aptui.yaml' in .* run 'aptui init' to create this file"):
         dirs.find_project(tmp_path / "shared")
 
 

@@ -140,7 +140,7 @@ MEANINGS = {
     ),
     "steps of one name": (
         "  - {name: a, steps: [{uses: json}, {uses: json}]}",
-        "3:37: two steps have the name 'json'; add another 'name:' to one of the steps",
+        "3:37: two steps have the name 'json'; give one of the steps a different 'name:'",
     ),
     "step with a dot": (
         "  - {name: a, steps: [{uses: json}, {uses: my.json}]}",
@@ -164,7 +164,10 @@ MEANINGS = {
     ),
     "placeholder of one file with batch": (
         "  - {name: a, patterns: [x], batch: 8, command: 'tool {source}'}",
-        "3:49: '{source}' cannot be in the line of a command with 'batch'; write {sources}, because the command gets several files",
+        (
+            "3:49: the placeholder '{source}' cannot be used in a command with 'batch'; write {sources}, because the command gets"
+            " several files"
+        ),
     ),
     "batch without files": (
         "  - {name: a, patterns: [x], batch: 8, command: 'tool {products_dir}'}",
@@ -324,9 +327,18 @@ def test_mistakes_that_only_the_compiler_finds_are_all_reported(complain: Compla
 
 
 REFUSED = {
-    "alias": (b"a: &x 1\nb: *x\n", "1:4: anchors and aliases (& and *) are not allowed; write the value itself in each place"),
-    "self reference": (b"&x [*x]\n", "1:1: anchors and aliases (& and *) are not allowed; write the value itself in each place"),
-    "anchored key": (b"&x a: 1\n", "1:1: anchors and aliases (& and *) are not allowed; write the value itself in each place"),
+    "alias": (
+        b"a: &x 1\nb: *x\n",
+        "1:4: anchors and aliases (& and *) are not allowed; repeat the full value in place of each alias",
+    ),
+    "self reference": (
+        b"&x [*x]\n",
+        "1:1: anchors and aliases (& and *) are not allowed; repeat the full value in place of each alias",
+    ),
+    "anchored key": (
+        b"&x a: 1\n",
+        "1:1: anchors and aliases (& and *) are not allowed; repeat the full value in place of each alias",
+    ),
     "tag": (b"a: !!python/object:os.system 1\n", "1:4: tags like "),
     "tagged list": (b"a:\n  - !x [1]\n", "2:5: tags like !x are not allowed; write the value without the tag"),
     "duplicate key": (b"a: 1\nb: 2\na: 3\n", "3:1: key 'a' is given twice, first at aptui.yaml:1:1"),
@@ -425,7 +437,7 @@ def test_pipe_or_folder_in_place_of_a_file_is_refused_at_once(tmp_path: Path, mo
 
 
 def test_folder_without_a_project_is_refused_with_the_advice_to_run_init(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"no 'aptui.yaml' in .*; run 'aptui init' to write one"):
+    with pytest.raises(UserError, match=r"no 'aptui.yaml' in .*; run 'aptui init' to create this file"):
         load(tmp_path)
 
 

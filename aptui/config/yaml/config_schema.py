@@ -89,7 +89,7 @@ PATTERNS = list_of(
     "a list of patterns",
     "Sources that the builder processes. `*` matches any text, also `/`; `?` matches one character; or {regex: …}.",
 )
-REGEX = text("a regular expression", "It can have the named groups file, line and message.")
+REGEX = text("a regular expression", "The regular expression can have the named groups file, line and message.")
 COMPANION: Schema = record(
     "a suffix, or {suffix: …, replaces: …}",
     suffix=text("a suffix"),
@@ -228,8 +228,8 @@ BUILDER = record(
     },
     priority=whole("a whole number", "Jobs with a higher priority run first; 0 by default."),
     critical=flag("Run the jobs of the builder before all other jobs."),
-    time_limit=duration("A job that takes longer fails."),
-    memory_limit=size("A job that uses more memory fails.", may_be_auto=True),
+    time_limit=duration("Maximum run time of a job; a job that takes longer fails."),
+    memory_limit=size("Maximum memory of a job; a job that uses more fails.", may_be_auto=True),
     on_failure=choice("keep or delete", "Handling of the last good products when a job fails."),
     retry=RETRY,
     resources=list_of(text("a name", pattern=NAME), "a list of resources", "Resources that each run of a job uses."),
@@ -243,17 +243,17 @@ BUILDER = record(
     products=list_of(text("a glob"), "a list of globs", "For a command: the files in {products_dir} that are products."),
     depfile=text(
         "a file name",
-        "For a command: a file in Makefile format with which it lists the files that it read; relative to the temp folder.",
+        "For a command: the file, relative to the temp folder, in which it lists the files that it read, in Makefile format.",
     ),
     dependencies=text(
         "a regular expression",
-        "For a command: finds the files that it read in its output. The group `file`, or the only group, is the path.",
+        "For a command: finds, in its output, the files that it read. The group `file`, or the only group, is the path.",
     ),
     warnings=REGEX,
     errors=REGEX,
     product_dependencies=text(
         "a file name",
-        "For a command: a file that it writes with the run-time dependencies of its products; relative to the temp folder.",
+        "For a command: the file, relative to the temp folder, in which it lists the run-time dependencies of its products.",
     ),
     references=list_of(
         REFERENCE,
@@ -399,8 +399,8 @@ CHECK = record(
         "the job, which keeps its earlier products.",
     ),
     name=text("a regular expression", "Must match the whole file name. Upper and lower case differ."),
-    bytes=RANGE | {"description": "Size of each product: <= 4MiB."},
-    pixels=RANGE | {"description": "Width times height of each product."},
+    bytes=RANGE | {"description": "Allowed size of each product; example: <= 4MiB."},
+    pixels=RANGE | {"description": "Allowed width times height of each product."},
     facts=mapping(
         "a mapping from fact to range or list",
         {

@@ -51,7 +51,7 @@ class Node(Struct, eq=False):
     is_flow: bool = False
 
     def __eq__(self, other: object) -> bool:
-        """Return whether values and places are equal, independent of the style."""
+        """Compare the values and places of two nodes; whether they are written in flow or block style does not matter."""
         if not isinstance(other, Node):
             return NotImplemented
         return (self.value, self.where, self.key_where) == (other.value, other.where, other.key_where)
@@ -59,7 +59,7 @@ class Node(Struct, eq=False):
     __hash__ = None  # type: ignore[assignment]  # nodes are mutable
 
     def plain(self) -> Any:
-        """Return the value without places."""
+        """Return the value as plain scalars, lists and dicts, without the places in the file."""
         if isinstance(self.value, dict):
             return {key: child.plain() for key, child in self.value.items()}
         if isinstance(self.value, list):
@@ -215,7 +215,7 @@ class _YamlReader:
     def _refuse(self, event: Any, depth: int, where: str) -> None:
         if isinstance(event, events.AliasEvent) or event.anchor is not None:
             raise UserError(
-                "anchors and aliases (& and *) are not allowed", where=where, hint="write the value itself in each place"
+                "anchors and aliases (& and *) are not allowed", where=where, hint="repeat the full value in place of each alias"
             )
         if event.tag is not None:
             raise UserError(f"tags like {event.tag} are not allowed", where=where, hint="write the value without the tag")

@@ -75,7 +75,7 @@ class ProductIndex(Protocol):
         ...
 
     def cache_folders(self) -> Mapping[str, int]:
-        """Return {cache folder: its recorded ctime_ns}; 0 = doubtful, -1 = the folder did not exist."""
+        """Return {cache folder: its recorded ctime_ns}; 0 = the next start must check the folder, -1 = the folder did not exist."""
         ...
 
 
@@ -86,14 +86,13 @@ class ProductIndex(Protocol):
 
 
 class AnnouncedIntents:
-    """The announced intents of one cache."""
+    """The intents that are written before their commits begin, for one cache."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[PathKey, Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]]] = {}
-        """{run key: (source of the copy, function that returns the written intents)}.
+        """{run key of a copy job: (its source, function that returns the products that have an intent)}.
 
-        The function waits until the intents are on the disk. It returns {source: (job id, product name) of each product that has
-        an intent}.
+        The function waits until the intents are on the disk. It returns {source: {(job id, product name), ...}}.
         """
 
     def announce(self, copies: Sequence[tuple[PathKey, tuple[int, ...]]], writer: Writer) -> None:
@@ -103,7 +102,7 @@ class AnnouncedIntents:
             self._waiting.update((run_key, (key, recorded)) for key, run_keys in copies for run_key in run_keys)
 
     def covers(self, commit: JobCommit) -> bool:
-        """Whether announced intents for all products of a commit are on the disk."""
+        """Whether the disk already has an announced intent for every product of a commit."""
         found = self._waiting.pop(commit.run_key, None)
         if found is None or commit.stale:
             return False
@@ -112,7 +111,7 @@ class AnnouncedIntents:
         return all((commit.job_id, product.name) in announced for _staged, product in commit.products)
 
     def withdraw(self, run_keys: Iterable[int], writer: Writer) -> None:
-        """Clear the announced intents of runs that have no result."""
+        """Delete the intents that were announced for runs that ended without a result."""
         withdrawn = [run_key for run_key in run_keys if self._waiting.pop(run_key, None) is not None]
         if withdrawn:
             writer.withdraw_intents(withdrawn)
@@ -148,7 +147,7 @@ class Cache:
         self._dirty: set[str] = set()
         self._doubted: set[str] = set()
         self._suspect: set[str] = set()
-        """Folders with a product that could not be deleted: the next start checks them even if their times are unchanged."""
+        """Folders with a product that could not be deleted; the next start checks these folders even if their times are equal."""
         self.deleted: dict[str, None] = {}
         """The products that the engine deleted most recently and has not made again. Notifications about them are ignored."""
         self.placed: dict[str, Stamp] = {}
@@ -281,7 +280,7 @@ class Cache:
         done: list[JobCommit] = []
         failed: list[tuple[int, str, int]] = []
         half_placed: set[int] = set()
-        """Runs that failed after some of their products were renamed: their intents stay for the next start, which repairs them."""
+        """Runs that failed after renaming some of their products. Their intents stay, and the next start repairs the products."""
         touched: set[str] = set()
         replacing = sum(len(commit.products) for commit in order.commits if not commit.is_first)
         with contextlib.closing(ReplacedFiles(replacing)) as replaced:
@@ -383,7 +382,7 @@ class Cache:
             self._note_placed(name)
 
     def _touch(self, names: Iterable[str]) -> None:
-        """Set the file times of products that were made again with equal bytes to now.
+        """Set the file times of some products to now, because a job made the products again with equal bytes.
 
         A file with several hard links keeps its time.
         """
@@ -391,7 +390,7 @@ class Cache:
             for name in names:
                 with contextlib.suppress(OSError):
                     if tree.status(_path_of(name)).st_nlink > 1:
-                        continue  # this machine's result store has the other hard link, and detects writes by the file's time
+                        continue  # another hard link is in the local result store, which detects writes by the time of the file
                     tree.touch(_path_of(name))
                     if name.startswith(COMMON_PREFIX):
                         self._note_placed(name)
@@ -442,7 +441,7 @@ class Cache:
                 try:
                     path = _path_of(name)
                 except ConfinementError as error:
-                    problems.append(f"product '{name}' in the asset database was not deleted: its path {error.strerror}")
+                    problems.append(f"product '{name}' in the asset database was not deleted, because its path {error.strerror}")
                     continue
                 self.deleted[name] = None
                 try:
@@ -462,7 +461,7 @@ class Cache:
         return problems
 
     def _remove_empty(self, tree: ConfinedTree, folder: str) -> None:
-        while folder:  # up to the folder of the platform, which may be disabled by now
+        while folder:  # also removes the folder of a platform if it is empty, because the platform may be disabled by now
             try:
                 tree.remove_folder(_path_of(folder, is_folder=True))
             except OSError:

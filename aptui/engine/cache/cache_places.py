@@ -144,7 +144,7 @@ class ReplacedFiles:
         self._sockets: tuple[socket.socket, ...] = ()
 
     def hold(self, name: bytes, folder: int) -> None:
-        """Hold the file of this name in an open folder, if it exists."""
+        """Open the file `name` in the folder with the descriptor `folder`, if it exists, so that its blocks are not freed yet."""
         if self._is_worth_it:
             with contextlib.suppress(OSError):
                 self._held.append(os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder))
@@ -152,7 +152,7 @@ class ReplacedFiles:
                 self._send()
 
     def close(self) -> None:
-        """Release the held files; a thread frees their blocks."""
+        """Close the held files. If there are many, a thread does this, because freeing their blocks may take long."""
         self._send()
         if self._sockets:
             threading.Thread(target=_close_all, args=(self._sockets,), name="freeing").start()
@@ -167,7 +167,7 @@ class ReplacedFiles:
                 self._sockets = self._sockets or socket.socketpair()
                 socket.send_fds(self._sockets[0], [b"-"], held)
         except OSError:
-            pass  # no descriptors are left, or too many are in transit: this thread frees the files
+            pass  # the limit of open descriptors is reached, or too many are queued in sockets: this thread closes the files
         finally:
             for descriptor in held:
                 os.close(descriptor)
@@ -231,7 +231,7 @@ class Placement:
         return failed
 
     def _below(self, staged: str) -> bytes:
-        """Return the path, relative to `staging`, of a file that a worker reported; b"" if it is elsewhere: then it is refused."""
+        """Return the path of a reported file relative to `staging`; b"", which is refused, if the file is not in `staging`."""
         return from_text(next((staged[len(prefix) :] for prefix in self._prefixes if staged.startswith(prefix)), ""))
 
     def close(self) -> None:

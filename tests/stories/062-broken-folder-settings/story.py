@@ -38,7 +38,8 @@ def play(story):
     story.write("assets/one/.aptui.yaml", "builders: &a [*a]")
     story.run(failed=FAILED)
     assert (
-        error(story) == "one/.aptui.yaml:1:11: anchors and aliases (& and *) are not allowed; write the value itself in each place"
+        error(story)
+        == "one/.aptui.yaml:1:11: anchors and aliases (& and *) are not allowed; repeat the full value in place of each alias"
     )
     story.write("assets/one/.aptui.yaml", "- no mapping")
     story.run(failed=FAILED)
