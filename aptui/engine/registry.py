@@ -63,11 +63,11 @@ _OF_THE_PROJECT = (
 
 
 class _RegistryCache(Struct):
-    """The contents of the registry's file of stored answers.
+    """The contents of the file that stores the registry's answers about builders.
 
-    `signature` covers the interpreter and the installed packages. The keys of `entries` are names of entry points, the keys of
-    `files` are paths, the keys of `adapted` are adapters with their environment. The keys of `versions` are path, digest and
-    version command of a tool; their values are the printed versions.
+    `signature` changes if the interpreter or an installed package changes. The keys are names of entry points in `entries`, paths
+    in `files`, and adapters with their environments in `adapted`. In `versions`, the key is the path, digest and version command of
+    a tool, and the value is the version that the tool printed.
     """
 
     signature: str = ""
@@ -510,7 +510,7 @@ def _enumerate(names: Sequence[str]) -> str:
 def _check_lost(
     files: Mapping[str, ClassAnswer], before: Mapping[str, ClassAnswer], names: set[str], notify: Callable[[str], None]
 ) -> None:
-    """Refuse a file that lost all its builders. If a file lost only some of its builders, report the missing builders.
+    """Refuse a code file that no longer defines any builder. If a file lost only some of its builders, report these builders.
 
     A source without its builder loses its products, and a mistake in a file must not cause that.
     """
@@ -524,7 +524,10 @@ def _check_lost(
             hint = "restore the builder; or remove the file, and the products of the builder are deleted"
             raise UserError(f"the file no longer has a builder; it had {listed}", where=path, hint=hint)
         new = _enumerate([repr(found.name) for found in answer.classes])
-        notify(f"'{FOLDER}/{os.path.basename(path)}': {listed} was removed, so its products are deleted; the file now has {new}")
+        notify(
+            f"builder {listed} was removed from '{FOLDER}/{os.path.basename(path)}', so its products are deleted; the file now has"
+            f" {new}"
+        )
 
 
 def _check_patterns(builders: Iterable[Builder], own: Iterable[tuple[ClassDescription, str]], places: Mapping[str, str]) -> None:

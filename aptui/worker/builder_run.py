@@ -119,7 +119,7 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
 
 
 def failure(log: RunLog, text: str, trace: Iterable[str] = (), *, kind: str = "") -> RunEnding:
-    """Log the reason of a failure, unless the first logged error is the same, and return the ending.
+    """Return the ending of a failed run. Also log the reason, unless the first logged error has the same text.
 
     `trace` has the lines of a traceback.
     """
@@ -283,7 +283,7 @@ def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read])
 
 
 def _find_asked(order: AnalyseOrder, builder: Builder) -> tuple[str, ...]:
-    """Return the platforms to ask a builder for: only `common` if the configuration declares its products as intermediate."""
+    """Return the platforms for which a builder lists jobs: only `common` if the configuration makes its products intermediate."""
     return (COMMON_PLATFORM,) if builder.makes_intermediates and order.platforms else order.platforms
 
 

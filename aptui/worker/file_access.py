@@ -73,7 +73,7 @@ def open_regular(path: str, flags: int = 0) -> tuple[int, os.stat_result]:
 
 
 def hash_open(descriptor: int, copy_to: int = -1, copy: _Copy | None = None) -> FileHash:
-    """Read an open file from its start and hash it; write its bytes to `copy_to` (a descriptor, -1 = none) and to `copy`."""
+    """Read an open file from its start and hash it. Also write its bytes to `copy_to` (a descriptor, -1 = none) and `copy`."""
     sha, xxh, size = hashlib.sha256(), xxhash.xxh64(), 0
     os.lseek(descriptor, 0, os.SEEK_SET)
     while data := os.read(descriptor, CHUNK_BYTES):
@@ -308,7 +308,7 @@ class _Copy:
             self.give_up()
 
     def end(self) -> None:
-        """Finish the copies after the last write."""
+        """Sync the copies if necessary, and close them; called after the last `write`."""
         try:
             for target in self._targets if self._is_synced else ():
                 os.fsync(target)

@@ -46,8 +46,8 @@ _MISSING_FILE = re.compile(r"no such file or directory:? ?'?(/[^'\n]*)?", re.IGN
 def _is_of_sandbox(text: str) -> bool:
     """Whether the sandbox may have caused a message.
 
-    A missing file counts only if its folder is missing, too: the sandbox may hide this folder. If the folder is visible, the file
-    is also missing outside the sandbox.
+    A message about a missing file counts only if the folder of the file is missing, too, because the sandbox may hide that folder.
+    If the folder is visible, the file is also missing outside the sandbox.
     """
     if _HIDDEN.search(text):
         return True

@@ -64,7 +64,7 @@ class BoundedText:
 
     @property
     def byte_count(self) -> int:
-        """Number of bytes that were added."""
+        """Number of bytes that the stream has received, including dropped bytes."""
         return len(self.head) + len(self._tail) + self.dropped_count
 
     def copy_text(self) -> BoundedText:
@@ -203,7 +203,7 @@ class MarkedStream:
         self._rest = data[keep_from:]
 
     def _possible_start(self, data: bytes) -> int:
-        # A marker may begin in these bytes and end in later bytes. Its first byte is a NUL, which text hardly ever contains.
+        # A marker may begin at the end of `data` and continue in later data. It begins with a NUL, which text hardly ever contains.
         at = data.find(b"\x00", max(0, len(data) - len(self._prefix) + 1))
         return at if at >= 0 else len(data)
 

@@ -105,13 +105,13 @@ def add_lasting(pid: int) -> None:
 
 
 def find_lasting_status(pid: int) -> int | None:
-    """Return the wait status of a lasting child, None while it runs."""
+    """Return the wait status of a child process that was passed to `add_lasting`, None while it runs."""
     _reap()
     return _lasting[pid]
 
 
 def end_lasting(pid: int) -> None:
-    """Kill a lasting child and all processes of its group."""
+    """Kill a child process that was passed to `add_lasting`, and all processes of its group."""
     kill_group(pid, signal.SIGKILL)
     if _lasting.pop(pid) is None:
         _wait(pid)

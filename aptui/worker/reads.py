@@ -58,7 +58,7 @@ _ENDS = (_QUOTES, (*_QUOTES, *(bytes([mark]) for mark in b" \t()[]{},;=")))
 def is_of_the_system(path: str) -> bool:
     """Whether a file belongs to the system, to Python or to a Python package.
 
-    Content may name such files, because they contain no secrets.
+    The content of a source may name any of these files, because they contain no secrets.
     """
     return path.startswith(_OWN)
 
@@ -247,7 +247,7 @@ class Reads:
         return tuple(reads)
 
     def find_changed(self) -> tuple[str, ...]:
-        """Return the opened files that have changed since they were opened, except files that the call wrote."""
+        """Return the opened files that have changed since they were opened, except files that the builder's call itself wrote."""
         return tuple(_text(path) for path, stamp in self._stamps.items() if path not in self._written and stamp_of(path) != stamp)
 
     def list_used(self) -> tuple[UsedFile, ...]:
@@ -363,7 +363,7 @@ def _watch_probes(name: str) -> None:
 def _note_absent(path: Any, options: Mapping[str, Any]) -> None:
     reads = _reads
     if reads is not None and not isinstance(path, int) and options.get("dir_fd") is None:
-        with suppress(Exception):  # an error here must not change the result of the `os` function
+        with suppress(Exception):  # an error here must not change the result of the replaced function of `os`
             reads.note_absent(os.fsdecode(path), _place)
 
 
@@ -413,8 +413,8 @@ def find_ignored(rel: str, root: str) -> tuple[str, ...]:
 def _is_hidden(path: str) -> bool:
     """Whether a file is not a source: it is ignored, or another scan folder has a file of the same relative path.
 
-    Only a file in an earlier scan folder hides an existing file. A file in any other scan folder hides a missing file. If the
-    missing file appears in an earlier scan folder, it becomes the source, and the jobs that depend on its path run again.
+    If the file exists, only earlier scan folders count; if it is missing, all other scan folders count. If the missing file appears
+    in an earlier scan folder, it becomes the source, and the jobs that depend on its path run again.
     """
     if any(path.startswith(f"{folder}/") and _is_ignored(as_text(path[len(folder) + 1 :])) for folder in _folders):
         return True

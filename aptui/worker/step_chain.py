@@ -223,7 +223,7 @@ def _split_jobs(request: ProcessJobRequest) -> list[JobDescriptor]:
 
 
 def _list_jobs(run: _Run, asked: ProcessJobRequest, builder: Any) -> list[JobDescriptor]:
-    """Ask a later step which jobs a product of the previous step needs.
+    """Ask the builder of a later step which jobs process a product of the previous step.
 
     The dependencies of these jobs become dependencies of the run.
     """
@@ -269,7 +269,7 @@ def _check_result(answer: CreateJobsResponse | ProcessJobResponse, run: _Run) ->
 
 
 def _choose_sources(run: _Run, step: BuilderStep, before: BuilderStep, folder: str) -> dict[str, tuple[str, ...]]:
-    """Return {relative path of a product that a step processes: `made_of` of the products that the step makes from it}.
+    """Return {relative path of a product that `step` processes: value of `made_of` for the products that `step` makes from it}.
 
     The other products are added to `others` of `run`.
     """

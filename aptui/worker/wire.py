@@ -75,7 +75,7 @@ class WorkerSetup(Struct, frozen=True):
 
 
 class WorkerNote(Struct, frozen=True):
-    """The record of READY (with an empty text) and of RETIRE (with the reason)."""
+    """Content of the frames READY (empty text) and RETIRE (the reason)."""
 
     text: str = ""
 

@@ -352,7 +352,7 @@ def test_renamed_builder_is_reported(place):
     found = complete(place.config(), place.cache, reported.append)
 
     assert [builder.name for builder in found] == ["shape"]
-    assert reported == ["'builders/mesh.py': 'mesh' was removed, so its products are deleted; the file now has 'shape'"]
+    assert reported == ["builder 'mesh' was removed from 'builders/mesh.py', so its products are deleted; the file now has 'shape'"]
 
 
 def test_project_builder_works_without_a_configuration_entry(tmp_path, monkeypatch):

@@ -1,1 +1,1 @@
-"""The engine that stays up: it reopens over one cache, reloads its configuration and processes changes that the watcher reports."""
+"""The long-running engine: it reopens its cache, reloads its configuration, and processes changes that the watcher reports."""

@@ -106,7 +106,7 @@ class WrittenIntermediates:
 
 
 BEGAN = "watching began"
-"""Reason that is given for the scan after the watcher has begun to watch a root."""
+"""Reason of the scan that is requested when the watcher has begun to watch a root."""
 _HOLD_CHECK_S = 0.02
 _AFTER_HOLD_S = 0.03
 """Time (seconds) that changes are still held after a lock or hold ended, because notifications of the last writes may be late."""
@@ -156,7 +156,7 @@ class ChangeTracker:
         self._folders_due: dict[str, set[PathKey]] = {}
         """{folder to check: keys of its files that are read even if their stored state matches}."""
         self._whole: set[str] = set()
-        """The folders in `_folders_due` that are checked as a whole, not only their named files."""
+        """The folders in `_folders_due` whose files are all checked, not only the files that notifications named."""
         self._pending_folders: set[str] | None = None
         """Relative folders with pending work and the folders above them, listed once for each batch; None = not listed yet."""
         self._have_folders: dict[str, bool] = {}
@@ -165,7 +165,7 @@ class ChangeTracker:
         """{key of a file: its path in the notification}; the stored path with the same key may be spelled differently."""
         self._trees: dict[PathKey, None] = {}
         self._is_cut_short = False
-        """Whether checking was interrupted for clients and has to continue."""
+        """Whether the checks were interrupted so that the engine can answer clients, and have to continue."""
         self._is_lost = False
         self._retries = False
         self._absences = Absences()
@@ -213,7 +213,7 @@ class ChangeTracker:
     def forget(self) -> None:
         """Drop all notifications so far, because a full scan follows.
 
-        Also reload the configuration: it was read before it was watched, so a change may have been missed.
+        Also reload the configuration, because it may have changed between its last reading and the start of the watch.
         """
         while not self._notifications.empty():
             self._notifications.get_nowait()
@@ -360,7 +360,7 @@ class ChangeTracker:
             self._check_folders(engine, now, until)
 
     def _check_everything(self, engine: Engine, now: float) -> None:
-        """Start a scan of all scan folders in place of the gathered checks."""
+        """Start a scan of all scan folders, and drop the pending checks of single files and folders."""
         retries, self._is_lost, self._retries = self._retries, False, False
         for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._named, self._trees):
             gathered.clear()
@@ -412,7 +412,7 @@ class ChangeTracker:
             self._is_lost = self._is_lost or "" in rels
             for rel in filter(None, rels):
                 if not was_waited_for and engine.is_unknown_path(key_of(rel)):
-                    continue  # a temporary file that was deleted before its first notification
+                    continue  # the path was a temporary file, deleted before its first notification was handled
                 self._whole.add(parent(key_of(rel)))
                 by_folder.setdefault(parent(key_of(rel)), set())
                 if was_folder(engine, key_of(rel)):
@@ -533,7 +533,7 @@ class ChangeTracker:
         self._client_holds[client, why] = None
 
     def release(self, client: int) -> None:
-        """End the holds of one client."""
+        """End the delays that one client requested by `hold`."""
         for held in [held for held in self._client_holds if held[0] == client]:
             del self._client_holds[held]
             self._free_at = time.monotonic() + _AFTER_HOLD_S

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 # Sources that editors and running games show (`port.NoteInterest`): their jobs have a higher priority for a while.
 #
-# The pipeline does not read the clock. So `InterestRequests` numbers each request by the seconds since its own creation; to end
-# raised priorities, it gives the pipeline the highest number that has expired.
+# The pipeline does not read the clock. So each request gets a number: the seconds since `InterestRequests` was created. When
+# priorities expire, the pipeline gets the highest expired number, and ends the priorities up to this number.
 
 LASTS_S = 90.0
 """Duration (seconds) of the raised priority of the sources that a client shows."""
@@ -57,7 +57,7 @@ class InterestRequests:
         """
         engine = self._live.engine
         if engine is None:
-            raise KnownError("the engine is not working", hint="run 'aptui status' to see the reason")
+            raise KnownError("the engine cannot process requests now", hint="run 'aptui status' to see the reason")
         if len(verb.keys) > port.MOST_INTERESTING:
             most = f"give at most {port.MOST_INTERESTING:,} sources"
             raise UserError(f"{len(verb.keys):,} sources are too many for one request", hint=most)
@@ -69,7 +69,7 @@ class InterestRequests:
         request.answer(count=len(keys))
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when the priority that was raised first ends."""
+        """Return the time (monotonic) at which the next raised priority ends, None if no priority is raised."""
         return max(now, self._start + self._numbers[0] + LASTS_S) if self._numbers else None
 
     def poll(self, now: float) -> None:
@@ -112,7 +112,7 @@ class LogRequests:
         """
         engine = self._live.engine
         if engine is None:
-            raise KnownError("the engine is not working", hint="run 'aptui status' to see the reason")
+            raise KnownError("the engine cannot process requests now", hint="run 'aptui status' to see the reason")
         running = engine.pipeline.jobs.running.items()
         run_key = next((key for key, job in running if job.id == verb.job_id and not job.is_analysis), 0)
         if run_key and self._so_far(run_key, asks=True) is not None:
@@ -195,7 +195,7 @@ class _WaitingRequest(Struct):
 
 
 class FeatureAnswerer(Protocol):
-    """Answers the requests of one feature (`Feature.answers`); called in the engine's thread, and may not wait."""
+    """Answers the requests of one feature (`Feature.answers`); its methods run in the engine's thread and must not block."""
 
     def take(self, request: Request, verb: Any) -> None:
         """Handle a request of the feature; answer it now or later."""
@@ -213,7 +213,7 @@ class RequestHandler:
         """Clients that are notified of pending and running jobs."""
         self._settling: list[_Settling] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
-        """{client: (epoch, jobs run, jobs failed)}, counted when the client first requested jobs since its last `settle`.
+        """{client: (epoch, jobs run, jobs failed)} at the client's first request for jobs after its last `settle`.
 
         The answer to `settle` counts only the jobs that ended later.
         """
@@ -242,7 +242,7 @@ class RequestHandler:
             request.refuse(error.what, error.hint, error.exit_code)
 
     def forget_client(self, client: int) -> None:
-        """End the holds of a client that has disconnected, and drop its requests."""
+        """Drop the requests of a client that has disconnected, and stop delaying changes for it."""
         self._live.watching.release(client)
         for answerer in (self._logs, *dict.fromkeys(self._answerers.values())):
             answerer.forget_client(client)
@@ -492,7 +492,7 @@ class RequestHandler:
         """Return why `settle` cannot end until a user acts, None if it can end without a user."""
         live = self._live
         if live.engine is None:
-            what = f"the engine is not working: {live.health.disk or 'it is opening the project'}"
+            what = f"the engine cannot process requests now: {live.health.disk or 'it is opening the project'}"
             return _Obstacle(what, "run 'aptui status' to see the reason", _TROUBLE_S)
         if live.is_paused:
             return _PAUSED
@@ -551,7 +551,7 @@ class RequestHandler:
         if verb.platforms is not None and set(verb.platforms) != {platform.id for platform in project.platforms}:
             return f"processes the platforms {', '.join(platform.id for platform in project.platforms)}"
         if verb.sets:
-            return f"cannot use --set {verb.sets[0]}, because its settings were fixed when it started"
+            return f"cannot use --set {verb.sets[0]}, because it reads settings only when it starts"
         if verb.debug_output is not None and verb.debug_output != project.debug_output:
             return "runs with debug output" if project.debug_output else "runs without debug output"
         return ""
@@ -559,7 +559,7 @@ class RequestHandler:
     # ----------------------------------------------------------------------------------------------------------- deadlines
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return when the time limit of a client's message or of a waiting request ends."""
+        """Return the time (monotonic) at which the next time limit of a client's message or of a waiting request ends."""
         times = [self._refusal_time(item, self._obstacle) for item in self._settling] if self._obstacle is not None else []
         due = self._live.server.next_deadline() if self._live.server is not None else None
         return min([*times, *([due] if due is not None else [])], default=None)

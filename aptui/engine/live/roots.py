@@ -256,5 +256,5 @@ class CookieWaits:
             wait.done(wait.is_passed)
 
     def deadlines(self) -> list[float]:
-        """Return when the waits exceed their time limit."""
+        """Return the times (monotonic) at which the time limits of the waits end."""
         return [wait.deadline for wait in self._waits]

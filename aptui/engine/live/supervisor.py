@@ -74,7 +74,7 @@ class LoopPart(Protocol):
         """Return when (monotonic) `poll` has to be called next, even without an event; None = only after an event."""
 
     def poll(self, now: float) -> None:
-        """Do the due work."""
+        """Do the work that is due now."""
 
 
 class EngineSupervisor:
@@ -108,9 +108,9 @@ class EngineSupervisor:
         """Functions that are called with every notice, in addition to the clients of the server."""
         self.parts: list[LoopPart] = []
         self.endings: list[Callable[[], object]] = []
-        """Called before the engine closes."""
+        """Functions that are called before the engine closes."""
         self.openings: list[Callable[[], object]] = []
-        """Called whenever the cache is opened again, because another folder may be at its path by then."""
+        """Functions that are called whenever the cache is opened again, because another folder may be at its path by then."""
         self._debug_output: bool | None = None  # the value that a client set; None = the configured value
         self.is_scanning_fast = is_scanning_fast
         """Whether starts and rescans skip files that have their stored size and time.
@@ -234,7 +234,7 @@ class EngineSupervisor:
             self.turn()
 
     def stop(self) -> None:
-        """End the loop. Running jobs are killed, and pending at the next start. Any thread, and signal handlers, may call this."""
+        """End the loop and kill running jobs, which run again at the next start. Any thread or signal handler may call this."""
         self.is_stopping = True
         self.wake()
 
@@ -391,7 +391,7 @@ class EngineSupervisor:
         self._trouble, self._idle_since, self._tried_at = str(error), None, time.monotonic()
         reason = f"{error}; the engine tries again in {self._retry_s:g} s"
         if engine is not None:
-            engine.news.say(reason, LogLevel.ERROR)  # writes the reason into the log of this engine, too
+            engine.news.say(reason, LogLevel.ERROR)  # unlike `_say`, this also writes the reason into the engine's log
         else:
             self._say(reason, LogLevel.ERROR)
         self._retry_at = time.monotonic() + self._retry_s
@@ -426,7 +426,7 @@ class EngineSupervisor:
         if self.engine is None and time.monotonic() >= self._tried_at + _RETRY_S[0]:
             self._try_again()
         if self.engine is None:
-            what = f"the engine is not working: {self.health.disk or 'it is opening the project'}"
+            what = f"the engine cannot process requests now: {self.health.disk or 'it is opening the project'}"
             raise KnownError(what, hint="run 'aptui status' to see the reason")
         return self.engine
 
@@ -463,7 +463,7 @@ class EngineSupervisor:
             self.engine.check_outside_files()
 
     def _describe_again(self, engine: Engine) -> None:
-        """Have builders described again from their files, because runs used code newer than the present descriptions."""
+        """Request new descriptions of the builders from their files, because runs used newer code than the present descriptions."""
         if self.is_reopening:
             return
         if problem := self._code_changes.note():

@@ -60,15 +60,15 @@ class Absences:
         return tuple(self._paths) if now >= self.due else ()
 
     def settle(self, path: bytes) -> bool:
-        """End the wait of this path, because its state is known now; return whether it was waiting for its second check."""
+        """Note that the state of a path is known now; return whether the path was waiting for its second check."""
         return self._paths.pop(path, self) is None
 
     def may_come_back(self, engine: Engine, path: bytes, keys: Iterable[PathKey], now: float) -> bool:
-        """Whether this missing path has to be checked again, because a file or folder was known there; if so, begin its wait."""
+        """Whether a missing path needs a second check, because a file or folder was known there; if so, schedule the check."""
         if path in self._paths:
             return False
         if not self._paths and not any(self._was_file(engine, key) or was_folder(engine, key) for key in keys):
-            return False  # an unknown path needs no second check, but also waits if a path of its batch waits: this saves queries
+            return False  # unknown paths need no second check, but get one if another path of the batch waits: this saves queries
         self._paths[path] = None
         self.due = now + AWAY_S
         return True
@@ -90,7 +90,7 @@ class Absences:
 
 
 def was_folder(engine: Engine, key: PathKey) -> bool:
-    """Whether the stored or pending state has a folder of sources with this key."""
+    """Whether, in the stored or pending state, `key` is the path of a folder with sources."""
     pending = engine.pipeline.jobs.memory.folders
     return engine.archive.folders.has_folder(key) or any(folder == key or is_below(folder, key) for folder in pending)
 
@@ -152,8 +152,8 @@ class FilesBeingWritten:
         released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
         if now - released_at < _QUIET_S:
             if key == before and not is_coarse(seen.st_ctime_ns):
-                # a notification of the save that was checked already: another save would have changed the times, because the
-                # clock is not coarse
+                # The notification is about the save that was already checked. A later save would have changed the file's times,
+                # because the clock is fine enough.
                 return False
             self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
@@ -199,12 +199,12 @@ class FilesBeingWritten:
         self._released.pop(path, None)
 
     def finish(self, rels: Iterable[RelPath]) -> None:
-        """Drop the previous facts of these sources, because they are no longer being written."""
+        """Drop the facts from before the writes of these sources, because no process writes the sources any more."""
         for rel in rels:
             self.unfinished.pop(key_of(rel), None)
 
     def refresh_unfinished(self, engine: Engine) -> None:
-        """Fill in the previous facts (size, times, digest) that were unknown when the checks of the files were postponed."""
+        """Fill in the facts (size, times, digest) from before the write, for postponed files whose facts were unknown until now."""
         for key in [key for key, fact in self.unfinished.items() if fact is None]:
             self.unfinished[key] = _before(engine, key)
 
@@ -215,7 +215,7 @@ class FilesBeingWritten:
 
 
 def _before(engine: Engine, key: PathKey) -> FileFact | None:
-    """Return the facts of a source before it was written, None if the row of its folder is not pending or the source is new."""
+    """Return the facts of a source from before its write, None if the source is new or the row of its folder is not pending."""
     pending = engine.pipeline.jobs.memory.folders.get(parent(key))
     return pending.winners.get(key) if pending is not None else None
 

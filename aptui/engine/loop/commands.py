@@ -59,7 +59,7 @@ if TYPE_CHECKING:
 
 
 class Deletions:
-    """The products of one engine that will be deleted when their rows are saved.
+    """The products that one engine deletes as soon as the removal of their rows is saved.
 
     Args:
         context: the shared objects of the engine.
@@ -81,7 +81,7 @@ class Deletions:
         self._waiting.append(order)
 
     def announce(self, order: SaveRows, rows: Rows) -> Rows:
-        """Return `rows`, and rows that mark folders as doubtful: those of the products that are deleted after this save."""
+        """Return `rows` with added rows that mark folders as doubtful: the folders of products to be deleted after this save."""
         folders = {parent(name) for item in self._waiting if item.ticket > self._announced for name in item.names}
         self._announced = order.ticket
         for operation, doubts in self._context.cache.doubt_rows(folders).items():
@@ -89,15 +89,15 @@ class Deletions:
         return rows
 
     def perform(self, ticket: float) -> None:
-        """Delete the products whose rows are saved. `ticket` is the last saved ticket."""
+        """Delete the products whose rows are saved. `ticket` is the number of the last save."""
         while self._waiting and self._waiting[0].ticket <= ticket:
             for problem in self._context.cache.delete(self._waiting.popleft().names):
                 self._context.news.from_threads.append(problem)
 
     def perform_urgent(self) -> None:
-        """Delete all waiting products at once if some of them cannot wait.
+        """Delete all waiting products at once if the deletion of one of them cannot wait for the next save.
 
-        These are products whose ticket has no rows to save, and intermediates, because they are sources that are checked next.
+        It cannot wait if no rows are saved for the product, or if the product is an intermediate, which is a source checked next.
         """
         waiting = self._waiting
         if waiting and (
@@ -117,7 +117,7 @@ class Deletions:
 
 
 _Committed = tuple[list[int], list[tuple[int, str, int]]]
-"""Run keys of committed runs, and the failed runs in the form of `ProductsCommitted.failed`."""
+"""(run keys of committed runs, failed runs); the failed runs have the form of `ProductsCommitted.failed`."""
 _RowsOf = Callable[[int], Iterable["JobRow"]]
 _ROWS_TOGETHER = 32
 """Number of jobs whose rows the loop makes before it answers clients; in parallel, the commit's thread places products."""
@@ -177,7 +177,7 @@ class _PendingCommit:
             for commit in commits[len(self._rows) : len(self._rows) + count]:
                 self._rows[commit.run_key] = self._make_rows(commit.run_key)
         except BaseException:
-            self._rows.clear()  # the thread waits for rows; without them it ends with an error
+            self._rows.clear()  # the commit's thread waits for these rows; without rows, it ends with an error
             self._are_rows_made.set()
             raise
         if len(self._rows) == len(commits):
@@ -204,7 +204,7 @@ class CommandExecutor:
 
     Args:
         context: the shared objects of the engine.
-        scans: checks the files again that changed while they were read.
+        scans: repeats the check of files that changed while they were read.
         runs: sends orders to workers.
     """
 
@@ -270,7 +270,7 @@ class CommandExecutor:
         """Wait for the commit in progress before the cache is released; the next engine finds its result."""
         if self._commit is not None:
             self._commit.wait()
-        # after an error, the next engine deletes the products, because it checks their folders
+        # if this fails, the next engine deletes the products, because their folders are marked as doubtful
         with contextlib.suppress(KnownError):
             self._deletions.perform_all()
 

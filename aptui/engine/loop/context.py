@@ -75,8 +75,8 @@ class ChangeSource(Protocol):
     unfinished: dict[PathKey, FileFact | None]
     """Sources that are being written now, with their facts (size, times, digest) before the write.
 
-    The value None means that the row of the folder is not pending, or the source is new; a scan then uses the stored facts of the
-    source, if any exist.
+    The facts are None if the source is new, or if the row of its folder is not pending. In both cases, a scan uses the stored facts
+    of the source, if any exist.
     """
 
     def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Result = AnalyseResult | RunResult
 _REPORTED = frozenset({int(Outcome.SUCCEEDED), int(Outcome.FAILED)})
-"""Outcomes of runs that a builder ended itself. Only their results depend on the files of the job."""
+"""Outcomes that the builder itself reported. Only results with these outcomes depend on the files of the job."""
 
 
 def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Result]:
@@ -54,7 +54,7 @@ def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Resu
 
 def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> Result:
     job = pipeline.jobs.running.get(result.run_key)
-    is_fetched = isinstance(result, RunResult) and bool(result.origin)  # a stored result: no run read files
+    is_fetched = isinstance(result, RunResult) and bool(result.origin)  # the result was stored, so no run has read files now
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _REPORTED or is_fetched:
         return result
     # imported here, because most runs need no check, and the engine starts faster without the module
@@ -67,7 +67,7 @@ def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp
     return replace(result, used=replace(result.used, files=(*result.used.files, *now)))
 
 
-# Finds Git LFS pointers among the inputs of a job, except its source.
+# Finds Git LFS pointers among the inputs of a job. The source of the job is not checked here.
 #
 # A pointer is a short text in place of a file whose content was not fetched. A job must not read this text as the file's content.
 
@@ -148,7 +148,7 @@ class StoredResults(Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether `turn` has something to return."""
+        """Whether lookups have ended that `turn` has not returned yet."""
         ...
 
     def next_due_s(self) -> float | None:
@@ -330,7 +330,7 @@ class RunDispatcher:
         pipeline = self._context.pipeline
         if len(self._results) >= min(self._results_per_commit, len(pipeline.jobs.running)):
             return 0.0
-        # If jobs use resources, hold results only for the short time: a ready job may wait for a resource that a held result frees.
+        # If jobs use resources, hold results only for `_HOLD_S`: a ready job may wait for a resource that a held result frees.
         may_wait = self._context.live is None and pipeline.jobs.ready and pipeline.jobs.resources is None
         return self._results_since + (_BATCH_HOLD_S if may_wait else _HOLD_S) - now
 
@@ -505,7 +505,7 @@ class RunDispatcher:
             self._run(orders)
 
     def _discard_if_being_written(self, result: RunResult) -> RunResult:
-        """Return the result; if its source is being written now, return a `STALE` result instead.
+        """Return the result of a run, or a `STALE` result if the source of the run is being written now.
 
         A stale result is discarded.
         """

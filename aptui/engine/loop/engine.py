@@ -83,7 +83,11 @@ class SavedRows:
         A ticket lower than the previous one is an error.
         """
         if ticket < self.ticket:
-            self.fail(InternalError(f"rows {ticket} were saved after rows {self.ticket}", hint="please report this"))
+            self.fail(
+                InternalError(
+                    f"rows were saved in the wrong order: save {ticket} came after save {self.ticket}", hint="please report this"
+                )
+            )
             return
         self.ticket = ticket
         self._wake()
@@ -148,13 +152,13 @@ class CodeChanges:
         self._count = 0
 
     def note(self) -> str:
-        """Count a change. Return why jobs that ran changed code fail; "" = no job fails, and the builders are described again."""
+        """Count a code change. Return "" if the builders may be described again; otherwise return why their jobs fail."""
         self._count += 1
         is_endless = self._count > _MOST_CODE_CHANGES
         return f"it changed more than {_MOST_CODE_CHANGES} times in a row while its jobs ran" if is_endless else ""
 
     def forget(self) -> None:
-        """Begin to count again, because the engine is idle."""
+        """Set the number of code changes to 0, because the engine is idle."""
         self._count = 0
 
 
@@ -163,7 +167,7 @@ class Engine:
 
     Args:
         config: the checked configuration.
-        listeners: called with every notice. Listeners must return quickly and may not raise.
+        listeners: called with every notice. Listeners must return quickly and must not raise.
         wants_all_news: also report pending and running jobs, not only jobs that ended.
         is_full_scan: read the bytes of every file, even if its size and times are unchanged.
         opening: the prepared session; None = `open` prepares one.
@@ -438,7 +442,7 @@ class Engine:
         elif jobs.code_problem and not error:
             self.use_new_workers()
             if not self.scans.is_scanning:
-                self.start_scan()  # some jobs failed only because of the code
+                self.start_scan()  # jobs that failed only because the code of their builders had changed run again
 
     def use_new_workers(self, problem: str = "") -> None:
         """Keep the present descriptions of builders, and use new workers.
@@ -560,8 +564,8 @@ class Engine:
         self.scans.recheck(now)
         if not self.inbox:
             self.runs.post_results(now)
-            # Workers that hash a file may also stage a copy of it. While changes are only partly checked, these copies could not be
-            # used, so the workers' answers wait.
+            # A worker that hashes a file may also stage a copy of it. No job may use the copy before all changes of the batch are
+            # checked, so the worker's answer is held until then.
             if self.digests.are_answered and not self._is_amid_changes:
                 self.digests.post_answers()
         until = now + _SLICE_S

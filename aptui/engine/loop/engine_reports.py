@@ -33,13 +33,13 @@ class NoticePublisher:
     """Publishes notices and sentences, and writes the engine's log.
 
     Args:
-        listeners: called with every notice. Listeners must return quickly and may not raise.
+        listeners: called with every notice. Listeners must return quickly and must not raise.
     """
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self.listeners = list(listeners)
         self.from_threads: deque[str] = deque()
-        """Sentences from other threads, which the loop reports."""
+        """Messages that other threads added, and that the loop publishes."""
         self._log: EngineLog | None = None
         self._logs_jobs = False
         self._repeated: set[str] = set()
@@ -162,7 +162,7 @@ def _step(notice: JobChanged) -> str:
 # Estimate of the remaining time: the pending work divided by the pace of work, but at least the duration of the longest chain of
 # jobs that wait for each other or for one resource.
 #
-# The pace is unknown for builders that never ran, and while most jobs get stored results. In these cases, the estimate is the
+# The pace is unknown if a builder never ran, or if most jobs get stored results and do not run. In these cases, the estimate is the
 # number of pending jobs divided by the rate at which jobs end.
 #
 # An estimate is requested ten times a second, but summing up the pending work may be slow. So it is summed less often, and takes
@@ -344,7 +344,7 @@ class SessionRecorder:
         self._rested_ms = self._now_ms()
 
     def forget(self) -> None:
-        """Drop the session, unless it is held, because the scan found no changes."""
+        """Drop the session, because the scan found no changes; keep it if the engine is being reopened."""
         if not self.is_held:
             self._started_ms = 0
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 _FILES_PER_ORDER = 256
 _FILES_PER_LIVE_ORDER = (32, 128)
-"""Minimum and maximum number of files in one hash order. Between these limits, the order has an eighth of the waiting files.
+"""Minimum and maximum number of files that a live engine sends to a worker in one hash order.
 
-Each order costs one sync of the staged copies.
+Between these limits, an order has an eighth of the waiting files. For each order, the staged copies are synced once.
 """
 _BYTES_PER_ORDER = 1 << 26
 """Maximum size (bytes) of all files in one hash order, so that other workers also get files."""
@@ -45,7 +45,7 @@ Clients and workers wait while the core processes these files.
 The limit holds if the core decides copies together; it is `_ALONE` times lower if the core decides each copy separately.
 """
 _ALONE = 4
-"""A file whose copies the core decides separately counts as this number of files in the limits above."""
+"""A file whose copies the core decides separately counts as this number of files in the limits of files reported at once."""
 _LIVE_COPIES_TOGETHER = 256
 """Number of copies that begin a commit while answers still arrive. Fewer copies wait for more copies that share their commit."""
 _HERE_COUNT, _HERE_BYTES = 4, 1 << 16
@@ -63,9 +63,9 @@ class _FileToRead(Struct, frozen=True):
 
 
 class _Order(Struct):
-    """Files that are read together, when the order was given (`at_ns` since 1970, `at_s` monotonic), and its answer.
+    """An order to read files, the time at which it was given (`at_ns` since 1970, `at_s` monotonic), and the answer to it.
 
-    `found`, `errors`, `staged` and `unasked` are as in `HashResult`; the first `reported` files are reported to the core already.
+    `found`, `errors`, `staged` and `unasked` are as in `HashResult`; the first `reported` files were already reported to the core.
     """
 
     files: list[_FileToRead]
@@ -133,7 +133,7 @@ class HashQueue:
         self._waiting: deque[_FileToRead] = deque()
         self._answered: deque[_Order] = deque()
         self._copies_reported = 0
-        """Number of copies that the core decides one by one and that wait for the copies of the next answer."""
+        """Number of copies that the core decides separately, and that wait to share a commit with the copies of the next answer."""
 
     @property
     def is_idle(self) -> bool:
@@ -263,11 +263,11 @@ class HashQueue:
             yield answer, first, answer.reported
 
     def _is_grouped(self, wanted: _FileToRead) -> bool:
-        """Whether the core decides the copies of a file together with the copies of other files."""
+        """Whether the core decides in one step about the copies of this file and of other files."""
         return bool(wanted.run_keys) and self._copying.may_group()
 
     def _has_more(self, alone: int) -> bool:
-        """Whether the reported copies should wait for the copies of answers that have already arrived, to share a commit.
+        """Whether the reported copies should share a commit with the copies of further answers that have already arrived.
 
         This concerns copies that the core decides one by one; `alone` is the number of new copies of this kind.
         """

@@ -114,7 +114,9 @@ class PreparedSession:
         if is_new and self.config.has_code:
             self._start_worker()  # the worker starts while another process describes the builders
         self.builders = self._complete_builders()
-        self.sentences += [f"{each.fault}; until then its jobs fail" for each in config.project.builders if each.fault]
+        self.sentences += [
+            f"{each.fault}; until this is corrected, its jobs fail" for each in config.project.builders if each.fault
+        ]
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
             self._check_up_to_date()
@@ -131,7 +133,7 @@ class PreparedSession:
 
     @property
     def is_little(self) -> bool:
-        """Whether the engine itself reads and copies all changed files: all builders are plain copies, and few folders changed."""
+        """Whether the engine itself reads and copies changed files: if all builders are plain copies, and few folders changed."""
         are_copies = all(builder.is_plain_copy for builder in self.builders)
         return are_copies and self.check is not None and len(self.check.differing) <= _FEW_FOLDERS
 

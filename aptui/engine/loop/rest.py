@@ -207,7 +207,7 @@ class RestRecorder:
             self._executor.handle(RequestReceived(context.inbox.next_seq(), "stop"))
         else:
             self._executor.is_dirty |= self._catalogs.publish(waits=checkpoints)
-        # an engine that stays up needs no records until it ends, because its watcher notices deleted products
+        # a long-running engine records the states of cache folders only when it ends: its watcher notices deleted products
         records_folders = context.live is None or is_stopping
         if not (self._scans.is_dirty or self._executor.is_dirty or (records_folders and context.cache.is_unrecorded)):
             self._sessions.forget()

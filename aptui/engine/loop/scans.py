@@ -198,7 +198,7 @@ class SingleFiles:
         known = found[0]
         holders = [root for root in self._watched if self._is_there(root.path, known)]
         if len(holders) != 1 or holders[0].id != known.scan_folder:
-            return None  # another scan folder also has a file of this path, which was not reported yet
+            return None  # another scan folder also has a file at this relative path, and the watcher has not reported that file yet
         if from_text(f"{holders[0].path}/{known.rel}") != path:
             return None  # the file at the path is another file, whose name differs in case
         try:
@@ -415,7 +415,7 @@ class Scans:
     # ---------------------------------------------------------------------------------------------- checks of single folders
 
     def check_folder(self, folder: str, again: frozenset[PathKey] = frozenset()) -> None:
-        """Check one relative folder (lower case) now; read the files `again` in it even if their stored state matches."""
+        """Check one relative folder (lower case) now. Files with keys in `again` are read even if their stored state matches."""
         now_ns = time.time_ns()
         try:
             event = self._scanner_at_hand().check_folder(folder, again)
@@ -458,7 +458,7 @@ class Scans:
         self._again.update((key, soon) for key in keys)
 
     def compare(self, facts: Iterable[FileFact]) -> None:
-        """Schedule another check of a file if it differs from its recorded fact."""
+        """Schedule another check of each file whose size, times or inode differ from its fact in `facts`."""
         from aptui.worker.reads import stamp_of  # imported here for a faster start: most engines compare no file
 
         for fact in facts:

@@ -185,7 +185,7 @@ class JobAdmission:
         self._memory.learn(builder_of(order), result.peak_rss_bytes)
 
     def isolate(self, order: Order) -> bool:
-        """Note that another process killed a job: from now on, no other job runs beside it.
+        """Note that another process killed a job. From now on, the job runs only while no other job runs.
 
         Return True the first time. The job then runs again.
         """
@@ -199,7 +199,7 @@ class JobAdmission:
         return True
 
     def release(self, order: Order) -> None:
-        """Let a job that succeeded run at the same time as other jobs again."""
+        """Note that a job succeeded; from now on, other jobs may run at the same time."""
         if (identity := identity_of(order)) is not None:
             self.lonely.pop(identity, None)
 

@@ -66,7 +66,7 @@ class Pool:
         size: maximum number of workers, without the reserved worker for critical orders. A worker is started when there is work.
         selector: the loop's selector. The data of each key that the pool registers is a callable: the loop calls `key.data()` for
             each ready key (a mask may be passed and is not needed).
-        on_results: called with one or more results, from these callables and from `poll`; never from within `send` or `kill`.
+        on_results: called with one or more results, from `poll` and the callables in the selector; never from `send` or `kill`.
         on_progress: called with the run key and the per cent, at most ten times a second per worker.
         clock: seconds of a monotonic clock; `poll` receives times of the same clock.
         learned_memory: {builder: bytes} that `list_learned_memory()` of an earlier session returned.
@@ -112,13 +112,13 @@ class Pool:
     def free(self) -> int:
         """Return how many messages may be sent now.
 
-        A worker whose message is short accepts a second message, so that the worker never waits for the engine.
+        A worker whose message takes little time accepts a second message, so that it need not wait for the engine between messages.
         """
         return self._free(self._size)
 
     @property
     def free_for_critical(self) -> int:
-        """How many messages may be sent now when their orders are critical; never less than `free`."""
+        """How many messages with critical orders may be sent now; never less than `free`."""
         return self._free(self._size + 1)
 
     @property
@@ -362,7 +362,7 @@ class Pool:
         message = self._take_message(slot, wire.FrameKind.COPY)
         if not self._answers.take_copies(message, results):
             slot.messages.appendleft(message)
-            raise wire.WireError("an answer for other copies than were ordered")
+            raise wire.WireError("an answer for copies that were not ordered")
         slot.runs += len(message.orders)
 
     def _take_message(self, slot: WorkerSlot, kind: wire.FrameKind) -> PoolMessage:
@@ -392,7 +392,7 @@ class Pool:
             self._report_progress(run_key, percent)
 
     def on_wake(self) -> None:
-        """Report the results of all frames of one wake-up together (`Listener`)."""
+        """Report together all results that arrived since the loop woke up (`Listener`)."""
         self._dispatch()
         self._deliver()
 
@@ -434,7 +434,9 @@ class Pool:
         if self._waiting.held_count or (self._waiting and not self._manager.slots):
             times.append(self._clock() + SAMPLE_S)  # no event reports memory or processes that other programs free
         elif any(message.only_analyses for message in self._waiting):
-            times.append(self._clock() + _LONG_JOB_S)  # at that time, starting another worker may be worth its cost
+            times.append(
+                self._clock() + _LONG_JOB_S
+            )  # after `_LONG_JOB_S`, starting another worker for analyses may be worth its cost
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:

@@ -209,7 +209,7 @@ class WorkerProcess:
     def terminate(self) -> None:
         """Send SIGTERM to the worker's processes.
 
-        The sandbox process around them gets no signal, because its end would kill them at once.
+        The sandbox process gets no signal, because the processes in a sandbox are killed at once when the sandbox process ends.
         """
         if not self.is_wrapped:
             processes.kill_group(self.pid, signal.SIGTERM)

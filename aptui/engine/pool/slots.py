@@ -77,7 +77,7 @@ class WorkerSlot(Struct, eq=False):
         return self.is_usable and 0 < len(self.messages) < SHORT_IN_FLIGHT and all(message.is_short for message in self.messages)
 
     def takes_behind(self, message: PoolMessage) -> bool:
-        """Whether this message may wait behind the worker's messages."""
+        """Whether the worker accepts this message now, to execute it after its present messages."""
         return self.takes_another and message.may_wait_behind(self.messages[-1])
 
     @property
@@ -130,11 +130,11 @@ class WaitingOrders:
         self._lane(message).append(message)
 
     def put_back(self, message: PoolMessage) -> None:
-        """Put a message that was sent to a worker back, before all waiting messages of its kind."""
+        """Insert a message that a worker did not complete before all waiting messages of its kind."""
         self._lane(message).appendleft(message)
 
     def take(self, message: PoolMessage) -> None:
-        """Remove a message that is sent to a worker. Each job before it that waits for memory records an overtake."""
+        """Remove a message that is sent to a worker. Each job before it that waits for memory counts this in `passed`."""
         if message.is_job:
             for other in self:
                 if other is message:
@@ -220,9 +220,9 @@ class OrderAnswers:
         return result
 
     def take_copies(self, message: PoolMessage, results: Sequence[object]) -> bool:
-        """Accept the results of all copies of a message.
+        """Accept the results of a message that ordered copies.
 
-        Return False, and accept no result, if the results do not belong to these copies.
+        Return False, and accept no result, if the results do not belong to the ordered copies.
         """
         answers = [result for result in results if isinstance(result, RunResult)]
         if [result.run_key for result in answers] != [order.run_key for order in message.orders]:
@@ -260,7 +260,7 @@ class OrderAnswers:
                 self._return(message, message.rest)
 
     def _account(self, slot: WorkerSlot, message: PoolMessage) -> None:
-        """Answer the orders of the message that a dead worker was executing."""
+        """Answer the orders of the message that the worker was executing when it died."""
         reason, order, rest = slot.member.exit_text, message.current, message.rest
         if order is not None and (order.run_key in slot.verdicts or not slot.verdicts):
             kind = FailureKind.MEMORY if slot.member.is_killed_by_others else FailureKind.CRASH

@@ -21,12 +21,11 @@ from aptui.core.orders import AnalyseOrder, AnalyseResult, CopyOrder, HashOrder,
 from aptui.worker import wire
 from aptui.worker.output import BoundedText, count_levels, records_of
 
-# Questions to a worker about its run, and the answers: the log of a running job.
+# Questions to a worker for the log of its running job, and the answers.
 #
-# Each worker has a separate socket pair for questions. A question names its run, and is answered while the run is executing
-# (`worker.log`); answers about another run than the run of the last question are dropped. The engine does not wait for an answer.
-# No record is lost, because each answer has the whole log so far; a client that needs more asks again. The log is dropped when the
-# next run starts.
+# Each worker has a separate socket pair for questions. A question names a run, and is answered while the run is executing
+# (`worker.log`). The engine does not wait for the answer, and drops it if the last question named another run. To get further
+# records, a client asks again; each answer has the whole log so far. The log is dropped when the next run starts.
 
 _RECEIVE_BYTES = 1 << 18
 _AGAIN_S = 5.0
@@ -50,7 +49,7 @@ class LogSoFar(Struct, frozen=True):
 
     @property
     def stamp(self) -> int:
-        """A number that increases when the log grows."""
+        """A number that increases whenever the log grows, so that a client can detect new records."""
         return max(0, self.log.stamp) + self.printed.byte_count
 
     def records(self) -> tuple[LogRecord, ...]:
@@ -141,11 +140,11 @@ Identity = tuple[str, str, str, str, str]
 
 
 class PoolMessage(Struct):
-    """A message: orders of one kind that are sent together. The first `done` orders are answered; the worker runs the next order.
+    """Orders of one kind that are sent to a worker together. The first `done` orders are answered; the worker runs the next order.
 
-    `cancelled` are run keys whose results are no longer needed; `tries` is the number of workers that died while they performed a
-    hash order. `is_alone`: no other job may run beside it. If a message waits for memory, `held_since_s` is when it began to wait,
-    and `passed` how many other messages overtook it.
+    `cancelled`: run keys whose results are no longer needed. `tries`: number of workers that died while they performed the hash
+    order. `is_alone`: no other job may run at the same time. `held_since_s`: when the message began to wait for memory, None = it
+    does not wait. `passed`: number of jobs that were sent before this message since then.
     """
 
     kind: wire.FrameKind
@@ -161,12 +160,12 @@ class PoolMessage(Struct):
 
     @property
     def is_job(self) -> bool:
-        """Whether the orders are jobs, in which builders process sources and need memory."""
+        """Whether the orders are runs of jobs. They need memory, because builders process sources."""
         return self.kind is wire.FrameKind.PROCESS
 
     @property
     def is_critical(self) -> bool:
-        """Whether a client waits for the message. A critical order is the only order of its message, so the first order decides."""
+        """Whether a client waits for the message. Only the first order is checked, because a critical order is sent alone."""
         return bool(self.orders) and is_critical(self.orders[0])
 
     @property
@@ -176,7 +175,7 @@ class PoolMessage(Struct):
 
     @property
     def is_plain(self) -> bool:
-        """Whether no builder is involved: a worker sends one answer for the whole message."""
+        """Whether the orders need no builder. The worker then sends one answer for the whole message."""
         return self.kind in (wire.FrameKind.COPY, wire.FrameKind.HASH)
 
     @property

@@ -1,7 +1,7 @@
 """The worker manager of a pool: starts, retires, ends and replaces worker processes.
 
 `pool` chooses their orders. If a worker dies, `slots` answers or returns its orders (`OrderAnswers.account_for_the_dead`), and the
-core repeats the run that the worker was executing once (`core.pipeline.run_results`).
+core repeats the interrupted run, but only once (`core.pipeline.run_results`).
 
 Tests: `tests/engine/pool/test_pool.py`.
 """
@@ -93,9 +93,9 @@ class OrphanReaper:
 
 
 START_LIMIT_S = 60.0
-"""A worker that is not ready after this time is ended: its imports hang, for example on a network file system."""
+"""Timeout (seconds) until a worker is ready. A slower worker is ended: its imports hang, for example on a network file system."""
 DEAF_LIMIT_S = 0.5
-"""A worker whose channel is closed usually ends by itself. If it still runs after this time, it is killed."""
+"""Timeout (seconds) for a worker to end by itself after its channel was closed; then it is killed."""
 
 
 class PoolSettings(Struct, frozen=True):

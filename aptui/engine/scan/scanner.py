@@ -36,7 +36,7 @@ _FILES_PER_SETTINGS = 128
 
 
 class SettingsNotReadError(Exception):
-    """A settings file is still being compiled."""
+    """Raised if a folder cannot be checked yet, because its settings file is still being compiled."""
 
 
 class Scanner:
@@ -53,8 +53,8 @@ class Scanner:
         unfinished: previous facts of files that another process is writing now (`loop.context.ChangeSource`). These facts are used
             while the files are in this mapping.
         metadata: reads identity files, and may make missing ones.
-        read_settings: returns the text of the settings file at a path (text form) with this relative path; None = the text is not
-            known yet, and the scan asks again later.
+        read_settings: called with the path (text form) and the relative path of a settings file; returns its text. None = the text
+            is not known yet, and the scan asks again later.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Scanner:
         yield self._slice(events, unchanged)
 
     def _list_folders(self, below: str) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
-        """Yield (relative folder, its parts with their files) for the folders to compare with the stored state."""
+        """Yield (relative folder, [(folder in one scan folder, files), ...]) for the folders to compare with the stored state."""
         if self._check is None or below:
             parts = self._parts_of(below)
             yield from self._walk.folders([(below, parts)] if parts else [])
@@ -157,8 +157,8 @@ class Scanner:
     ) -> FolderSeen | None:
         """Return an event with the differences of a folder from its stored state, None if the folder is unchanged.
 
-        `remembered` is the stored state if it was read already. The files `again` must be read again; if there are any, the result
-        is never None.
+        `remembered` is the stored state if it was read already. `again`: keys of files that are read even if unchanged. If `again`
+        has keys, the result is never None.
         """
         remembered = self._remembered.folder_parts(folder) if remembered is None else remembered
         before = {part: facts for part, (_digest, facts) in remembered.items()}
@@ -236,7 +236,7 @@ class Scanner:
         old: Mapping[tuple[int, RelPath], FileFact],
         digests: dict[int, bytes],
     ) -> dict[int, bytes]:
-        """Add the stored facts of files of `folder` that are missing at the moment and that another process is writing.
+        """Add the stored facts of files of `folder` that are missing while another process writes them.
 
         Some programs remove a file before they write it.
         """

@@ -106,12 +106,12 @@ class UpToDateCheck(Struct):
 
     @property
     def is_clean(self) -> bool:
-        """Whether every folder is unchanged."""
+        """Whether every folder equals its stored state."""
         return not self.differing and not self.vanished
 
 
 Met = tuple[str, list[tuple[FolderPart, list[Entry]]]]
-"""(relative folder, its parts with their files)."""
+"""(relative folder, [(the folder in one scan folder, its files), ...])."""
 
 
 Opens = Callable[[], AbstractContextManager["LastRun | None"]]
@@ -134,7 +134,7 @@ class _Comparison(Struct, frozen=True):
 
     @property
     def process_count(self) -> int:
-        """Number of processes for the check."""
+        """Number of processes that compare sources with the stored state."""
         folders = len(self.digests)
         is_little = folders < _FOLDERS_FOR_READERS if self.reads else folders < _FOLDERS_FOR_TWO and self.files < _FILES_FOR_TWO
         if is_little:
@@ -281,7 +281,7 @@ def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], kno
 def _add(
     check: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison
 ) -> None:
-    if not answer:  # the child process died, so this process checks its share
+    if not answer:  # the child process died, so this process checks the folders of the child
         _compare(walk, walk.folders(share), known, check)
         return
     unchanged, differing, files_seen, sentences, ways, shared = marshal.loads(answer)  # noqa: S302 - written by our child process
@@ -326,7 +326,8 @@ class _Child:
 # Which platforms are up to date with the stored sources, so that a platform can be checked without the other platforms.
 #
 # The signature of the last run covers all platforms of that run. If platforms are processed one by one, the database also stores
-# the configuration of the last run of each platform. This record is deleted when a run of other platforms finds a changed input.
+# the configuration of the last run of each platform. This stored configuration is deleted when a run of other platforms finds a
+# changed input.
 
 PLATFORMS_STATE = "platforms"
 """Key in `aptui_state` of the platforms that are up to date, as JSON: {platform: result of `platform_signature`}."""
@@ -348,7 +349,7 @@ def platform_signature(project: Project, project_dir: Path, builders: Sequence[B
 
 
 class SettledPlatforms:
-    """The platforms that are up to date, while an engine runs. A project with one platform stores nothing.
+    """Tracks, while an engine runs, which platforms are up to date. A project with one platform stores nothing.
 
     Args:
         project: the project of this run, which processes `project.platforms` and does not process `project.resting_platforms`.
@@ -383,7 +384,7 @@ class SettledPlatforms:
         return self._keep({**{name: self._stored[name] for name in self._resting if name in self._stored}, **self._now})
 
     def note(self, rows: Rows, archive: LastRun) -> list[tuple[str, str]]:
-        """Return rows to save together with `rows`; they mark resting platforms as out of date if `rows` change an input."""
+        """Return rows to save with `rows`. If `rows` change an input, these rows mark platforms that do not run as out of date."""
         states: Iterable[tuple[str, str]] = rows.get("put_state", ())  # type: ignore[assignment]  # rows of one operation have one form
         if self._stored and ("signature", "") in states:  # the settings of a folder changed
             return self._keep({})

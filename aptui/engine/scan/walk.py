@@ -51,7 +51,7 @@ from aptui.shared.files.confinement import ConfinedTree
 ROOTS_STATE = "roots"
 """Key in aptui_state: {name of a scan folder: [device, inode]}, saved when no work was pending."""
 MANY_FILES = 1_000
-"""Minimum number of stored files of a scan folder for the check whether a new folder at its path lacks more than half of them."""
+"""A scan folder with fewer stored files is not checked for the loss of more than half of its files."""
 _ACCEPTED = "accepted-folders.json"
 _ACCEPTED_FILE = f"{OWN_FOLDER}/{_ACCEPTED}".encode()
 _OF_FILE_SYSTEMS = frozenset((b"lost+found", b".snapshot"))
@@ -334,7 +334,7 @@ class SharedFiles:
             path = self._waiting.popleft()
             stamp, before = stamp_of(path), self._stamps.get(path)
             self._stamps[path] = stamp
-            # A file without a stamp was found by the last scan. Its times show whether it may have changed since.
+            # A file without an earlier stamp was found by the last scan. Its times show whether it may have changed since then.
             if stamp != before and (before is not None or max(stamp[1:3], default=0) >= self._began_ns - RACY_NS):
                 found.append(os.fsencode(path))
         return found
@@ -459,7 +459,7 @@ class Walk:
             yield folder, entries
 
     def read_folders(self, parts: Iterable[FolderPart]) -> tuple[list[tuple[FolderPart, list[Entry]]], Below]:
-        """Return the regular files of each part, sorted, and the folders directly below the parts."""
+        """Return the sorted regular files of each folder in `parts`, and the folders directly below these folders."""
         entries: list[tuple[FolderPart, list[Entry]]] = []
         below: Below = {}
         own, own_names, own_inodes = self.own, self.own.names, self.own.inodes
@@ -527,7 +527,7 @@ class Walk:
         return True
 
     def folders_in(self, parts: Iterable[FolderPart]) -> Below:
-        """Return the folders directly below these parts, without checking any file."""
+        """Return the folders directly below the folders in `parts`, without checking any file."""
         below: Below = {}
         for part in parts:
             inside: Below = {}
@@ -570,7 +570,10 @@ class Walk:
         self.sentences.append(sentence)
 
     def _enter(self, part: FolderPart, name: str, path: str, below: Below) -> None:
-        """Add a folder below `part` to `below`, unless it is ignored, not a source folder, or part of another scan folder."""
+        """Add the folder `name` in `part` to `below`.
+
+        It is not added if it is ignored, belongs to aptui or to another scan folder, or if the scan folder is not recursive.
+        """
         if not part.scan_folder.recursive or self.own.is_own_folder(path) or path in self._owned_elsewhere[part.scan_folder.id]:
             return
         rel = part.rel_of(name)
@@ -591,9 +594,9 @@ def _merge(below: Below, inside: Below) -> None:
 
 
 def digests_of(entries: Iterable[tuple[FolderPart, list[Entry]]]) -> dict[int, bytes]:
-    """Return {scan folder id: one digest over the names, sizes, times and inodes of its files in this folder}.
+    """Return {scan folder id: one digest over the names, sizes, times and inodes of its files in one relative folder}.
 
-    Parts without files are left out.
+    Scan folders without files in this relative folder are left out.
     """
     digests: dict[int, bytes] = {}
     for part, files in entries:
@@ -609,9 +612,9 @@ def text_of(name: str) -> str:
 
 
 def _find_owned_elsewhere(folder: ScanFolder, folders: Sequence[ScanFolder]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the folders below `folder` that the walk of `folder` must not enter, and those whose direct files it must not report.
+    """Return the scan folders below `folder` that are earlier in the order, as (recursive folders, other folders).
 
-    Both are scan folders that are earlier in the order. The first are recursive; the second are not.
+    The walk of `folder` must not enter the recursive folders, and must not report the files directly in the other folders.
     """
     earlier = [other for other in folders[: folders.index(folder)] if other.path.startswith(folder.path + "/")]
     return frozenset(other.path for other in earlier if other.recursive), frozenset(

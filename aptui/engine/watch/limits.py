@@ -25,7 +25,7 @@ _OCTAL = re.compile(rb"\\([0-7]{3})")
 
 
 class WatchLimits(Struct, frozen=True):
-    """The limits of this user, and the kernel settings (sysctl(8)) that define them."""
+    """The inotify limits of this user, and the kernel settings (sysctl(8)) that define these limits."""
 
     max_queued_events: int
     max_user_watches: int

@@ -2,10 +2,10 @@
 
 This module sets no watches.
 
-Three notifications are repeated. A new folder is reported at once and again later, until its watch was certainly active when its
-last check began: files that are written before the watch is active raise no notification (notify #727). A loss of notifications is
-reported at once, then at growing intervals while losses continue, because the full scan after a loss could cause the next loss. A
-full scan is requested every ten minutes, even without a loss.
+Three notifications are repeated. A new folder is reported at once, and again until a check of the folder has begun after its watch
+was certainly active, because files that are written before that time raise no notification (notify #727). A loss of notifications
+is reported at once, then at growing intervals while losses continue, because the full scan after a loss could cause the next loss.
+A full scan is requested every ten minutes, even without a loss.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from aptui.engine.watch.limits import WatchLimits
 
 ALL, DELETIONS, CONTENTS = "all", "deletions", "contents"
 _ADDED, _DELETED = 1, 3
-"""Numbers of watchfiles for added and deleted paths.
+"""Numbers of the library watchfiles for the kinds of change "added" and "deleted".
 
-The kind decides whether a path is checked as a file or with everything below it; the check finds out what has changed.
+The kind only decides whether a path is checked as a file or with everything below it; the check finds the actual change.
 """
 _AGAIN_GRID_S = 0.1
 """Interval (seconds) in which new folders are collected, so that they are reported again in one notification."""
@@ -127,7 +127,7 @@ Notify = Callable[[ChangeNotification], None]
 
 
 class _Young(Struct):
-    """A folder whose watch may not have been set when it was last reported."""
+    """A new folder whose watch may not have been active yet when the folder was last reported."""
 
     due: float
     wait_s: float
@@ -213,7 +213,7 @@ class RootNotifications:
         self.is_structure_changed = self.is_structure_changed or is_changed
 
     def notify_found(self, paths: set[bytes], trees: set[bytes]) -> None:
-        """Report paths to check. Report the trees at once, and again later."""
+        """Report changed paths and new folders (`trees`). The new folders are reported now, and again later."""
         if not paths and not trees:
             return
         now = self.settings.clock()
@@ -243,7 +243,7 @@ class RootNotifications:
         self.notify_due()
 
     def notify_loss(self) -> None:
-        """Report a postponed loss now."""
+        """Report a postponed loss of notifications now, although the minimum interval has not passed."""
         with self._lock:
             self._losses.free_at = 0.0
         self.notify_due()
@@ -326,7 +326,7 @@ def _is_folder(path: bytes) -> bool:
 
 
 def _notification(tag: str, paths: set[bytes], trees: set[bytes]) -> ChangeNotification:
-    """Return the notification without paths below one of its trees."""
+    """Return a notification about `paths` and `trees`, without the paths and trees below another tree."""
     if not trees:
         return ChangeNotification(tag, frozenset(paths))
     covered: dict[bytes, bool] = {}

@@ -141,8 +141,8 @@ class NativeWatch:
     def came_at_once(self, count: int, now: float) -> bool:
         """Whether the changes within a tenth of a second were numerous enough to overflow the queue.
 
-        Creating and writing a file queues four notifications but is reported as one change, so the limit is a quarter of the queue.
-        It is half of the queue for roots that do not want all changes. A rename queues as many notifications as it reports changes.
+        Creating and writing a file queues four notifications but is reported as one change. So the limit is a quarter of the queue,
+        or half of the queue for roots that do not want all changes. A rename queues one notification for each reported change.
         """
         since, total = self._window
         self._window = (now, count) if now - since > _WINDOW_S else (since, total + count)
@@ -179,7 +179,7 @@ class RootWatch(Struct, eq=False):
     outdated: str = ""
     """Why a watch that works has to be set again, "" if it need not be set again."""
     reason: str = "watching began"
-    """The reason of the full check that is requested when the next watch is set."""
+    """Why a full check is requested after the next watch is set."""
     failures: int = 0
     retries: int = 0
     """Number of retries since a name that is not UTF-8 prevented watching."""
@@ -415,7 +415,7 @@ class WatchSupervisor:
             )
         try:
             if seen.folders > limits.max_user_watches:
-                raise OSError(errno.ENOSPC, "the limit is known to be too low")
+                raise OSError(errno.ENOSPC, "the root has more folders than the limit of watches")
             native = NativeWatch(root, limits.max_queued_events, self._settings.cookie_folder, self.reader_id)
         except (OSError, UnicodeError) as error:
             return self._explain(watched, limits, error)

@@ -74,7 +74,7 @@ class SyncCookie:
         self._passing: dict[str, _Passing] = {}
 
     def is_awaited(self) -> bool:
-        """Whether a sync cookie was reported by at least one watch and has not passed yet."""
+        """Whether a watch has reported a sync cookie while earlier changes may still be unreported."""
         return bool(self._passing)
 
     def take(self, native: NativeWatch, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:

@@ -5,8 +5,8 @@ Then each run gets the products of its file.
 The products of a file are those that match the globs `products`, filled in with the file's values; by default, all products with
 the stem of the file. Alternatively, the program writes a manifest with one line of JSON for each file. The results of a start are
 used only if the program succeeded and each product belongs to exactly one file. Otherwise the program is started again for each
-half of the files. A single file is processed as without `batch`, with the same products, errors and log. So one bad file does not
-make other files fail.
+half of the files, so that one bad file does not make other files fail. A single file is processed as without `batch`, with the same
+products, errors and log.
 
 Tests: `tests/worker/commands/test_batch.py`.
 """
@@ -65,7 +65,7 @@ class FileResult(Struct):
 
 
 class SharedStarts:
-    """Starts the programs of one worker once for several files, and stores the results until runs use them."""
+    """Starts a program once for the files of several runs, and stores each result until its run uses it."""
 
     def __init__(self) -> None:
         self._results: dict[int, FileResult] = {}
@@ -184,7 +184,7 @@ def read_manifest(path: str) -> Mapping[str, FileAnswer]:
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise CommandError(f"line {number} of the manifest is not a result in JSON: {error}") from None
         if found.source in answers:
-            raise CommandError(f"line {number} of the manifest is a second result for '{found.source}'")
+            raise CommandError(f"line {number} of the manifest repeats the source '{found.source}' of an earlier line")
         answers[found.source] = found
     return answers
 

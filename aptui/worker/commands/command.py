@@ -52,7 +52,7 @@ class CommandWatch(Protocol):
     """A function that does the worker's other work while a command runs, such as sending the results of earlier runs."""
 
     def __call__(self, *, takes_long: bool = False) -> None:
-        """Do the work: called when the command has started, and again with `takes_long` when the command takes long."""
+        """Do the other work. Called when a command has started, and again with `takes_long` if the command takes long."""
         ...
 
 
@@ -121,7 +121,7 @@ def _direct_words(template: str) -> tuple[str, ...]:
 def find_program(word: str) -> str:
     """Return the path of a program, "" if no program has the name.
 
-    In that case, the name is a built-in command of the shell, or a mistake, which the shell reports.
+    A name without a program is a built-in command of the shell, or a mistake that the shell reports.
     """
     return shutil.which(word) or ""
 
@@ -384,7 +384,9 @@ def _rules(text: str) -> Iterator[tuple[str, list[str] | None]]:
 
 
 def _prerequisites(words: list[str]) -> list[str] | None:
-    """Return the words after the first colon at the end of a word; if no word ends with a colon, after the first colon in a word.
+    """Return the words after the colon of a rule in a dependency file, None if the rule has no colon.
+
+    This is the first colon that ends a word. If no word ends with a colon, it is the first colon inside a word.
 
     The colon of a drive letter (`C:`) is skipped.
     """

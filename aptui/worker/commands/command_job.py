@@ -149,7 +149,7 @@ def _ask_persistent(
     log: RunLog,
     sharing: BatchSharing | None,
 ) -> tuple[commands.Execution, FileAnswer]:
-    """Have the program of a persistent command do a job; if `sharing` is None, end the program afterwards."""
+    """Let a persistent program do a job, and return its answer; if `sharing` is None, end the program afterwards."""
     programs, watch = (sharing.programs, sharing.watch) if sharing else (PersistentPrograms(), None)
     try:
         return programs.ask(builder, command, request, inherited, output, watch, log.note_progress)

@@ -64,7 +64,7 @@ class FileAnswer(Struct, frozen=True, kw_only=True):
     @property
     def failure(self) -> str:
         """Why the program failed for this file, "" if it succeeded."""
-        return "" if self.ok else self.error.strip() or "the program reported failure"
+        return "" if self.ok else self.error.strip() or "the program reported a failure without a reason"
 
 
 class _JobAnswer(FileAnswer, frozen=True, kw_only=True):
@@ -315,7 +315,7 @@ def _read_answer(data: bytes, job: int) -> tuple[_JobAnswer, str]:
     try:
         answer: _JobAnswer = json_decoder(_JobAnswer).decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        return _NO_ANSWER, f"the program answered {_shorten(line)}, which is not valid JSON of an answer: {error}"
+        return _NO_ANSWER, f"the program answered {_shorten(line)}, which is not a valid answer in JSON: {error}"
     if answer.id != job:
         return answer, f"the program answered job {answer.id} instead of job {job}"
     return (

@@ -45,7 +45,7 @@ class ClassDescription(Struct):
     line: int
     """Line of the file where the class begins, 0 if it is unknown."""
     packages: tuple[str, ...]
-    """`name version` of the Python packages that it requires; "name missing" if a package is not installed."""
+    """`name version` of each Python package that the class requires, `name missing` if the package is not installed."""
 
 
 class IncompleteClass(Struct):

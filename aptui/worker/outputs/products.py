@@ -292,7 +292,7 @@ class ReusableWorkspace:
         self._marks: tuple[_Mark, ...] = ()
 
     def for_run(self, staging: str, run_key: int) -> StagingFolders | None:
-        """Return the folders for a run that stages at `staging`; None if the name of `staging` is not `run_key`."""
+        """Return the folders that this worker uses for a run, None if the name of the run's folder `staging` is not its run key."""
         parent, name = os.path.split(staging)
         return StagingFolders(f"{parent}/{PREFIX}{os.getpid()}-{self._given_up_count}") if name == str(run_key) else None
 

@@ -120,7 +120,7 @@ def test_request_for_a_log_is_answered_when_the_engine_reopens(live: Live, logs:
     logs.poll(live.now)
 
     assert log_answer["run_key"] == 0
-    with pytest.raises(KnownError, match="the engine is not working"):
+    with pytest.raises(KnownError, match="the engine cannot process requests now"):
         asked(logs)
 
 

@@ -158,7 +158,7 @@ _ENTER: dict[str, Callable[[LiveProject], None]] = {
 }
 _STATE = {**{state: state for state in _ENTER}, "cache gone": "in trouble", "broken configuration": "idle", "stopping": "idle"}
 _STATE["building"] = "working"
-_NO_ENGINE = "the engine is not working"
+_NO_ENGINE = "the engine cannot process requests now"
 _MOST = {
     Restore: "has no run with this number",
     port.Disconnect: "connection 5 does not exist",

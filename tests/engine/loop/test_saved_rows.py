@@ -40,7 +40,7 @@ def test_engine_fails_if_rows_are_saved_out_of_order() -> None:
     saved.note(119)
 
     assert saved.ticket == 120
-    with pytest.raises(InternalError, match="rows 119 were saved after rows 120"):
+    with pytest.raises(InternalError, match="save 119 came after save 120"):
         saved.check()
 
 

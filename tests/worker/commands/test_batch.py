@@ -170,7 +170,7 @@ def test_manifest_lists_products_dependencies_facts_and_errors(starts: Starts) -
     ("text", "error"),
     [
         ("open(manifest, 'a').write('nonsense')", "line 1 of the manifest is not a result in JSON: JSON is malformed"),
-        ("note(); note()", "line 2 of the manifest is a second result for "),
+        ("note(); note()", "line 2 of the manifest repeats the source "),
         ("source = 'x'; note()", "the manifest has no result for the source"),
         ("pass", "the command wrote no manifest"),
     ],

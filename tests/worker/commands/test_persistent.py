@@ -102,7 +102,7 @@ FAULTS = {
     "crash": ("os.kill(os.getpid(), 11)", "command killed by SIGSEGV before it answered", FailureKind.CRASH),
     "garbage": (
         "print('Saved x.blend')",
-        "the program answered 'Saved x.blend', which is not valid JSON of an answer: JSON is malformed: invalid character (byte 0)",
+        "the program answered 'Saved x.blend', which is not a valid answer in JSON: JSON is malformed: invalid character (byte 0)",
         FailureKind.NONE,
     ),
     "two lines": (
@@ -118,7 +118,7 @@ FAULTS = {
         FailureKind.ERROR,
     ),
     "refused": ("answer |= {'ok': False, 'error': 'no mesh'}", "no mesh", FailureKind.ERROR),
-    "refused without a reason": ("answer['ok'] = False", "the program reported failure", FailureKind.ERROR),
+    "refused without a reason": ("answer['ok'] = False", "the program reported a failure without a reason", FailureKind.ERROR),
     "product outside": (
         f"{WRITES}\nanswer['products'] = ['../x']",
         "product '../x' is outside the folder for products",
