@@ -74,7 +74,7 @@ def svg_of(frames: Sequence[Frame], columns: int, *, poster: int) -> str:
 
 
 def _while_shown(body: str, places: list[int], starts: list[float], total_s: float, *, is_first: bool) -> str:
-    """Return a row that is visible only during those frames."""
+    """Return the SVG of a row that is visible only while the frames with the numbers `places` are shown."""
     if len(places) == len(starts) - 1:
         return f"<g>{body}</g>"
     times, values = [0.0], ["visible" if 0 in places else "hidden"]

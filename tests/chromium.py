@@ -55,7 +55,7 @@ class Browser:
         self._count = 0
 
     def post(self, method: str, session: str = "", **params: Any) -> int:
-        """Send a message; return the number of its answer."""
+        """Send a message; return its id, which its answer repeats."""
         self._count += 1
         frame = {"id": self._count, "method": method, "params": params} | ({"sessionId": session} if session else {})
         os.write(self._out, json.dumps(frame).encode() + b"\0")

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import pytest
 
 TICK_VARIABLE = "PYTHON_COARSE_TICK_NS"
-"""The name begins with `PYTHON`, so that workers inherit the variable."""
+"""Variable with the tick of the coarse clock; workers inherit it, because its name begins with `PYTHON`."""
 
 
 class _Entry:
-    """An `os.DirEntry` whose `stat` is coarse."""
+    """An `os.DirEntry` whose `stat` has the file times of a coarse clock."""
 
     def __init__(self, entry: os.DirEntry[Any], coarse: Callable[[os.stat_result], os.stat_result]) -> None:
         self._entry, self._coarse = entry, coarse
@@ -37,7 +37,7 @@ class _Entry:
 
 
 class _Entries:
-    """An iterator of `os.scandir` whose entries are coarse."""
+    """An iterator of `os.scandir` that yields `_Entry` objects, whose file times come from a coarse clock."""
 
     def __init__(self, found: Any, coarse: Callable[[os.stat_result], os.stat_result]) -> None:
         self._found, self._coarse = found, coarse
@@ -99,7 +99,7 @@ def wait_for_tick(tick_ns: int, is_over: Callable[[Callable[[], bool]], object])
 
 
 def variables_for_programs(folder: Path, tick_ns: int) -> dict[str, str]:
-    """Return environment variables that give each Python process coarse times; they name modules in `folder`."""
+    """Return environment variables that make Python processes import modules from `folder`, which give them coarse file times."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(__file__, folder)  # copied, because the sandbox of a worker does not show the folder of this module
     (folder / "sitecustomize.py").write_text("import coarse_clock\ncoarse_clock.install()\n")

@@ -136,7 +136,7 @@ def test_require_option_succeeds_in_a_project_without_drafts(run: Run, project: 
     assert run("batch", "--require", "final")[0] == 0
 
 
-def test_no_job_runs_again_after_drafts_are_enabled(run: Run, project: Path) -> None:
+def test_enabling_drafts_does_not_rerun_up_to_date_jobs(run: Run, project: Path) -> None:
     config = project / "aptui.yaml"
     with_drafts = config.read_text()
     config.write_text(with_drafts.replace("    quality: [draft, final]\n", "").replace(", quality: [draft, final]", ""))

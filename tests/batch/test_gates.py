@@ -89,7 +89,7 @@ def test_stop_after_limit_stops_the_engine_only_once() -> None:
     assert outcome_of(StopAfter(3), *news) == ("3 failures", 1)
 
 
-def test_stop_after_limit_counts_neither_a_repeated_failure_nor_a_success() -> None:
+def test_stop_after_counts_each_failed_job_once_and_no_success() -> None:
     assert outcome_of(StopAfter(2), failure(1, "a"), failure(1, "a"), failure(2, "", status="completed")) == ("", 0)
 
 

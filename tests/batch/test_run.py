@@ -294,7 +294,7 @@ def test_mistake_in_folder_settings_has_exit_code_3(run: Run, project: Path) -> 
     assert json.loads(out)["jobs_failed"] == 3  # only the jobs below the broken settings fail; existing products stay
 
 
-def test_mistake_in_settings_of_empty_folder_has_exit_code_3(run: Run, project: Path) -> None:
+def test_batch_with_mistake_in_settings_of_empty_folder_exits_with_3(run: Run, project: Path) -> None:
     (project / "assets" / "none").mkdir()
     (project / "assets" / "none" / ".aptui.yaml").write_text("builders: {tabels: {}}\n")
 
@@ -462,7 +462,7 @@ def test_time_left_is_estimated_after_the_scan() -> None:
     ("least_ms", "text"),
     [(0, "about 10.0 s left"), (9_000, "about 10.0 s left, at least 9.0 s"), (9_999, "about 10.0 s left")],
 )
-def test_minimum_time_left_is_shown_if_it_differs_from_the_estimate(least_ms: int, text: str) -> None:
+def test_time_left_names_a_minimum_that_differs_from_the_estimate(least_ms: int, text: str) -> None:
     assert format_time_left(10_000, least_ms) == text
 
 

@@ -25,7 +25,7 @@ ROWS: dict[str, Callable[[Bench], None]] = {}
 
 
 def row(function: Callable[[Bench], None]) -> Callable[[Bench], None]:
-    """Register a row under its name."""
+    """Register a benchmark, which prints one row of the report, under the name of its function."""
     ROWS[function.__name__.replace("_", "-")] = function
     return function
 
@@ -118,7 +118,7 @@ def _copied_by_gulp(bench: Bench) -> list[Cost]:
 
 @row
 def nothing_changed(bench: Bench) -> None:
-    """Nothing changed: the whole process, compared with ninja and `find`."""
+    """Time a batch in which nothing changed, from its start to its exit, compared with ninja and `find`."""
     project = bench.copy_project()
     bench.build(project)
     bench.build(project)
@@ -144,7 +144,7 @@ def nothing_changed(bench: Bench) -> None:
 
 @row
 def one_changed(bench: Bench) -> None:
-    """One file changed: the time in addition to a run with nothing changed."""
+    """Time how much longer a batch takes when one file changed than when nothing changed."""
     project = bench.copy_project()
     bench.build(project)
     bench.build(project)
@@ -165,7 +165,7 @@ def one_changed(bench: Bench) -> None:
 
 @row
 def two_platforms(bench: Bench) -> None:
-    """Two platforms compared with one."""
+    """Time a cold build for two platforms, compared with a cold build for one."""
     one, _did = bench.build(bench.copy_project("one"))
     two, did = bench.build(bench.copy_project("two", "linux: {}, server: {}"))
     if did["jobs_run"] != 2 * bench.count:
@@ -231,7 +231,10 @@ sys.exit(code)
 
 @row
 def copy_cost(bench: Bench) -> None:
-    """Processor time of a copy in the engine's process: the difference between N and N / 4 files, which are all in memory."""
+    """Processor time of the engine's process for one copied file.
+
+    It is the difference between builds of N and N / 4 files, divided by the difference of these counts. All files are in memory.
+    """
     folder = Path(tempfile.mkdtemp(prefix="aptui-bench-", dir="/dev/shm"))
     least: dict[int, float] = {}
     try:

@@ -1,10 +1,10 @@
 """python -m tests.bench.graph --sources N --dependencies D --dir DIR.
 
-A database whose products need each other, the same every time,
-and the row that queries its graph, compared with a plain walk in Python over the same rows.
+Generate a database of products that need each other, equal in every run, and time queries of this dependency graph. Each query is
+compared with a plain walk in Python over the same rows.
 
-The first product is a hub that every fifth product needs; others need earlier products, near ones more often, so that there are
-no cycles and closures are deep. Only one platform has dependencies.
+The first product is the hub: every fifth product needs it. Other products need earlier products, mostly near ones, so that there
+are no cycles and closures are deep. Only one platform has dependencies.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def make(folder: Path, sources: int, dependencies: int, seed: int = 5) -> Path:
 
 
 def _edges(products: int, dependencies: int, seed: int) -> Iterator[tuple[int, int]]:
-    """Yield the given number of different pairs (product, earlier product)."""
+    """Yield `dependencies` distinct pairs (product, earlier product that it needs), as positions from 0."""
     rng = random.Random(seed)
     found: set[tuple[int, int]] = {(at, 0) for at in range(1, products, _HUB_SHARE)}
     most = min(dependencies, products * (products - 1) // 2)
@@ -68,16 +68,16 @@ def _edges(products: int, dependencies: int, seed: int) -> Iterator[tuple[int, i
     return iter(sorted(found)[:most])
 
 
-# --------------------------------------------------------------------------------------------------------------------- row
+# ----------------------------------------------------------------------------------------------------------------- queries
 
 
 def graph(bench: Bench) -> None:
-    """Queries: which sources need the hub, and which files ship with a product."""
+    """Time two queries: which products need the first product (directly or not), and which products the last one needs."""
     measure(make(bench.base / f"graph-{bench.count}", bench.count, bench.count * _PER_SOURCE), bench.runs)
 
 
 def measure(path: Path, runs: int) -> None:
-    """Run both queries, compared with reading all rows and walking them in Python."""
+    """Time both queries, each compared with reading all rows and walking them in Python."""
     with closing(open_reader(path)) as reader:
         hub, last = _ends(reader)
         for name, start, is_reverse in (("rdeps of a hub", hub, True), ("closure of the last", last, False)):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _PER_FOLDER = 100
 _READERS = 100
-"""Every hundredth source reads the hub."""
+"""Every hundredth source depends on the file `hub.mat` and reads it."""
 _BUILDER = """
 import os, uuid
 from aptui import sdk
@@ -53,7 +53,7 @@ class Linked:
 
 
 def hub(bench: Bench) -> None:
-    """Build the game, then touch its hub and a plain source; fail if other jobs ran than expected."""
+    """Build the game, then change `hub.mat`, and then a source that nothing reads; fail if the number of jobs run is wrong."""
     from aptui.core.paths import path_uuid
 
     count, folder = bench.count, bench.base / f"hub-{bench.count}"

@@ -1,9 +1,9 @@
 """Product dependencies by path: the cost of resolving them as products appear, at three sizes (factors 1, 2 and 4).
 
-Half of the links name a product exactly, half with `*` in a folder of their own. Every product comes in a transaction with 255
-others, as in commits, and resolves earlier unmet links. Two peers run beside it: only inserting the rows, without queries,
-and joining each transaction's products with all unresolved dependencies by LIKE (once, because it takes long). The best run
-counts.
+Half of the dependencies name a product exactly, and half end with `*`. As in the engine's commits, 256 products are added in one
+transaction, which resolves earlier dependencies on them. The time is compared with two other programs: the first only inserts the
+rows. The second joins each transaction's products with all unresolved dependencies by LIKE (once, because it takes long). The best
+run counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _BUILDER = bytes(16)
 
 
 def _owner(number: int) -> Product:
-    """Return a product that needs the `number`th target."""
+    """Return a product with a path dependency on the product `_target(number)`."""
     folder = f"art/{number // _IN_A_FOLDER}"
     path = f"{folder}/t{number}.out" if number % 2 else f"{folder}/t{number}.*"
     links: tuple[ProductLink, ...] = (path_link(path, LinkKind.PRODUCT_FILE, 2),)
@@ -98,7 +98,7 @@ def _check(path: Path, count: int) -> None:
 
 
 def _plain_insert(folder: Path, count: int) -> float:
-    """Return the seconds of inserting the same number of rows and transactions, with known content."""
+    """Return the seconds of inserting `count` resolved dependencies without queries, in transactions of `_BATCH` rows."""
     path = _fresh(folder / f"insert-{count}")
     sql = "INSERT INTO ProductDependencies VALUES (NULL, ?, ?, 0, 'linux', 2, '', 0, 0)"
     with closing(sqlite3.connect(path, isolation_level=None)) as database:

@@ -40,7 +40,7 @@ _IDLE_S = 20.0
 
 
 def row(function: Callable[[Bench], None]) -> Callable[[Bench], None]:
-    """Register a row under its name."""
+    """Register a benchmark, which prints one row of the report, under the name of its function."""
     ROWS[function.__name__.replace("_", "-")] = function
     return function
 
@@ -203,7 +203,11 @@ _IN_CLOSE_WRITE = 0x8
 
 @contextlib.contextmanager
 def _bare_watcher(sources: Path, products: Path) -> Iterator[None]:
-    """Run the smallest program for this work in another process: inotify; then copy, sync, rename, sync, and two records."""
+    """Run the smallest durable copier in another process.
+
+    When inotify reports a save, it copies the file, syncs the copy, renames it, and syncs the folder. Before and after the rename,
+    it writes a synced record to a journal.
+    """
     products.mkdir(exist_ok=True)
     reader, writer = os.pipe()
     pid = os.fork()
@@ -290,7 +294,7 @@ def _chokidar(base: Path, sources: Path, products: Path) -> Iterator[bool]:
 
 @row
 def live_rewrite(bench: Bench) -> None:
-    """All files are rewritten at once, compared with a cold build of them."""
+    """Time until all products are current after all files were rewritten at once, compared with a cold build of the files."""
     project, sources = own_project(bench, "live-rewrite")
     settle()
     cold = run(aptui(project))

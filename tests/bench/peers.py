@@ -1,4 +1,4 @@
-"""The same work done by other programs: ninja, gulp and watchman, if they are installed.
+"""The work of aptui's benchmarks done by other programs for comparison: ninja, gulp and watchman, if they are installed.
 
 gulp is taken from `node_modules` of the bench's folder (`npm install gulp` there).
 """
@@ -59,7 +59,7 @@ _COPY = 'while IFS= read -r path; do mkdir -p "$0/${path%/*}"; cp "$path" "$0/$p
 
 @contextlib.contextmanager
 def watchman_copies(sources: Path, products: Path) -> Iterator[bool]:
-    """Run watchman to copy changed files without syncs; yield whether it is installed."""
+    """Run watchman, which copies each changed source to `products` (without fsync); yield whether it is installed."""
     if shutil.which("watchman") is None:
         yield False
         return

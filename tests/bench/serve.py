@@ -1,4 +1,4 @@
-"""Rows of the outer wire: a save reported to a client, the cost of a thousand subscribers to the engine, files beside nginx.
+"""Benchmarks of the gateway: time from a save to its report, cost of a thousand clients, and file downloads compared with nginx.
 
 `python -m tests.bench.serve N` starts N subscribers of the gateway at `APTUI_URL` (`APTUI_TOKEN`). The kernel discards what they
 receive, because real subscribers are other machines. One of them, the recorder, keeps its notices and prints them.
@@ -47,7 +47,7 @@ _AT_ONCE = 8
 
 
 def row(function: Callable[[Bench], None]) -> Callable[[Bench], None]:
-    """Register a row under its name."""
+    """Register a benchmark, which prints one row of the report, under the name of its function."""
     ROWS[function.__name__.replace("_", "-")] = function
     return function
 
@@ -150,7 +150,7 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
 
 @row
 def subscribers(bench: Bench) -> None:
-    """Run every job again, alternately with a thousand clients that are notified of each, and without clients."""
+    """Compare running all jobs again without clients and with a thousand clients that receive every notice, in alternating runs."""
     project, _sources = own_project(bench, "subscribers")
     _add_rows(project)
     none: list[_Cost] = []
@@ -249,7 +249,7 @@ Sec-WebSocket-Extensions: permessage-deflate
             raise SystemExit(head.decode())
 
     def _welcomed(self) -> None:
-        """Read the first frame."""
+        """Read the first WebSocket frame, which is the gateway's welcome."""
         head = self.socket.recv(4, socket.MSG_WAITALL)
         left = int.from_bytes(head[2:], "big") if head[1] == 126 else head[1] - 2
         self.socket.recv(left, socket.MSG_WAITALL)

@@ -25,7 +25,7 @@ class Sample(Struct, frozen=True):
 
     @property
     def took_s(self) -> float:
-        """Return the time from the write to the product."""
+        """Return the seconds between the write of the source and the appearance of its product."""
         return self.ended_s - self.began_s
 
 

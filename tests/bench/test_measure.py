@@ -1,4 +1,4 @@
-"""The cost of a command is its own."""
+"""The measured cost of a command does not include the cost of the measuring process."""
 
 from __future__ import annotations
 

@@ -39,13 +39,13 @@ _WARM_S = 2.0
 
 
 def row(function: Callable[[Harness], None]) -> Callable[[Harness], None]:
-    """Register a row under its name."""
+    """Register a benchmark, which prints one row of the report, under the name of its function."""
     ROWS[function.__name__] = function
     return function
 
 
 class Harness:
-    """Run in a folder and print the result."""
+    """Open generated or processed projects for the benchmarks, in terminals with their own state and configuration folders."""
 
     def __init__(self, base: Path, state: Path, jobs: Sequence[int], project: Path | None) -> None:
         self.base, self.jobs, self._project = base, jobs, project
@@ -244,7 +244,7 @@ def filter(harness: Harness) -> None:
 
 
 def _filtered(replay: Replay, text: str) -> tuple[float, float, float]:
-    """Return the times at which the letter, the final rows, and the final count were on the screen."""
+    """Return when the screen first showed the typed filter text, the final rows, and the final rows with the final count."""
     steps = []
     for at_s, lines in replay.steps():
         rows = [line for line in lines[_FIRST_ROW : LINES // 2] if "Event log" not in line]

@@ -115,10 +115,13 @@ class Replay:
                 if is_so(lines):
                     return at_s, self._fed
             time.sleep(0.005)
-        raise SystemExit("it does not come to that: no figure; the screen:\n" + "\n".join(self._screen.display))
+        raise SystemExit(
+            f"the screen did not meet the condition within {timeout_s:g} s: no figure; the screen:\n"
+            + "\n".join(self._screen.display)
+        )
 
 
-# ---------------------------------------------------------------------------------------------------- an engine of news only
+# ----------------------------------------------------------------------------------------- an engine that only sends notices
 
 
 class _Handler:
@@ -141,7 +144,7 @@ class _Handler:
                 request.answer(connections=self.server.connections())
 
     def forget_client(self, client: int) -> None:
-        """Hold no data for clients."""
+        """Do nothing: this handler stores no data of clients."""
 
 
 def _jobs_of(database: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
@@ -196,7 +199,7 @@ def _notice(rng: random.Random, visible: list[tuple[int, str]], others: list[tup
 
 
 class EngineOfNews:
-    """`serve` in a separate process; leaving the `with` block ends it."""
+    """An engine that only sends notices: `serve` in a separate process, which ends with the `with` block."""
 
     def __init__(self, cache: Path, rate: int) -> None:
         self._rate = rate
@@ -205,7 +208,7 @@ class EngineOfNews:
         deadline = time.monotonic() + 30
         while not os.path.exists(places.socket_path(cache)):
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise SystemExit("the engine of news does not listen: no figure")
+                raise SystemExit("the engine that sends notices does not listen: no figure")
             time.sleep(0.01)
 
     def begin(self) -> None:
@@ -217,11 +220,11 @@ class EngineOfNews:
         return _processor_s(self._process.pid)
 
     def end(self) -> None:
-        """Stop the engine; raise an error if the app disconnected, because the measured figure would be wrong."""
+        """Stop the engine. Raise an error if the app is no longer connected to it, because the measured figure would be wrong."""
         self._process.terminate()
         output = self._process.communicate(timeout=30)[0].strip()
         if not output.endswith(" 1 listening"):
-            raise SystemExit(f"the app lost the engine of news ({output}): no figure")
+            raise SystemExit(f"the app disconnected from the engine that sends notices ({output}): no figure")
 
     def __enter__(self) -> Self:
         return self

@@ -65,7 +65,7 @@ class Bench(App[None]):
     def on_mount(self) -> None:
         self.query_one(Table).focus()
         gc.collect()
-        gc.freeze()  # the app does the same after its first paint
+        gc.freeze()  # because `aptui` also freezes its objects after the first paint
 
 
 def row(name: str, seconds: list[float], unit: str = "ms") -> None:

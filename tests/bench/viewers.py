@@ -1,4 +1,4 @@
-"""An engine with viewers: the effect of clients that subscribe like a screen on jobs and saves."""
+"""Benchmarks of an engine with viewers, which are clients that subscribe as the screen does: the speed of its jobs and saves."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SAVES = 30
 
 
 def live_save_viewers(bench: Bench) -> None:
-    """The time from a save to its product, without and with two clients that subscribe like a screen, in turns."""
+    """Time from a save to its product, alternately without clients and with two clients that subscribe as the screen does."""
     project, sources = own_project(bench, "live-save-viewers")
     times: dict[int, list[float]] = {0: [], 2: []}
     with engine_of(project) as engine:
@@ -40,7 +40,7 @@ def live_save_viewers(bench: Bench) -> None:
 
 
 def live_viewers(bench: Bench) -> None:
-    """The time to run all jobs again, with zero, one and five clients that subscribe like a screen."""
+    """Time to run all jobs again, with zero, one and five clients that subscribe as the screen does."""
     project = bench.copy_project("live-viewers")
     rates: dict[int, list[float]] = {0: [], 1: [], 5: []}
     costs: dict[int, list[float]] = {0: [], 1: [], 5: []}
@@ -65,7 +65,7 @@ def live_viewers(bench: Bench) -> None:
 
 @contextlib.contextmanager
 def _viewers(engine: Engine, count: int) -> Iterator[None]:
-    """Connect clients that subscribe like a screen."""
+    """Connect `count` clients that subscribe as the screen does."""
     clients = [EngineClient.connect(places.socket_path(engine.cache)) for _ in range(count)]
     threads = [threading.Thread(target=_listen, args=(client,), daemon=True) for client in clients]
     for thread in threads:

@@ -60,7 +60,7 @@ else:
 def cpu_bound(bench: Bench) -> None:
     """Jobs of 50 ms of Python each, by two workers, compared with the same calls in one process, and in two bare processes.
 
-    The second peer shows the speed of two cores of this machine together: two threads of one core are slower than two cores.
+    The two bare processes show the speed that two cores of this machine reach together: two threads of one core are slower.
     """
     sources, alone = bench.base / "busy-sources", bench.base / "busy-alone"
     shutil.rmtree(sources, ignore_errors=True)
@@ -118,7 +118,10 @@ class Two:
 
 
 def analysis(bench: Bench) -> None:
-    """Sources that a builder in Python analyses, each with a dependency and two jobs: cold, and one changed, for N / 4 and N."""
+    """Builds of N / 4 and N sources, each with two jobs, that a builder in Python analyses.
+
+    Each build is timed cold, after a change of one source, and after a change of the file that all sources depend on.
+    """
     for count in (bench.count // 4, bench.count):
         sources = bench.base / f"analysed-{count}"
         shutil.rmtree(sources, ignore_errors=True)

@@ -84,7 +84,7 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     assert len(talk("more")) == 11
     copies = next(line for line in talk("builders") if line.startswith("data: "))
     assert copies.startswith("data: kind copy, version 1, patterns *.txt, platforms "), (
-        "a plain row names its values and has no columns"
+        "each value follows its name, without columns"
     )
     assert "  " not in copies
     assert talk("follow") == ["following"]
@@ -99,7 +99,7 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     talk("quit")
     assert not talk.goes_on
     assert "\x1b" not in talk.out.getvalue()
-    assert capsys.readouterr().out == "", "all output goes to the stream of the conversation"
+    assert capsys.readouterr().out == "", "a conversation prints only to its own stream, never to stdout"
 
 
 def test_conversation_reports_the_lines_that_it_copied(monkeypatch, tmp_path):
@@ -126,7 +126,7 @@ def test_reason_for_plain_lines_names_the_option_or_environment_variable(
     assert reason_for_lines(Namespace(plain=plain), environ, is_typed=is_typed) == reason
 
 
-def test_events_are_printed_before_the_next_question_and_by_follow(tmp_path: Path) -> None:
+def test_events_are_printed_before_the_prompt_and_while_following(tmp_path: Path) -> None:
     session, out = NoSession("lantern", tmp_path), io.StringIO()
     read, write = os.pipe()
     with open(read, "rb", buffering=0) as typed:

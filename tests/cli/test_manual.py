@@ -79,7 +79,7 @@ def test_docs_verb_prints_the_page_of_a_verb_and_refuses_unknown_verbs(capsys: p
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "aptui").glob("*.md"))]
 _INCOMPLETE = re.compile(r"are required|expected one argument|expected at least one argument")
-"""Errors that are accepted for a command line in a sentence, because a sentence may omit arguments."""
+"""Parser errors that are accepted if a sentence of the documentation mentions a command, because it may omit arguments."""
 _PLACEHOLDER = re.compile(r"\b[A-Z][A-Z]+\b|…|\.\.\.|\[|\]|\|")
 """Placeholders in capitals and optional words in brackets. A line with these words shows a form, and is not an example."""
 
@@ -106,7 +106,7 @@ def refusal(words: list[str]) -> str:
         return f"{' '.join(words)}: unknown verb"
     try:
         (parsers.parser_of(verb, others) if verb else parsers.screen_parser()).parse_args(others)
-    except SystemExit:  # raised after `--help` and `--version`
+    except SystemExit:  # `parse_args` raises it after `--help` and `--version`
         pass
     except UserError as error:
         return f"{' '.join(words)}: {error}"
@@ -200,7 +200,6 @@ def test_all_environment_variables_are_documented() -> None:
     for file in PACKAGE.rglob("*.py"):
         read |= set(re.findall(r'"(APTUI_[A-Z_]+|XDG_[A-Z_]+|NO_COLOR|ACCESSIBLE|PAGER)"', file.read_text(encoding="utf-8")))
 
-    read -= {"APTUI_WORKER", "APTUI_WORKER_STORE"}  # an engine sets these variables for its workers
-    read -= {"APTUI_QUALITY"}  # an engine sets this variable for commands
-    read -= {"APTUI_EVENT", "APTUI_TEXT"}  # an engine sets these variables for programs that `on:` starts
-    assert read <= verbs.ENVIRONMENT.keys(), "verbs.ENVIRONMENT lists the variables that users can set"
+    # The engine, not the user, sets these variables: for its workers, for builder commands, and for programs that `on:` starts.
+    read -= {"APTUI_WORKER", "APTUI_WORKER_STORE", "APTUI_QUALITY", "APTUI_EVENT", "APTUI_TEXT"}
+    assert read <= verbs.ENVIRONMENT.keys(), "verbs.ENVIRONMENT must list every variable that users can set"

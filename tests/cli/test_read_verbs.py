@@ -307,7 +307,7 @@ def test_why_of_a_product_names_its_source(run: Run, name: str) -> None:
     assert [(job["source"], job["platform"]) for job in answer["jobs"]] == [("x.words", "linux")]
 
 
-def test_why_of_a_cache_file_without_job_names_no_source(run: Run) -> None:
+def test_why_reports_that_no_job_made_a_cache_file(run: Run) -> None:
     answer = json.loads(run("why", "Cache/assetdb.sqlite", "--json")[1])
 
     assert (answer["is"], answer["said"]) == ("outside", "it is in the cache, but no job made it")

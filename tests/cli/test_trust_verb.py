@@ -79,7 +79,7 @@ READ_ONLY = {
     "verify": [["verify"]],
     "why": [["why", "b.a"], ["why", "c.e"]],
 }
-"""Verbs that only read or ask a running engine; no engine is running here."""
+"""Verbs that must not run code of an untrusted project: they only read, or ask a running engine (these tests run none)."""
 STAY = {
     "demo": "it writes a project of its own",
     "gateway": "it listens to clients and runs nothing of a project",
@@ -135,7 +135,7 @@ def markers(tmp_path: Path) -> Markers:
 
 @pytest.fixture
 def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, markers: Markers) -> Path:
-    """Return a fresh clone of a project whose builder file, command, check and hook each leave a mark."""
+    """Return a fresh clone of a project whose builder file, command, check and hook write to the markers file when they run."""
     monkeypatch.delenv(TRUST_VARIABLE)
     names = {"markers": str(tmp_path / "markers")}
     files = {"aptui.yaml": YAML.format(**names), "builders/evil.py": BUILDER.format(**names)}
@@ -147,7 +147,10 @@ def hostile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, markers: Markers) -
 
 @pytest.fixture
 def subtle(hostile: Path, tmp_path: Path) -> Path:
-    """Return a project without `builders/`: a tool's version command and the repository's filter, hook and monitor leave marks."""
+    """Return a project without `builders/` whose other code writes to the markers file when it runs.
+
+    That code is a tool's version command and the filter, hook and file-system monitor of the git repository.
+    """
     settings = (hostile / "aptui.yaml").read_text()
     tool = f"{{name: sh, version: \"sh -c 'echo version | tee -a {tmp_path}/markers'\"}}"
     (hostile / "aptui.yaml").write_text(settings.replace('products: ["*.b"]', f'products: ["*.b"]\n    tools: [{tool}]'))
@@ -180,7 +183,7 @@ def ran_by(table: dict[str, list[list[str]]], markers: Markers) -> dict[str, set
 
 
 def process(project: Path, markers: Markers) -> None:
-    """Run the project's jobs as its author, then change its builder file, so that the project is untrusted."""
+    """Process the project while it is trusted, then change its builder file, so that it is untrusted."""
     main.main(["batch"])
     with (project / "builders/evil.py").open("a") as file:
         file.write("# changed\n")

@@ -98,7 +98,7 @@ def test_gitlab_recipe_keeps_no_database_and_isolates_unprotected_branches() -> 
     assert "Cache/assetdb.sqlite*" in job["artifacts"]["exclude"]
 
 
-def test_images_are_named_by_digest_and_builders_run_as_an_ordinary_user() -> None:
+def test_ci_images_are_pinned_by_digest_and_run_as_ordinary_user() -> None:
     texts = [Path(FOLDER, name).read_text(encoding="utf-8") for name in ("gitlab-ci.yml", "Dockerfile")]
     images = [image for text in texts for image in re.findall(r"^(?:  image:|FROM) (\S+)", text, re.MULTILINE)]
     lines = Path(FOLDER, "Dockerfile").read_text(encoding="utf-8").splitlines()

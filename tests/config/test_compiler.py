@@ -30,7 +30,7 @@ def init(folder: Path, copy_patterns: Sequence[str] = ()) -> Path:
 
 
 def test_init_finds_builders_for_existing_files(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.config.proposal.find_spec", lambda _module: True)  # as if all optional packages were installed
+    monkeypatch.setattr("aptui.config.proposal.find_spec", lambda _module: True)  # report all packages as installed
     (folder / "assets" / "deep").mkdir(parents=True)
     for name in ("a.PNG", "b.jpg", "c.wav", "d.json", "deep/e.lua", "f", ".hidden"):
         (folder / "assets" / name).touch()

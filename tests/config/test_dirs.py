@@ -1,4 +1,4 @@
-"""Folders: the owner and the identity of a cache."""
+"""The owner and the identity of a cache folder, and the owner of a project folder."""
 
 from __future__ import annotations
 

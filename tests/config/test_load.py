@@ -1,4 +1,4 @@
-"""Loading the layers of YAML as records, and the low cost of loading an unchanged configuration."""
+"""Loading the configuration from its layers of YAML, and the stored copy that makes loading an unchanged configuration fast."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_disabled_host_platform_stays_enabled_with_a_warning(write: Write) -> No
     assert loaded.warnings[0].endswith("aptui.yaml:2:30: 'linux' is the platform of this machine, so it cannot be disabled")
 
 
-def test_enabled_platforms_that_were_not_requested_are_resting_platforms(write: Write) -> None:
+def test_loading_for_some_platforms_lists_other_enabled_ones_as_resting(write: Write) -> None:
     folder = write(f"{SMALL}platforms: {{linux: {{}}, server: {{}}, android: {{enabled: false}}, web: {{}}}}\n")
 
     loaded = load(folder, platforms=["server", "android"])
@@ -227,7 +227,7 @@ def test_global_limits_apply_to_builders_without_own_limits(write: Write) -> Non
         ("", "command: 'true', patterns: ['*.x']", 3_600),
     ],
 )
-def test_shipped_builders_have_ten_minutes_and_other_builders_an_hour(
+def test_time_limit_is_ten_minutes_for_shipped_builders_else_one_hour(
     write: Write, limits: str, builder: str, limit_s: float
 ) -> None:
     loaded = load(write(builders_of(f"  - {{name: b, {builder}}}\n") + limits))
@@ -475,7 +475,7 @@ print(json.dumps([name for name in sys.modules if name.split(".")[0] in {{"ruame
 @pytest.mark.parametrize(
     "damage", [lambda text: text[:-9], lambda text: text.replace("textures", "textvres"), lambda _text: "", lambda _text: "ä"]
 )
-def test_damaged_stored_form_is_ignored(write: Write, tmp_path: Path, damage: Callable[[str], str]) -> None:
+def test_damaged_stored_configuration_is_compiled_again(write: Write, tmp_path: Path, damage: Callable[[str], str]) -> None:
     folder = write(EXAMPLE)
     first = load(folder)
     (stored,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
@@ -485,7 +485,7 @@ def test_damaged_stored_form_is_ignored(write: Write, tmp_path: Path, damage: Ca
 
 
 @pytest.mark.real
-def test_stored_form_with_unknown_fields_is_ignored(write: Write, tmp_path: Path) -> None:
+def test_stored_configuration_with_unknown_fields_is_compiled_again(write: Write, tmp_path: Path) -> None:
     folder = write(EXAMPLE)
     first = load(folder)
     (stored,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
