@@ -22,11 +22,11 @@ from forks import Forks
 from hypothesis import HealthCheck, settings
 from tools import has_been_deleted
 
-# Containers often set this variable. Then each of several thousand processes compiles its imports again, which is half of the
-# suite's time.
+# Containers often set PYTHONDONTWRITEBYTECODE. With it, each of several thousand processes would compile its imports again, which
+# would double the time of the suite.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# Containers often set this variable, too. Users rarely do, so a verb that keeps running must flush what it prints.
+# Containers often set PYTHONUNBUFFERED, too; users rarely do. Without it the tests notice a verb that does not flush its output.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -45,7 +45,7 @@ _STARTS = (
     *(f"tests/drills/hostile/test_{name}.py" for name in ("hostile", "neighbours")),
     *(f"tests/engine/pool/test_{name}.py" for name in ("environment", "sandbox")),
 )
-"""Folders and modules whose tests are about how processes start and end; other tests of that have the mark `starts`."""
+"""Folders and modules whose tests check how processes start and end; single tests in other modules have the mark `starts`."""
 
 
 _exit = subprocess.Popen.__exit__
@@ -96,7 +96,7 @@ def pytest_make_collect_report() -> Iterator[None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Keep the folders of tests short: engines whose paths are too long for a socket would share one below /tmp."""
+    """Keep the paths of test folders short: engines whose paths are too long for a socket would all use the same folder in /tmp."""
     if not config.option.basetemp:
         config.option.basetemp = config.stash[_short] = tempfile.mkdtemp(prefix="t-", dir="/tmp")
 
@@ -153,7 +153,7 @@ def _results_of_no_other_test(_empty_user_folders: Path, monkeypatch: pytest.Mon
 
 @pytest.fixture
 def own_homes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give a test of the screen settings of its own, and a terminal with colours."""
+    """Give a test of the screen its own folders for configuration and state, and a terminal with colours."""
     for name in ("XDG_CONFIG_HOME", "XDG_STATE_HOME"):
         monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")

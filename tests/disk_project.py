@@ -53,7 +53,7 @@ class Project:
     # ---------------------------------------------------------------------------------------------------------------- edits
 
     def path(self, rel: str | bytes) -> Path:
-        """Return the absolute path of `rel`, which may be bytes that are not text."""
+        """Return the absolute path of `rel`. If `rel` is bytes, they need not be valid UTF-8."""
         return self.root / os.fsdecode(rel)
 
     def config(self, settings: str) -> None:
@@ -102,7 +102,7 @@ class Project:
     ) -> Ran:
         """Edit files, run an engine until it is idle, and return what it did.
 
-        Times are trusted as soon as a file is older than the scan, so that tests do not wait for the tick of a coarse clock.
+        The engine trusts a file's time as soon as it is older than the scan: tests need not wait for a tick of the disk's clock.
         """
         self.edit(edits)
         ran = Ran()
@@ -164,15 +164,15 @@ class Project:
     # --------------------------------------------------------------------------------------------------------------- oracle
 
     def check_rest(self) -> None:
-        """Assert O3, O4, O5: rows equal files, the database is whole, staging is empty."""
+        """Assert that the rows equal the files, the database is intact, and the staging folder is empty."""
         assert violations_of_rest(self.cache) == []
 
     def check_clean_build(self, work: Path) -> None:
-        """Assert O1: the cache equals that of a clean build of the present sources, except products of failed jobs."""
+        """Assert that the cache, except products of failed jobs, equals that of a clean build of the present sources in `work`."""
         assert self.differences_from_clean_build(work) == []
 
     def differences_from_clean_build(self, work: Path) -> list[str]:
-        """Return how cache and statuses differ from those of a clean build in `work`, which is deleted."""
+        """Return how cache and statuses differ from those of a clean build, which is made in `work` and then deleted."""
         self.engine_run(sets=[f"cache={work}", "local_store.enabled=false"])
         try:
             found = [
@@ -189,12 +189,12 @@ class Project:
 
 
 def run_name(notice: JobChanged) -> str:
-    """Return the name of a run in the form that stories use."""
+    """Return `job_name` of the job that ran, with "!" if the run failed."""
     return job_name(notice.source, notice.job_key, notice.platform) + ("!" if notice.status == "failed" else "")
 
 
 def job_name(source: str, key: str, platform: str) -> str:
-    """Return the name of a job in the form that stories use."""
+    """Return `source:key` of a job, `source:key@platform` for another platform than the host, or `source:analysis`."""
     if key.startswith("CreateJobs_"):
         return f"{source}:analysis"
     return f"{source}:{key}" + ("" if platform == HOST else f"@{platform}")
@@ -271,7 +271,7 @@ def violations_of_rest(cache: Path) -> list[str]:
 
 
 def _is_worker_folder(folder: Path) -> bool:
-    """Whether these paths are the empty folders that a running worker keeps for its next command."""
+    """Whether a folder in staging belongs to a running worker and contains only folders, which it keeps for its next command."""
     word, _, number = folder.name.partition("-")
     is_alive = word == "worker" and Path("/proc", number.partition("-")[0]).exists()
     return is_alive and all(path.is_dir() and not path.is_symlink() for path in folder.rglob("*"))

@@ -513,7 +513,7 @@ def test_changed_layer_option_or_platform_recompiles_the_configuration(write: Wr
     assert first.name == "game"
 
 
-def test_removed_scan_folder_is_reported_without_a_change_of_yaml(write: Write) -> None:
+def test_removed_scan_folder_is_reported_although_yaml_is_unchanged(write: Write) -> None:
     folder = write(SMALL)
     load(folder)
     (folder / "assets").rmdir()

@@ -142,7 +142,7 @@ def test_a_builder_that_lacks_a_program_is_a_comment_with_the_reason(tmp_path: P
 MATERIALS = {"art/wall.png", "art/wall_n.png", "art/Wall_ORM.tga", "art/ui/button.png", "art/hero.png"}
 
 
-def test_files_named_like_materials_get_a_texture_builder_with_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_init_proposes_texture_builder_for_names_of_material_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal, "find_spec", lambda _module: True)
     found = proposal.propose(tree(tmp_path, MATERIALS))
 
@@ -182,7 +182,7 @@ def test_proposal_whose_rules_are_all_commented_out_has_no_builders(tmp_path: Pa
 
 
 @pytest.mark.parametrize("line", ['patterns = ["*.atlas"]', 'patterns: tuple = ("*.ATLAS",)', 'name, patterns = "x", ("*.atlas",)'])
-def test_proposal_copies_no_file_that_an_own_builder_processes(tmp_path: Path, line: str) -> None:
+def test_proposal_does_not_copy_files_that_a_project_builder_processes(tmp_path: Path, line: str) -> None:
     folder = tree(tmp_path, {"a.atlas", "b.xyz", "builders/x.py", "builders/broken.py"})
     (folder / "builders/x.py").write_text(f"raise SystemExit\nclass Atlas:\n    {line}\n")
     (folder / "builders/broken.py").write_text("class (")

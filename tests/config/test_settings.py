@@ -26,7 +26,7 @@ from aptui.worker.commands import read_trace
 
 Configure = Callable[..., Config]
 Added = dict[str, str]
-"""{argument of `configure`: its text}."""
+"""{parameter of `configure`: text that it adds to the configuration}."""
 POOL = "pool: {kind: dask, scheduler: 'tcp://127.0.0.1:8786', insecure: true"
 
 
@@ -315,7 +315,7 @@ def test_missing_program_is_reported_with_its_builder_at_every_load(tmp_path: Pa
         ("inproc://x:1", "not the address of a scheduler"),
     ],
 )
-def test_scheduler_without_tls_must_be_insecure_and_on_the_loopback(address: str, message: str) -> None:
+def test_scheduler_without_tls_needs_insecure_setting_and_loopback_address(address: str, message: str) -> None:
     if message:
         with pytest.raises(UserError, match=message):
             check_address(address, has_certificates=False, is_insecure=True)

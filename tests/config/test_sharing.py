@@ -102,7 +102,7 @@ def test_store_that_became_writable_by_others_is_refused_when_it_is_opened(load,
     namespaces_of(words, TroubleReporter(None))
 
 
-def test_own_store_has_folders_that_only_its_user_can_write_under_any_umask(tmp_path: Path) -> None:
+def test_own_store_is_writable_only_by_its_user_with_umask_0(tmp_path: Path) -> None:
     (tmp_path / "own").mkdir(mode=0o755)
     before = os.umask(0)
     try:

@@ -31,7 +31,7 @@ pytestmark = pytest.mark.real
 
 WARNING = 2
 MOST_ROWS = 24 - 8
-"""Rows of a small terminal, without 8 rows for the failures, the summary, the next steps and the prompt."""
+"""Maximum rows of a text in a terminal of 24 rows: failures, summary, next steps and prompt need 8 rows."""
 SHIPPED = (
     JsonBuilder,
     ImageBuilder,

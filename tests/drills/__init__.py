@@ -1,4 +1,4 @@
-"""Drills: a fault at any moment, then a restart, then a check of the whole result. `python -m tests.drills NAME`."""
+"""Drills: tests that inject a fault at any moment, restart, and check the whole result. `python -m tests.drills NAME`."""
 
 import sys
 from pathlib import Path

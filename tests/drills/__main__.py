@@ -1,6 +1,6 @@
 """`python -m tests.drills NAME [--count N] [--seed S] [--step N] [--mutant NAME]`.
 
-Run one drill without limits, or `all` drills.
+Run one drill (a test that injects faults) at full length, or `all` drills.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ DRILLS: dict[str, Drill] = {
     "names": lambda folder, chosen: hostile_content.names(folder, chosen.count * 40, chosen.seed, mutant=chosen.mutant),
     "slow-content": lambda folder, _chosen: slow_content.answers(folder),
     "neighbours": lambda folder, chosen: neighbours.drill(folder, mutant=chosen.mutant),
-    # Drills of shared results.
+    # Drills of machines that share results.
     "l1-killed": lambda folder, chosen: sharing.killed_at_every_point(folder, step=chosen.step, mutant=chosen.mutant),
     # Drills of the watcher without an engine.
     "w1-watcher": lambda folder, chosen: watching.new_trees(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
@@ -121,13 +121,15 @@ def _laps(chosen: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    """Run the requested drills; return 1 if one found a violation."""
+    """Run the requested drills (tests that inject faults); return 1 if any drill found a violation, else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.drills", description=__doc__)
     parser.add_argument("name", choices=[*DRILLS, "all"])
     parser.add_argument("--count", type=int, default=50, help="kills, damages or saves")
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1 << 30))
     parser.add_argument("--step", type=int, default=1, help="take every n-th point")
-    parser.add_argument("--mutant", choices=sorted(MUTANTS), default="", help="break the contract on purpose: violations must show")
+    parser.add_argument(
+        "--mutant", choices=sorted(MUTANTS), default="", help="break the program on purpose: the drill must find it"
+    )
     parser.add_argument("--changes", type=int, default=2_000, help="while the engine is stopped (k4-live), and of s67")
     parser.add_argument("--minutes", type=float, default=2.0, help="how long live-truth edits")
     parser.add_argument("--without-code", action="store_true", help="live-truth leaves builders and tools as they are")

@@ -1,4 +1,7 @@
-"""E1, E3, D1 to D4, X1, W7 and Ctrl-C: full or read-only disks, damaged or locked databases, two engines, tampered products."""
+"""Drills of a troubled host: full or read-only disks, damaged or locked databases, two engines, tampered products.
+
+They are E1, E3, D1 to D4, X1, W7 and `ctrl-c`.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ def small_disk(folder: Path, size_kib: int) -> Iterator[Path]:
 
 
 def full_disk(folder: Path, seed: int, sizes_kib: range, say: Say = print) -> Report:
-    """E1: the cache's disk first has too few free bytes, then enough.
+    """Drill E1: the cache's disk first has too few free bytes, then enough.
 
     Expects only whole products, an error that names the disk, and exact recovery.
     """
@@ -63,7 +66,7 @@ def full_disk(folder: Path, seed: int, sizes_kib: range, say: Say = print) -> Re
 
 
 def read_only_cache(folder: Path) -> Report:
-    """E3: a cache on a read-only disk is refused with one sentence; needs root."""
+    """Drill E3: a cache on a read-only disk is refused with one sentence; needs root."""
     report = Report("E3")
     with small_disk(folder / "disk", 32 * 1024) as disk:
         world = World(folder / "project", sources=6, commands=1)
@@ -86,7 +89,7 @@ def read_only_cache(folder: Path) -> Report:
 
 
 def locked_database(folder: Path, seconds: float) -> Report:
-    """D1: another program holds the database's write lock for some time. The engine waits, loses nothing, and does not spin."""
+    """Drill D1: another program holds the database's write lock for a time. The engine waits, loses nothing, and does not spin."""
     report = Report("D1")
     world = World(folder / "project", sources=12, commands=2)
     world.engine_run()
@@ -108,8 +111,8 @@ def locked_database(folder: Path, seconds: float) -> Report:
 
 @contextlib.contextmanager
 def _lock_held_by_another_program(path: Path) -> Iterator[None]:
-    # A separate process holds the lock, because a forked engine would inherit a connection of this process, and with the connection
-    # SQLite's record of the locks that this process holds.
+    # A separate process holds the lock. If this process held it, a forked engine would inherit the connection, with SQLite's record
+    # of the locks of this process.
     code = (
         "import sqlite3, sys; d = sqlite3.connect(sys.argv[1], isolation_level=None); d.execute('BEGIN EXCLUSIVE'); "
         "print(flush=True); input()"
@@ -128,7 +131,7 @@ def _processor_s(pid: int) -> float:
 
 
 def damaged_database(folder: Path, count: int, seed: int, say: Say = print) -> Report:
-    """D2: a damaged database is rebuilt, or the damage is harmless.
+    """Drill D2: a damaged database is rebuilt, or the damage is harmless.
 
     Damage: flipped bits, lost ends, zeroed or swapped pages, a lost log, another project's database. Only `verify` finds a
     flipped bit within a row. So the drill compares the cache, and compares rows only after a rebuild of the database.
@@ -207,7 +210,7 @@ def _damage(path: Path, kind: str, dice: random.Random) -> None:
 
 
 def two_engines(folder: Path) -> Report:
-    """D3: a second engine is refused with the process id of the first.
+    """Drill D3: a second engine is refused with the process id of the first.
 
     After the first engine was killed, the next engine gets the cache at once.
     """
@@ -251,7 +254,7 @@ def interrupted(folder: Path, number: int = signal.SIGINT) -> Report:
 
 
 def deleted(folder: Path) -> Report:
-    """D4: database, cache, or both deleted, also when the engine that rebuilds them is killed immediately."""
+    """Drill D4: database, cache, or both deleted, also when the engine that rebuilds them is killed immediately."""
     report = Report("D4")
     world = World(folder / "project", sources=10, commands=1)
     world.engine_run()
@@ -267,7 +270,7 @@ def deleted(folder: Path) -> Report:
 
 
 def deleted_and_killed(folder: Path, step: int) -> Report:
-    """D4: an engine that finds no database is killed at every point; afterwards no file without a row may remain."""
+    """Drill D4: an engine that finds no database is killed at every point; afterwards no file without a row may remain."""
     from ..worlds.children import Fault
 
     report = Report("D4 killed")
@@ -290,9 +293,9 @@ def deleted_and_killed(folder: Path, step: int) -> Report:
 
 
 def tampered(folder: Path) -> Report:
-    """X1: products deleted or replaced by hand are found at the next start.
+    """Drill X1: products deleted or replaced by hand are found at the next start.
 
-    `verify` finds damage in place by digest, and `reprocess` repairs it.
+    A product that was changed in place differs only in its digest, which `verify` would check. Once deleted, it is made again.
     """
     report = Report("X1")
     world = World(folder / "project", sources=10, commands=1)
@@ -322,7 +325,7 @@ def tampered(folder: Path) -> Report:
 
 
 def rewritten(folder: Path, saves: int, *, is_atomic: bool, seed: int = 0) -> Report:
-    """W7: a source is saved repeatedly while engines run.
+    """Drill W7: a source is saved repeatedly while engines run.
 
     Every product is a whole version, and the last product is of the last version.
     """

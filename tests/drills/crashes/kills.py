@@ -1,4 +1,4 @@
-"""K1, K2, K3 and E1: the engine dies, or its disk fails, at any moment.
+"""Drills K1, K2, K3 and E1: the engine dies, or its disk fails, at any moment.
 
 Then the engine restarts, and its result must equal a clean build.
 """
@@ -25,7 +25,7 @@ def random_kills(
     mutant: str = "",
     say: Say = print,
 ) -> Report:
-    """K1 and K2: kill at random times during 12 changes of 60 sources, and restart.
+    """Drills K1 and K2: kill the engine at random times during 12 changes of 60 sources, and restart it.
 
     Every second time, revert the changes before the restart.
     """
@@ -54,9 +54,10 @@ def random_kills(
 def spread_kills(
     folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print, kind: Callable[..., World] = World
 ) -> Report:
-    """K1 by points: kill at `count` calls, spread evenly over the calls that change the disk during 12 edits, in random order.
+    """Drill K1-points: kill the engine at `count` of the calls that change the disk during 12 edits.
 
-    At a random time the engine mostly waits for its workers. In this drill each kill falls between two changes of the disk.
+    The chosen calls are spread evenly and come in random order. A kill at a random time, as in K1, mostly hits an engine that waits
+    for its workers; here each kill falls between two changes of the disk.
     """
     say(f"seed {seed}")
     report = Report("K1-points")
@@ -84,7 +85,7 @@ def spread_kills(
 
 
 def _points(world: World) -> int:
-    """Return the number of points of 12 edits of a built project."""
+    """Return how many calls change the disk while an engine processes 12 edits of a built project."""
     world.engine_run()
     world.change(12)
     child = Child(world)
@@ -116,10 +117,11 @@ def every_point(
     workers: int = 2,
     say: Say = print,
 ) -> Report:
-    """K3 and E1: the n-th call that changes the disk kills the engine, or fails; n = 1, 2, 3 … until an engine finishes.
+    """Drills K3 and E1: at the n-th call that changes the disk, kill the engine, or let the call fail with `error`.
 
-    Each point has the same kinds of edits; every second time the edits are reverted before the restart. The search for a mutant
-    ends at its first violation. Most of a point's time is spent on starting `workers`.
+    n grows from `first` by `step` until an engine ends before its n-th call. Each n has the same kinds of edits; every second time
+    they are reverted before the restart. With a `mutant`, which is an engine broken on purpose, the drill ends at the first
+    violation. Most of the time is spent on starting `workers`.
     """
     say(f"seed {seed}, error {errno.errorcode.get(error, 'none: kills')}")
     report = Report("E1" if error else "K3")

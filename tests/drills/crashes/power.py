@@ -1,4 +1,4 @@
-"""P1: the power fails at any moment, and the disk holds only the data that the kernel had written to it.
+"""Drill P1: the power fails at any moment, and the disk holds only the data that the kernel had written to it.
 
 The cache is on its own file system, in a file behind a loop device. At the cut the engine is stopped and the file is copied. The
 copy is the disk after the cut: it lacks all data that was only in the kernel's memory. The copy is mounted, which replays the file
@@ -33,7 +33,7 @@ from ..worlds.world import SETTINGS, World
 _SIZE_MIB = 48
 _TIMEOUT_S = 20.0
 _COPIES = 20
-"""Maximum number of attempts to copy a disk: the kernel may write to it during a copy."""
+"""Maximum number of attempts to copy the disk image without a write of the kernel during the copy."""
 _WORKER_WITHOUT_SYNCS = """
 import os, sys
 os.fsync = os.fdatasync = lambda _file: None
@@ -49,7 +49,7 @@ main()
 
 
 def _unsynced_products() -> None:
-    """Break the commit contract: neither workers nor the engine make products durable."""
+    """Break the engine and its workers on purpose: they do not make products durable."""
     from aptui.engine.cache.cache_places import Placement
     from aptui.engine.pool import spawning
 
@@ -59,7 +59,7 @@ def _unsynced_products() -> None:
 
 
 def _unsynced_rows() -> None:
-    """Break the contract: intents are not durable when their products are placed."""
+    """Break the engine on purpose: intents are not durable when their products are placed."""
     from aptui.store.db.writer import Writer
 
     begin = Writer._begin
@@ -74,7 +74,7 @@ children.MUTANTS.update(MUTANTS)
 
 
 class PoweredWorld(World):
-    """A world that reads a copy of its database and log, because the database has an unread log after the power cut."""
+    """A world that reads copies of its database and write-ahead log: after a power cut the log is not yet in the database."""
 
     @contextlib.contextmanager
     def database(self) -> Iterator[sqlite3.Connection]:
@@ -109,7 +109,7 @@ class Disk:
         return [fields[4], fields[6], fields[8]]
 
     def copy(self) -> None:
-        """Copy the disk for `cut`; during the copy only the kernel can write to the disk."""
+        """Copy the disk image for `cut`, while the programs are stopped. If the kernel writes during the copy, try again."""
         for _ in range(_COPIES):
             before = self._written()
             _run("cp", "--sparse=always", str(self._images[0]), str(self._images[1]))
@@ -119,7 +119,7 @@ class Disk:
         raise AssertionError("the kernel writes all the time")
 
     def cut(self) -> None:
-        """Continue with the state that `copy` stored: later changes and unwritten ones are lost."""
+        """Mount the image that `copy` stored, as after a power failure: data that the kernel had not written by then is lost."""
         self.close()
         self._images.reverse()
         self._mount()
@@ -150,9 +150,10 @@ def _disk(folder: Path) -> Iterator[Disk]:
 
 
 def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """P1: cut the power at `count` calls, spread evenly over the calls that change the disk, in random order.
+    """Drill P1: cut the power at `count` calls, spread evenly over the calls that change the disk, in random order.
 
-    Every second time the edits are reverted before the restart. The search for a mutant ends at its first violation.
+    In half of the cases the edits are reverted before the restart. With a `mutant`, which is an engine broken on purpose, the drill
+    ends at the first violation.
     """
     say(f"seed {seed}")
     report, dice = Report("P1"), random.Random(seed)
@@ -187,11 +188,11 @@ def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Sa
 
 
 def _cut(world: World, disk: Disk, at: int, mutant: str) -> bool:
-    """Run an engine and cut the power at its n-th point; return False if the engine ended before that point."""
+    """Run an engine and cut the power at its `at`-th call that changes the disk; return False if it ended before that call."""
     child = Child(world, fault=Fault(at, signal=signal.SIGSTOP), mutant=mutant)
     deadline = time.monotonic() + _TIMEOUT_S
     while (state := _state(child.pid)) not in "TZ":
-        assert time.monotonic() < deadline, "the engine does not reach the point"
+        assert time.monotonic() < deadline, "the engine neither ended nor stopped at the call where the power is cut"
         time.sleep(0.005)
     if state == "T":
         for pid in children.workers_of(child.pid):

@@ -1,4 +1,4 @@
-"""L1: a machine dies at each of its changes of a disk, while it stores, uploads and fetches results.
+"""Drill L1: a machine dies at each of its changes of a disk, while it stores, uploads and fetches results.
 
 After a death at any moment, every other machine finds each result complete or not at all, and the next run completes the missing
 ones.
@@ -114,7 +114,7 @@ def _count_down(at: int) -> None:
 
 
 def _inspect(world: Path, moment: str, report: Report) -> None:
-    """Check the results on all machines, restart the dead one, and check that all results exist."""
+    """Check the results on all machines after the death of "mine", run "mine" again, and check that all results exist."""
     for name, keeps in (("stranger", False), ("mine", True)):
         _check(world, name, moment, report, keeps=keeps, must_find={THEIRS})
     if placing.living(str(world / "mine" / "store")):
@@ -145,7 +145,7 @@ def _check(world: Path, name: str, moment: str, report: Report, *, keeps: bool, 
 
 
 def in_place() -> None:
-    """Break the contract: a result is written directly under its final name."""
+    """Break the store on purpose: a result is written directly under its final name."""
     from aptui.features.sharing.stores.folder_store import FolderStore
 
     def publish(_self: FolderStore, written: str, path: str, *, if_absent: bool) -> bool:

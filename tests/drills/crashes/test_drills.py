@@ -1,4 +1,4 @@
-"""Short forms of the drills, for every run of the tests; `python -m tests.drills NAME` runs a drill without limits."""
+"""Short forms of the drills, which inject faults, for every test run; `python -m tests.drills NAME` runs a drill at full length."""
 
 from __future__ import annotations
 
@@ -64,13 +64,15 @@ def test_kill_drill_finds_a_broken_commit_protocol(tmp_path: Path, mutant: str) 
     first = _WEAK_SPOT[mutant]
     report = kills.every_point(tmp_path, seed=1, mutant=mutant, first=first, limit=first + 24, workers=1)
 
-    assert [text for text in report.violations if "ended with" not in text], "a mutant that ends with its own error proves nothing"
+    assert [text for text in report.violations if "ended with" not in text], (
+        "the drill must find wrong results, not only an error of the broken engine"
+    )
 
 
 _WEAK_SPOT = {"without-intents": 14, "rows-before-renames": 14, "in-place": 20}
-"""First point at which products are renamed.
+"""{broken commit protocol: number of the first call that changes the disk and renames a product}.
 
-A broken commit fails soon after this point, and further points would only take time.
+The drill finds the broken engine soon after this call; tests of later calls would only take time.
 """
 
 

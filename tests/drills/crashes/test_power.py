@@ -20,5 +20,5 @@ def test_products_equal_a_clean_build_after_a_power_cut_at_any_point(tmp_path: P
 
 
 @pytest.mark.parametrize("mutant", sorted(power.MUTANTS))
-def test_power_drill_finds_an_omitted_sync(tmp_path: Path, mutant: str) -> None:
+def test_power_cut_drill_finds_an_omitted_sync(tmp_path: Path, mutant: str) -> None:
     assert power.power_cuts(tmp_path, 24, seed=1, mutant=mutant).violations

@@ -1,6 +1,6 @@
-"""Short forms of the drills of shared results, for every run of the tests.
+"""Short forms of the drill of shared results, for every test run.
 
-`python -m tests.drills l1-killed` has no bounds.
+`python -m tests.drills l1-killed` kills a machine at every call that changes a disk.
 """
 
 from __future__ import annotations

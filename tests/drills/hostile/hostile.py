@@ -1,4 +1,4 @@
-"""B1, B2 and B3: builders that crash, hang, flood, leave processes behind, lie about products, or die when they are imported."""
+"""Drills B1 to B3: builders that crash, hang, flood, leave processes behind, lie about products, or die when they are imported."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from ..worlds.report import Report, Say
 GOODS_PER_HOSTILE = 6
 RSS_GROWTH_BYTES = 20 << 20
 _MISSED_S = 8.0
-"""Timeout of a drill whose mutant removed a limit (seconds)."""
+"""Seconds that a run may exceed its time limit if the pool is broken on purpose; short, so that the drill finds it soon."""
 
 
 class Hostile(Struct, frozen=True):
     """The expected end of a builder's runs.
 
-    A run must end with one of `outcomes`, an error that begins with the given text, and an end within the time limit.
+    A run must end with `outcome`, with an error that begins with `error`, and within `limit_s` seconds.
     """
 
     name: str
@@ -87,14 +87,14 @@ LIES = {
 
 @contextlib.contextmanager
 def without_reaping() -> Iterator[None]:
-    """Break the rules of the pool: kill only the worker, without its children."""
+    """Break the pool on purpose: it kills only the worker, without its child processes."""
     with mock.patch.object(processes, "kill_family", return_value=set()):
         yield
 
 
 @contextlib.contextmanager
 def without_limits() -> Iterator[None]:
-    """Break the rules of the pool: timeouts are a minute late."""
+    """Break the pool on purpose: workers that run jobs have no time limit."""
     from aptui.engine.pool.worker_processes import WorkerManager
 
     due = WorkerManager._due
@@ -106,14 +106,14 @@ def without_limits() -> Iterator[None]:
 
 @contextlib.contextmanager
 def credulous() -> Iterator[None]:
-    """Break the contract: workers do not check the products of builders. Workers read this variable once, with the builders."""
+    """Break the workers on purpose: they do not check products. The module of the hostile builders reads this variable."""
     with mock.patch.dict(os.environ, {"PYTHON_CREDULOUS": "1"}):
         yield
 
 
 @contextlib.contextmanager
 def without_breaker() -> Iterator[None]:
-    """Break the rules of the pool: a builder may kill any number of workers."""
+    """Break the pool on purpose: a builder that kills workers is never disabled."""
     with mock.patch("aptui.engine.pool.admission.MAX_FAILURES", 1 << 30):
         yield
 
@@ -131,7 +131,10 @@ MUTANTS: dict[str, Callable[[], contextlib.AbstractContextManager[object]]] = {
 
 
 def hostile_mix(folder: Path, rounds: int, seed: int, *, mutant: str = "", names: tuple[str, ...] = (), say: Say = print) -> Report:
-    """B1: every hostile builder `rounds` times, in random order among good jobs, on two workers; no process or file may remain."""
+    """Drill B1: run every hostile builder `rounds` times, in random order among good jobs, on two workers.
+
+    No process or file may remain.
+    """
     say(f"seed {seed}")
     report = Report("B1")
     dice = random.Random(seed)
@@ -141,7 +144,8 @@ def hostile_mix(folder: Path, rounds: int, seed: int, *, mutant: str = "", names
         pool.run(pool.process_order("good"))  # the first run starts the pool; the memory for that is not counted as growth
         rss_bytes = resident_bytes(os.getpid())
         for number in range(rounds):
-            # A new configuration enables all builders again; otherwise those that kill workers are disabled after three rounds.
+            # A new configuration enables all builders again. Without it, builders that kill their workers would be disabled after
+            # three rounds.
             pool.pool.reconfigure(builders, PLATFORMS)
             _one_round(pool, chosen, dice, number, report, _MISSED_S if mutant else TIMEOUT_S)
             growth_bytes = resident_bytes(os.getpid()) - rss_bytes
@@ -193,7 +197,7 @@ def _message(queue: list[tuple[ProcessOrder, Hostile | None]], count: int) -> li
 def _send_again(
     pool: Harness, todo: list[tuple[ProcessOrder, Hostile | None]], queue: list[tuple[ProcessOrder, Hostile | None]]
 ) -> None:
-    """Queue orders again that were returned unprocessed, as the core does."""
+    """Queue again the orders that the pool returned unprocessed; in the engine the core does this."""
     for item in todo:
         result = pool.results.get(item[0].run_key)
         if isinstance(result, RunResult) and result.outcome == Outcome.RETURNED:
@@ -216,7 +220,7 @@ def _verify(result: object, expected: Hostile, where: str, report: Report) -> No
 
 
 def _left_over() -> list[str]:
-    """Return processes that still exist; a pool adopts all orphans."""
+    """Kill the remaining child processes, which include orphans of workers, and return a message for each."""
     left = [pid for pid in processes._living_children() if processes._is_alive(pid)]
     names = [f"left over: {processes.command_name(pid)} (pid {pid})" for pid in left]
     for pid in left:
@@ -238,7 +242,7 @@ COMMANDS = {
 
 
 def hostile_batch(folder: Path, goods: int = 60) -> Report:
-    """B1 through a whole engine: commands that misbehave fail by name, the good jobs of the project succeed."""
+    """Drill B1 through a whole engine: commands that misbehave fail by name, the good jobs of the project succeed."""
     report = Report("B1 engine")
     lines = [
         f"  - {{name: {name}, patterns: ['*.{name}'], command: {command!r}, time_limit: {1 if 'time' in error else 60}s}}"
@@ -266,7 +270,7 @@ def hostile_batch(folder: Path, goods: int = 60) -> Report:
 
 
 def lies(folder: Path, *, many: int = 2000, mutant: str = "") -> Report:
-    """B2: builders with false product claims are refused by name; a builder with very many products is accepted."""
+    """Drill B2: builders with false product claims are refused by name; a builder with very many products is accepted."""
     report = Report("B2")
     builders = [python_builder(name, name) for name in (*LIES, "ManyProducts", "Good")]
     with MUTANTS[mutant](), mock.patch.dict(os.environ, {"PYTHON_MANY": str(many)}), _pool(folder, builders) as pool:
@@ -287,7 +291,7 @@ def lies(folder: Path, *, many: int = 2000, mutant: str = "") -> Report:
 
 
 def crash_loop(folder: Path, jobs: int = 8, *, mutant: str = "") -> Report:
-    """B3: a builder that dies at its start costs three workers, then its jobs fail at once, until the configuration changes."""
+    """Drill B3: a builder that dies at its start ends three workers. Then its jobs fail at once until the configuration changes."""
     report = Report("B3")
     builders = [python_builder("DiesAtStart", "bad"), python_builder("Good", "good")]
     with MUTANTS[mutant](), _pool(folder, builders) as pool:

@@ -60,7 +60,7 @@ builders:
 
 
 def corpus(outside: Path, rng: random.Random) -> Iterator[tuple[str, bytes]]:
-    """Yield (path below `assets`, bytes) of files that try to reach the canaries in `outside`; links come from `links`."""
+    """Yield (path below `assets`, bytes) of files whose content tries to reach the files in `outside`; `_links` makes links."""
     for number, name in enumerate(_names(outside)):
         yield from _models(f"n{number:02}", name)
         yield from _shaders(f"n{number:02}", name, rng)
@@ -306,7 +306,7 @@ def _events(descriptor: int) -> Iterator[str]:
 
 
 def names(folder: Path, count: int, seed: int, mutant: str = "") -> Report:
-    """Run `count` templates with names that look like code in a real shell; no part of a name may run."""
+    """Run `count` random command templates in real shells, with file names that contain shell code, which must not run."""
     report, rng = Report("names"), random.Random(seed)
     shells = [shell for shell in ("/bin/sh", shutil.which("bash") or "") if shell]
     place = folder / "names-drill"
@@ -394,7 +394,7 @@ def _argument(rng: random.Random, depth: int) -> str:
 
 
 def _pasted(self: Template) -> str:
-    """Break the contract: put values into the text of the command, where the shell reads them."""
+    """Break the template on purpose: values become part of the command's text, so that the shell interprets them."""
     text = self.text
     for name, variable in self.variables.items():
         text = text.replace(f"{{{name}}}", f'$(sh -c "printf %s ${variable}")')
@@ -402,7 +402,7 @@ def _pasted(self: Template) -> str:
 
 
 def _trusts_whole_disk(self: Pool, builders: Sequence[Builder], platforms: Sequence[Platform]) -> WorkerStart:
-    """Break the contract: workers consider the whole disk as the project."""
+    """Break the engine on purpose: its workers treat the whole disk as the project."""
     start = _make_start(self, builders, platforms)
     return replace(start, setup=replace(start.setup, scan_folders=("/",)))
 

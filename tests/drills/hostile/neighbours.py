@@ -58,14 +58,14 @@ class OtherUser:
         theirs.close()
 
     def may(self, kind: str, what: str) -> bool:
-        """Return whether an attempt of the other user succeeds."""
+        """Return whether the process of `OTHER_UID` gets access. `kind` is lock, read, socket, control or gateway."""
         self._ours.sendall(f"{kind}\0{what}".encode("utf-8", "surrogateescape"))
         answer = self._ours.recv(1)
         assert answer, "the process of the other user has ended"
         return answer == b"y"
 
     def close(self) -> None:
-        """End the process of the other user."""
+        """End the process that runs as `OTHER_UID`."""
         self._ours.close()
         os.waitpid(self._pid, 0)
 
@@ -107,25 +107,25 @@ _ANSWERS = {"control": b"pong", "gateway": b" 200 "}
 
 
 def _open_files(folder: Path, _stack: ExitStack) -> None:
-    """Break the contract: other users can read private files."""
+    """Break the engine on purpose: other users can read its private files."""
     for path in folder.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
 
 
 def _open_socket(folder: Path, stack: ExitStack) -> None:
-    """Break the contract: other users reach the socket, and the engine does not check its peers."""
+    """Break the engine on purpose: other users can connect to its socket, and it does not check which user a client is."""
     (folder / "run").chmod(0o755)
     (folder / "run" / "socket").chmod(0o666)
     stack.enter_context(mock.patch.object(places.Credentials, "is_trusted", True))
 
 
 def _open_control(_folder: Path, stack: ExitStack) -> None:
-    """Break the contract: the engine does not check the peer of a request."""
+    """Break the engine on purpose: it does not check which user sent a request to its control port."""
     stack.enter_context(mock.patch.object(places, "loopback_uid", return_value=os.geteuid()))
 
 
 def _open_gateway(_folder: Path, stack: ExitStack) -> None:
-    """Break the contract: the gateway lets clients without a token read."""
+    """Break the gateway on purpose: it accepts clients without a token."""
     anybody = guard.ClientIdentity("anybody", frozenset(wire_codec.Scope), "")
     stack.enter_context(mock.patch.object(guard.Guard, "identify", return_value=anybody))
 
@@ -143,7 +143,7 @@ MUTANTS: dict[str, Callable[[Path, ExitStack], None]] = {
 
 
 def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """N1: another user tries every private file, lock, socket and port in `folder`, which other users can enter."""
+    """Drill N1: another user of the machine tries to use every private file, lock, socket and port of an engine in `folder`."""
     folder.chmod(0o755)
     with ExitStack() as stack:
         others = stack.enter_context(closing(OtherUser()))

@@ -66,32 +66,32 @@ serve: {port: 0, clients_limit: 64}
 
 
 def _endless_frames() -> None:
-    """Break the contract: a frame may have any declared length."""
+    """Break the gateway on purpose: it accepts frames of any declared length."""
     replace_members(wire_codec, FRAME_LIMIT_BYTES=1 << 31)
 
 
 def _silent_connections() -> None:
-    """Break the contract: silent connections stay open."""
+    """Break the gateway on purpose: it keeps silent connections open."""
     replace_members(guard, HEADER_LIMIT_S=1e9, UNIDENTIFIED_LIMIT=1 << 30)
 
 
 def _open_handshakes() -> None:
-    """Break the contract: connections without a TLS handshake stay open and are not counted."""
+    """Break the gateway on purpose: it neither closes nor counts connections that make no TLS handshake."""
     http_sockets.Acceptor.__init__.__kwdefaults__.update(limit=1 << 30, handshake_s=600.0)
 
 
 def _endless_followers() -> None:
-    """Break the contract: the streams of one token are not limited."""
+    """Break the gateway on purpose: it does not limit the number of streams of one token."""
     replace_members(change_feed, FOLLOWERS_PER_TOKEN=1 << 30, FOLLOWERS_LIMIT=1 << 30)
 
 
 def _deaf_to_revocation() -> None:
-    """Break the contract: connections of a revoked token stay open."""
+    """Break the gateway on purpose: it keeps connections of a revoked token open."""
     replace_members(gateway, _REVOKED_CHECK_S=1e9)
 
 
 def _chatty() -> None:
-    """Break the contract: every refusal is logged in full."""
+    """Break the gateway on purpose: it logs every refusal in full."""
     replace_members(floods.FloodGate, admit=lambda *_: True)
     replace_members(guard, _DETAIL_CHARACTERS=1 << 30)
 
@@ -150,7 +150,7 @@ class Victim:
         return Client.connect(self.url, token=token or self.token, tls=self.tls, client="good", notices=("counts",))
 
     def token_for(self, *scopes: Scope) -> str:
-        """Return a new token of the user who is attacked, and remember its name in `names`."""
+        """Return a new token of the user whose gateway is attacked, and store the token's name in `names`."""
         name = f"drill {time.monotonic_ns()}"
         token = tokens.add(tokens.path(), name, scopes)
         self.names[token] = name
@@ -254,7 +254,7 @@ def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator
             with contextlib.suppress(OSError):
                 wire.sendall(b"GET /v1/connect HTTP/1.1\r\nHost: 127")
             wires.append(wire)
-        with victim.connect():  # the well-behaved client can still connect, after all attackers
+        with victim.connect():  # the well-behaved client can still connect while the attacking connections are open
             pass
         # At first the gateway holds pending connections, too. Wait until it has closed the oldest connections above its limit.
         held = victim.descriptors() - before
@@ -405,7 +405,7 @@ def attacked(
     attacks: tuple[Attack, ...] = ATTACKS,
     is_safe: bool = False,
 ) -> Report:
-    """G1: run the attacks against one gateway, with random data for `seconds`."""
+    """Drill G1: run the attacks against one gateway, with random data for `seconds`."""
     report, dice = Report("G1"), random.Random(seed)
     victim = Victim(folder, mutant, is_safe=is_safe)
     try:
@@ -421,7 +421,7 @@ def attacked(
 
 
 def hostile_clients(folder: Path, seed: int, seconds: float = 10.0, *, mutant: str = "", say: Say = print) -> Report:
-    """G1: run every attack on a gateway without TLS and on a gateway with TLS."""
+    """Drill G1: run every attack on a gateway without TLS and on a gateway with TLS."""
     report = Report("hostile-clients")
     for is_safe, attacks in ((False, ATTACKS), (True, SAFE_ATTACKS)):
         part = folder / ("tls" if is_safe else "plain")
@@ -471,7 +471,7 @@ def _be_good(victim: Victim, over: threading.Event, worst: list[float]) -> None:
 
 
 def main() -> int:
-    """Run a gateway that lacks a rule."""
+    """Run a gateway that a mutant has broken on purpose, or an intact gateway if the mutant is "none"."""
     from aptui.cli import main as cli_main
 
     chosen = argparse.ArgumentParser()

@@ -1,4 +1,4 @@
-"""Short forms of the drills B1, B2 and B3; `python -m tests.drills b1` runs a drill without limits."""
+"""Short forms of the drills B1, B2 and B3 (hostile builders); `python -m tests.drills b1` runs a drill at full length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Short forms of the drills `hostile-assets` and `names`; `python -m tests.drills names` runs a drill without limits."""
+"""Short forms of the drills `hostile-assets` and `names`; `python -m tests.drills names` runs a drill at full length."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def test_shell_does_not_run_file_names_in_a_command_template_as_code(tmp_path: P
     assert not report.violations
 
 
-def test_drill_finds_values_pasted_into_the_text_of_a_shell_command(tmp_path: Path) -> None:
+def test_names_drill_detects_values_pasted_into_a_shell_command(tmp_path: Path) -> None:
     assert hostile_content.names(tmp_path, count=100, seed=1, mutant="pasting").violations

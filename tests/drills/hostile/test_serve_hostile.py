@@ -40,13 +40,13 @@ def test_clients_without_tls_handshake_do_not_disturb_other_clients(tmp_path):
         ("open-handshakes", half_tls, "before their handshake"),
     ],
 )
-def test_gateway_drill_finds_a_removed_limit(tmp_path, mutant, attack, missed):
+def test_gateway_drill_detects_a_missing_limit(tmp_path, mutant, attack, missed):
     report = attacked(project(tmp_path), 7, 0.3, mutant=mutant, attacks=(attack,), is_safe=attack is half_tls)
 
     assert any(missed in each for each in report.violations)
 
 
-def test_gateway_drill_finds_removed_limits_of_clients_with_a_token(tmp_path):
+def test_gateway_drill_detects_missing_limits_for_clients_with_a_token(tmp_path):
     report = attacked(project(tmp_path), 7, 0.3, mutant="careless", attacks=(followers, revocation, floods_of_requests))
 
     for missed in ("streams of one token", "a revoked token listened", "audit log grew"):

@@ -1,4 +1,4 @@
-"""A1: malformed frames and slow readers on an engine's socket.
+"""Drill A1: malformed frames and slow readers on an engine's socket.
 
 The engine survives, its memory stays bounded, and other clients are served.
 """
@@ -42,12 +42,12 @@ HELLO = json.dumps({"id": 1, "verb": "hello", "protocol": PROTOCOL, "version": "
 
 
 def unbounded_outbox() -> LinkLimits:
-    """Break the contract: data waiting for a client is not limited."""
+    """Break the engine on purpose: it does not limit the data that waits for a client."""
     return LinkLimits(waiting_bytes=1 << 60, waiting_lines=1 << 60)
 
 
 def waiting_writes() -> LinkLimits:
-    """Break the contract: the engine waits until a client reads its data."""
+    """Break the engine on purpose: it waits until a client reads its data."""
     send = Outbox.send
 
     def send_and_wait(self: Outbox, now: float) -> None:
@@ -91,7 +91,7 @@ class Handler:
                 request.answer(connections=self.server.connections())
 
     def forget_client(self, client) -> None:
-        """The engine holds no data for any client."""
+        """Do nothing: this handler stores no data of clients."""
 
     def report(self) -> None:
         """Publish the updates of one turn."""
@@ -158,7 +158,7 @@ class Victim:
         return self._memory_bytes("VmHWM") - self._small_bytes
 
     def ping(self) -> None:
-        """Send a request as a well-behaved client."""
+        """Send a request from the well-behaved client, and record the slowest answer."""
         started = time.monotonic()
         self._client.ask(PingEngine(), TIMEOUT_S)
         self.worst_s = max(self.worst_s, time.monotonic() - started)
@@ -268,7 +268,7 @@ def idle_connections(victim: Victim, _dice: random.Random) -> None:
 
 
 def deaf_subscribers(victim: Victim, _dice: random.Random) -> None:
-    """Subscribe with the maximum number of clients, and do not read a flood of updates."""
+    """Connect the maximum number of clients, which subscribe and do not read the updates of many rescans."""
     for _ in range(GUESTS):
         victim.bare(HELLO + b'{"id":2,"verb":"subscribe"}\n')
     for _ in range(SCANS):
@@ -276,11 +276,11 @@ def deaf_subscribers(victim: Victim, _dice: random.Random) -> None:
         for _ in range(NEWS_PER_SCAN // NEWS_PER_TURN):
             victim.ping()
             if victim.grown_bytes > GROWTH_LIMIT_BYTES:
-                return  # a growth of this size is already a violation
+                return  # above this limit the drill reports a violation anyway
 
 
 def deaf_requesters(victim: Victim, _dice: random.Random) -> None:
-    """Send endless requests whose answers are longer than the requests, and do not read."""
+    """Connect the maximum number of clients, which send endless requests with longer answers and do not read the answers."""
     for _ in range(GUESTS):
         bare = victim.bare(HELLO)
         bare.settimeout(0.02)
@@ -310,7 +310,7 @@ def attacked(
     answer_limit_s: float = ANSWER_LIMIT_S,
     say: Say = print,
 ) -> Report:
-    """A1: every attack `count` times against one engine."""
+    """Drill A1: every attack `count` times against one engine."""
     say(f"seed {seed}")
     report = Report("A1")
     dice = random.Random(seed)

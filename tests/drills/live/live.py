@@ -1,4 +1,4 @@
-"""W1 to W6, K2, K4 and N1 over the whole live engine: after any change of the sources the cache equals a clean build."""
+"""Drills W1 to W6, K2, K4 and N1 over the whole live engine: after any change of the sources the cache equals a clean build."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _too_often(engine: Serving, report: Report, where: str, most: int = BUILDS_P
 
 
 def new_trees(folder: Path, count: int, seed: int, *, trees: int = 400, mutant: str = "", say: Say = print) -> Report:
-    """W1: nested trees of 5 files each, made by 4 writers, `count` times."""
+    """Drill W1: nested trees of 5 files each, made by 4 writers, `count` times."""
     say(f"seed {seed}")
     report = Report("W1 live")
     world = LiveWorld(folder / "project", seed=seed)
@@ -80,7 +80,7 @@ def _make_trees(world: LiveWorld, top: str, number: int, trees: int, seed: int) 
 def overflows(
     folder: Path, seed: int, lengths: tuple[int, ...] = (16, 1024), *, files: int = 4000, mutant: str = "", say: Say = print
 ) -> Report:
-    """W2: the kernel's queue overflows; needs root."""
+    """Drill W2: the kernel's queue overflows; needs root."""
     say(f"seed {seed}")
     report = Report("W2 live")
     for length, is_stopped in ((length, is_stopped) for length in lengths for is_stopped in (True, False)):
@@ -107,7 +107,7 @@ def _storm(world: LiveWorld, number: int, seed: int, files: int) -> None:
 
 
 def watch_limits(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W3: too few watches at the start and while running, or no inotify instance.
+    """Drill W3: too few watches at the start and while running, or no inotify instance.
 
     The engine polls, reports that, and loses nothing.
 
@@ -149,7 +149,7 @@ def stopped(
     mutant: str = "",
     say: Say = print,
 ) -> Report:
-    """K4: the engine is stopped (SIGSTOP) amid many changes and continues (SIGCONT): no change is lost, and work begins soon."""
+    """Drill K4: the engine is stopped (SIGSTOP) during many changes. After SIGCONT no change is lost, and work begins soon."""
     report = Report("K4 live")
     world = LiveWorld(folder / "project")
     for number in range(50):
@@ -160,7 +160,8 @@ def stopped(
             engine.process.send_signal(signal.SIGSTOP)
             started = time.monotonic()
             for number in range(changes):
-                # The last changes are in folders without earlier changes: no other notification covers those that a mutant loses.
+                # The last changes are in folders without earlier changes. If a broken engine loses their notifications, no other
+                # notification makes up for them.
                 rel = f"assets/d{number * 50 // changes}/{number}.txt"
                 world.write(rel, f"{lap} {number}")
                 if number % 100 == 99:
@@ -190,7 +191,7 @@ TIMEOUT_AFTER_STOP_S = 10.0
 
 
 def renames(folder: Path, count: int, seed: int, *, files: int = 200, mutant: str = "", say: Say = print) -> Report:
-    """W4: storms of renames of files and folders, swaps, case, and the ways in which programs save."""
+    """Drill W4: storms of renames of files and folders: swaps, changes of letter case, and the renames with which programs save."""
     say(f"seed {seed}")
     report = Report("W4 live")
     world = LiveWorld(folder / "project", seed=seed)
@@ -217,7 +218,7 @@ def renames(folder: Path, count: int, seed: int, *, files: int = 200, mutant: st
 
 
 def _rename_storm(world: LiveWorld, files: int) -> None:
-    """Rename every file and back, and finally rename every other file."""
+    """Rename every file and rename it back; then rename every second file for good."""
     paths = sorted(path for path in (world.root / "assets").rglob("*.txt"))[:files]
     for path in paths:
         other = path.with_name("n" + path.name)
@@ -276,7 +277,7 @@ _MOVES = (_swap, _swap, _recase, _recase, _folder_out, _folder_in, _folder_in, _
 
 
 def saves(folder: Path, count: int, *, mutant: str = "", say: Say = print) -> Report:
-    """W4: every way in which programs save, `count` times each: correct products, and at most one wasted run for each save."""
+    """Drill W4: save `count` times in every way of common programs: right products, and at most one wasted run for each save."""
     report = Report("W4 saves")
     world = LiveWorld(folder / "project")
     path = world.write("assets/d/a.txt", "0")
@@ -375,7 +376,7 @@ _SAVES: dict[str, Callable[[LiveWorld, Path, bytes], None]] = {
 
 
 def roots(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W5: a scan folder disappears and returns, or another folder replaces it; loops of links; mounts on subfolders (as root)."""
+    """Drill W5: a scan folder disappears and returns, is replaced, has loops of links, or (only as root) has mounts below it."""
     report = Report("W5 live")
     world = LiveWorld(folder / "project")
     world.write("assets/real/a.txt", "a")
@@ -455,7 +456,7 @@ def _under_mount(world: LiveWorld, command: list[str], name: str) -> Iterator[st
 
 
 def invisible(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """W6: writes without a notification or without a new size and time are found at once, by a second check or by the next scan."""
+    """Drill W6: find writes without a notification or without a new size and time, at once, by a second check or the next scan."""
     report = Report("W6 live")
     world = LiveWorld(folder / "project")
     with serving(world, report, mutant=mutant) as engine:
@@ -506,7 +507,7 @@ _INVISIBLE: dict[str, tuple[Callable[[LiveWorld, Path, bytes], None], str]] = {
 
 
 def kills(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """K2: the live engine is killed at random moments while sources change.
+    """Drill K2: the live engine is killed at random moments while sources change.
 
     The result of the next engine equals a clean build.
     """
@@ -574,7 +575,7 @@ NAMES: tuple[bytes, ...] = (
 
 
 def names(folder: Path, *, chosen: tuple[bytes, ...] = NAMES, verbs: bool = True, mutant: str = "", say: Say = print) -> Report:
-    """N1: files with odd names are saved, renamed and deleted while the engine runs, and each verb gets each of these names."""
+    """Drill N1: files with odd names are saved, renamed and deleted while the engine runs. Each verb gets each of these names."""
     report = Report("N1 live")
     world = LiveWorld(folder / "project", 'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*"]}]\n')
     with serving(world, report, mutant=mutant) as engine:
@@ -618,7 +619,7 @@ def _verbs(engine: Serving, name: bytes) -> Iterator[str]:
         return
     os_name = os.fsdecode(b"assets/" + name)
     if b"\\" in name or source != os.fsdecode(name):
-        # The path on the disk has one meaning. As the name of a source, its backslashes would be read as separators.
+        # A path on the disk is unambiguous; in the name of a source, backslashes would be read as separators.
         source = os_name
     for words in (
         ("jobs",),

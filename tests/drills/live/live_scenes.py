@@ -1,7 +1,7 @@
-"""W7 and scenarios of O3DE's Asset Processor, over the whole live engine.
+"""Drills of the whole live engine: W7, checkouts, and scenarios 45, 67 and 68 of O3DE's Asset Processor.
 
-Sources written while they are read, products deleted by hand (45), changes that the
-watcher must not confuse (67), the meaning of names (68), and whole checkouts as one batch.
+In W7 sources are written while they are read. In 45 products are deleted by hand. In 67 and 68 many files appear, change, move and
+disappear. A whole checkout must become one batch.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..worlds.serving import LiveWorld, Serving, rows, serving
 
 
 def written(folder: Path, count: int, seed: int, *, size: int = 400_000, mutant: str = "", say: Say = print) -> Report:
-    """W7: while the engine reads sources, they are written slowly, truncated and written again, replaced, and mapped.
+    """Drill W7: while the engine reads sources, they are written slowly, truncated and written again, replaced, and mapped.
 
     Only whole versions become products.
     """
@@ -72,7 +72,7 @@ workers: 2
 
 
 def _held_open(world: LiveWorld, engine: Serving, path: Path, number: int) -> list[str]:
-    """Twice, leave a file half written until a file that was saved later has its product; return products of incomplete files."""
+    """Save another file twice and wait for its product, while `path` is half written; return products of incomplete files."""
     data = world.note(f"held open {number}".encode())
     with path.open("wb", buffering=0) as file:
         file.write(data[: len(data) // 2])
@@ -258,7 +258,7 @@ def products_by_hand(folder: Path, *, mutant: str = "", say: Say = print) -> Rep
         if len(engine.runs) > 5:
             report.violations.append(f"{len(engine.runs)} jobs ran for 5 products")
         engine.forget()
-        # Errors are ignored, because the engine may restore products while the folder is deleted.
+        # Errors are ignored, because the engine may restore products in this folder while it is being deleted.
         shutil.rmtree((world.cache / products[0]).parent, ignore_errors=True)
         report.faults += 1
         engine.verify(report, "a folder of products deleted")

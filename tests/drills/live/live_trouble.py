@@ -1,4 +1,4 @@
-"""E1, E3 and D4 under a live engine: the cache, disk or project disappears.
+"""Drills E1, E3 and D4 under a live engine: the cache, disk or project disappears.
 
 The engine reports the loss, and continues by itself after the return.
 """
@@ -55,14 +55,18 @@ def _products(world: LiveWorld, _engine: Serving) -> None:
 def _configuration(world: LiveWorld, engine: Serving) -> None:
     settings = (world.root / "aptui.yaml").read_text()
     (world.root / "aptui.yaml").unlink()
-    assert engine.until(lambda: engine.status()["health"]["configuration"]), "the missing configuration is not reported"
+    assert engine.until(lambda: engine.status()["health"]["configuration"]), (
+        "the engine must report that its configuration is missing"
+    )
     world.config(settings)
 
 
 def _project(world: LiveWorld, engine: Serving) -> None:
     away = world.root.with_name("away")
     world.root.rename(away)
-    assert engine.until(lambda: engine.status()["health"]["disk"]), "the missing project is not reported"
+    assert engine.until(lambda: engine.status()["health"]["disk"]), (
+        "the engine must report that the folder of its project is missing"
+    )
     assert not world.root.exists(), "the folder of the moved project was created again"
     away.rename(world.root)
 
@@ -79,7 +83,7 @@ _TAKEN: tuple[Callable[[LiveWorld, Serving], None], ...] = (_cache, _database, _
 
 
 def full_disk(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """E1: the disk of the cache fills up: the engine reports it, all products are whole, no thread spins.
+    """Drill E1: the disk of the cache fills up: the engine reports it, all products are whole, no thread spins.
 
     With free space it continues. Needs root.
     """

@@ -28,5 +28,5 @@ def test_no_product_is_deleted_when_a_source_folder_vanishes(tmp_path: Path, sce
 
 
 @pytest.mark.parametrize(("mutant", "scene"), [("unreadable-is-gone", "EIO of d"), ("empty-is-empty", "replaced")])
-def test_drill_finds_an_engine_that_trusts_a_vanished_folder(tmp_path: Path, mutant: str, scene: str) -> None:
+def test_drill_detects_an_engine_that_deletes_products_of_vanished_folders(tmp_path: Path, mutant: str, scene: str) -> None:
     assert vanished.vanished_folders(tmp_path, mutant=mutant, only=scene).violations

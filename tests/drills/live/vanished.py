@@ -34,7 +34,7 @@ _Scenes = dict[str, Callable[[], contextlib.AbstractContextManager[None]]]
 
 @contextlib.contextmanager
 def _mutated(name: str) -> Iterator[None]:
-    """Break the rule that the mutant names, on purpose."""
+    """Break the scan on purpose, so that it deletes products of vanished folders; the name "" breaks nothing."""
     with contextlib.ExitStack() as stack:
         if name == "unreadable-is-gone":
             stack.enter_context(mock.patch.object(walk.Walk, "_doubt"))

@@ -1,7 +1,7 @@
-"""W1 to W5 and K4, of the watcher alone: after any change below its roots, a hint covers every changed file.
+"""Drills W1 to W5 and K4, of the watcher alone: after any change below its roots, a hint covers every changed file.
 
 Each drill accepts a mutant, a watcher that lacks one rule, and must then find a violation. Drills that change limits of the system
-need root, and restore the limits. `python -m tests.drills.live.watching` is the child that K4 stops.
+need root, and restore the limits. `python -m tests.drills.live.watching` is the process that K4 stops.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from ..worlds.report import Report, Say
 INOTIFY = "/proc/sys/fs/inotify/"
 MUTANTS = ("no-trees", "no-losses", "no-polling", "no-second-look")
 _TIMEOUT_S = 2.0
-"""Maximum delay until all changes are covered, after the last change."""
+"""Timeout, from the last change, until notifications have led the harness to all changed files (seconds)."""
 
 
 class Blunted(Watcher):
-    """A watcher without the rule that the mutant removes."""
+    """A watcher that `mutant` breaks on purpose."""
 
     mutant = ""
 
@@ -144,7 +144,7 @@ def looking(top: bytes, mutant: str, settings: WatchTimings = QUICK, **root) -> 
 
 
 def _verify(harness: CheckingHarness, top: bytes, report: Report, where: str) -> None:
-    """Record the changes that the engine missed after all notifications."""
+    """Report a violation if notifications do not lead the harness to every changed file within the timeout."""
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
         truth = facts_below(top)
@@ -159,7 +159,7 @@ def _verify(harness: CheckingHarness, top: bytes, report: Report, where: str) ->
 
 
 def new_trees(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """W1: 400 nested trees of 5 files, made by 4 writers, `count` times."""
+    """Drill W1: 400 nested trees of 5 files, made by 4 writers, `count` times."""
     say(f"seed {seed}")
     report = Report("W1")
     top = os.fsencode(folder) + b"/root"
@@ -193,7 +193,7 @@ def _in_threads(count: int, act: Callable[[int], None]) -> None:
 def overflows(
     folder: Path, seed: int, lengths: Iterable[int] = (16, 64, 1024, 16384), *, mutant: str = "", say: Say = print
 ) -> Report:
-    """W2: the kernel's queue overflows; needs root."""
+    """Drill W2: the kernel's queue overflows; needs root."""
     say(f"seed {seed}")
     report = Report("W2")
     for length in lengths:
@@ -226,7 +226,7 @@ def limited(name: str, value: int) -> Iterator[None]:
 
 
 def watch_limits(folder: Path, *, mutant: str = "") -> Report:
-    """W3: too few watches at the start and while running, or no inotify instance available; needs root."""
+    """Drill W3: too few watches at the start and while running, or no inotify instance available; needs root."""
     report = Report("W3")
     quick = replace(QUICK, limits_check_every_s=0.5)
     for name, value, is_late in (
@@ -255,7 +255,10 @@ def watch_limits(folder: Path, *, mutant: str = "") -> Report:
 
 
 def renames(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """W4: storms of renames of files and folders in, out and within, swaps, case, and the ways in which programs save."""
+    """Drill W4: storms of renames, 200 in each of `count` rounds.
+
+    Files and folders are moved into, out of and within the root, swapped, changed in letter case, and saved as programs do.
+    """
     say(f"seed {seed}")
     report = Report("W4")
     dice = random.Random(seed)
@@ -347,7 +350,7 @@ _RENAMES = (
 
 
 def roots(folder: Path, *, mutant: str = "") -> Report:
-    """W5: a root removed and made again, replaced, full of loops, with mounts below (these need root)."""
+    """Drill W5: a watched folder is removed and made again, replaced, full of link loops, or (only as root) has mounts below it."""
     report = Report("W5")
     drills = [_removed, _replaced, _looped, *((_mounted, _bound) if os.geteuid() == 0 else ())]
     for drill in drills:
@@ -417,7 +420,7 @@ def _under_mount(top: bytes, harness: CheckingHarness, report: Report, command: 
 
 
 def stopped(folder: Path, count: int, *, changes: int = 20_000, stop_s: float = 1.5, mutant: str = "") -> Report:
-    """K4: the watching process is stopped (SIGSTOP) amid many changes, and continues (SIGCONT)."""
+    """Drill K4: the watching process is stopped (SIGSTOP) amid many changes, and continues (SIGCONT)."""
     report = Report("K4")
     top = os.fsencode(folder) + b"/root"
     for number in range(100):
@@ -474,7 +477,7 @@ def _child(top: bytes, mutant: str) -> Iterator[_Child]:
 
 
 def _watch_and_say(top: bytes, mutant: str) -> None:
-    """Run as the child of K4 until the standard input ends."""
+    """Watch `top` and print the number of files found until standard input ends. Drill K4 stops and continues this process."""
     with looking(top, mutant, replace(QUICK, beat_s=0.2), poll=False) as harness:
         while not select.select([sys.stdin], [], [], 0.05)[0]:
             print(len(harness.seen), flush=True)

@@ -93,9 +93,12 @@ MUTANTS = {
         "changes.ChangeTracker.take = lambda self, hint: take(self, hint) if hint.tag == changes.COOKIE_TAG else None\n"
     ),
 }
-"""Code that the engine's process runs first to break a rule on purpose: only sync cookies are noticed."""
+"""{mutant: code that the engine's process runs first to break it on purpose}.
+
+"deaf" ignores all notifications about files, except those about sync cookies.
+"""
 _TICKS_NS = (0, 0, 0, 1_000_000_000, 2_000_000_000)
-"""Granularity of file times; 0 = unchanged."""
+"""Choices for the granularity of file times (nanoseconds); 0 keeps that of the disk."""
 _EARLIER_CLOCK = (
     "import time; now = time.time, time.time_ns; time.time = lambda: now[0]() - 4\ntime.time_ns = lambda: now[1]() - 4 * 10**9\n"
 )
@@ -118,13 +121,13 @@ class Storm(Programs):
     # ------------------------------------------------------------------------------------------------------------ drawing
 
     def draw_name(self, ending: str = "", folder: str = "") -> str:
-        """Return the name of a possible file, relative to its scan folder."""
+        """Return a random file name, relative to its scan folder; the file may not exist yet."""
         draw = self.random
         folder = folder or f"d{draw.randrange(_FOLDERS)}"
         return f"{folder}/s{draw.randrange(_COUNT)}{ending or draw.choice(_ENDINGS)}"
 
     def draw_file(self) -> str:
-        """Return an existing file."""
+        """Return a random existing file; write a file if the project is empty."""
         files = sorted(
             str(path.relative_to(self.project.root))
             for top in ("assets", "shared")
@@ -134,7 +137,7 @@ class Storm(Programs):
         return self.random.choice(files) if files else self.write()
 
     def draw_text(self, rel: str) -> str:
-        """Return possible content of the file."""
+        """Return random content for the file `rel`, sometimes invalid."""
         draw, word = self.random, self.random.choice(_WORDS)
         match rel.rpartition(".")[2]:
             case "src":
@@ -190,7 +193,7 @@ class Storm(Programs):
         return self.put(rel, self.draw_text(rel))
 
     def rewrite_alike(self) -> str:
-        """Write a file with its current bytes."""
+        """Write a random file again with the same bytes, so that only its time changes."""
         path = self.project.path(rel := self.draw_file())
         with suppress(OSError):
             path.write_bytes(path.read_bytes())
@@ -310,7 +313,7 @@ class Storm(Programs):
         new.replace(self.project.path("aptui.yaml"))
 
     def copy_project(self) -> str:
-        """Copy the project with its cache and continue in the copy; an engine of the original continues for a while."""
+        """Copy the project with its cache and continue in the copy. An engine of the original project keeps running for a while."""
         if not self.project.cache.is_dir():
             return "there is no cache"
         copy = self._next_root()
@@ -377,7 +380,7 @@ class Storm(Programs):
     # ----------------------------------------------------------------------------------------------------------- programs
 
     def start(self) -> str:
-        """Start a live engine, sometimes with a late clock."""
+        """Start a live engine, sometimes with a clock that is 4 s slow."""
         if self.process is not None and self.process.poll() is None:
             return "it runs"
         self.stop()

@@ -80,14 +80,14 @@ def _put_points(points: _Points) -> None:
 
 
 def without_intents() -> None:
-    """Break the contract: do not write intent rows."""
+    """Break the engine on purpose: it does not write intent rows."""
     from aptui.store.db.writer import Writer
 
     replace_members(Writer, record_intents=lambda _self, _intents: lambda: None)
 
 
 def rows_before_renames() -> None:
-    """Break the contract: write rows before renames."""
+    """Break the engine on purpose: it writes rows before it renames products."""
     from aptui.engine.cache.cache import Cache
 
     commit, place = Cache.commit, Cache._place
@@ -108,7 +108,7 @@ def rows_before_renames() -> None:
 
 
 def in_place() -> None:
-    """Break the contract: products are written over the old ones, byte by byte, instead of renamed."""
+    """Break the engine on purpose: it overwrites old products in steps of 512 bytes, instead of renaming new products."""
     from aptui.shared.files import confinement
 
     def overwrite(source: str, target: str, *, src_dir_fd: int | None = None, dst_dir_fd: int | None = None) -> None:

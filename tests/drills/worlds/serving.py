@@ -49,17 +49,17 @@ _ROOT = Path(__file__).parent.parent.parent.parent
 
 
 def without_trees() -> None:
-    """Break the contract: new folders are not walked."""
+    """Break the engine on purpose: it does not walk new folders."""
     replace_members(ChangeTracker, _note_tree=lambda _self, _tree: None)
 
 
 def without_second_checks() -> None:
-    """Break the contract: files that changed too recently are trusted."""
+    """Break the engine on purpose: it trusts the times of files that changed too recently."""
     replace_members(ChangeTracker, _check_again=lambda self, _engine, _now: self._second_checks.clear())
 
 
 def without_losses() -> None:
-    """Break the contract: possibly lost notifications count as received."""
+    """Break the engine on purpose: it treats possibly lost notifications as received."""
     from msgspec.structs import replace
 
     take = ChangeTracker.take
@@ -67,7 +67,7 @@ def without_losses() -> None:
 
 
 def without_leases() -> None:
-    """Break the contract: the engine does not check whether a file is being written."""
+    """Break the engine on purpose: it does not check whether a file is being written."""
     from aptui.core.orders import HashOrder
     from aptui.engine.live import writing
     from aptui.engine.loop import hashing
@@ -77,17 +77,17 @@ def without_leases() -> None:
 
 
 def without_holds() -> None:
-    """Break the contract: changes cannot be held back."""
+    """Break the engine on purpose: it does not hold changes back."""
     replace_members(ChangeTracker, _is_held=lambda _self, _now: False)
 
 
 def without_product_checks() -> None:
-    """Break the contract: deleted products are not noticed."""
+    """Break the engine on purpose: it does not notice deleted products."""
     replace_members(ChangeTracker, _products_gone=lambda *_: None)
 
 
 def without_start_scan() -> None:
-    """Break the contract: a starting engine assumes that nothing changed before."""
+    """Break the engine on purpose: it assumes at its start that nothing changed before."""
     from aptui.engine.live.supervisor import EngineSupervisor
     from aptui.engine.loop.engine import Engine
 
@@ -101,14 +101,14 @@ def without_start_scan() -> None:
 
 
 def without_polling() -> None:
-    """Break the contract: folders without notifications are not polled."""
+    """Break the engine on purpose: it does not poll folders without notifications."""
     from aptui.engine.watch import polling
 
     replace_members(polling.Poller, _run=lambda _self: None)
 
 
 def without_memory() -> None:
-    """Break the contract: every notification runs jobs, even without a change."""
+    """Break the engine on purpose: every notification runs jobs, even if no file changed."""
     from aptui.engine.loop.engine import Engine
 
     open_session = Engine._open
@@ -128,14 +128,14 @@ def without_memory() -> None:
 
 
 def without_recovery() -> None:
-    """Break the contract: in trouble the engine waits for a restart by the user."""
+    """Break the engine on purpose: after an error it waits until the user restarts it."""
     from aptui.engine.live.supervisor import EngineSupervisor
 
     replace_members(EngineSupervisor, _try_again=lambda _self: None)
 
 
 def without_case() -> None:
-    """Break the contract: a name in another letter case is a different name."""
+    """Break the engine on purpose: it treats a name in another letter case as a different name."""
     from aptui.engine.live import changes
 
     replace_members(changes, key_of=lambda rel: rel)

@@ -111,7 +111,7 @@ class World(Project):
     # --------------------------------------------------------------------------------------------------------------- oracle
 
     def half_products(self) -> list[str]:
-        """Return products that do not equal any whole version (O2)."""
+        """Return products that do not equal any whole version."""
         return [
             f"{name}: no version of it was ever like this ({len(data)} bytes)"
             for name, data in self.products().items()
@@ -125,7 +125,7 @@ class World(Project):
     def wrong_rows(self) -> list[str]:
         """Return products whose row does not match the file and that no intent names.
 
-        The engine would never find them (O3, after a kill).
+        The engine would never find them after a kill.
         """
         if not (self.cache / "assetdb.sqlite").exists():
             return []
@@ -143,7 +143,7 @@ class World(Project):
         ]
 
     def violations(self) -> list[str]:
-        """Return the violations after a restart has settled (O1, O3, O4, O5)."""
+        """Return the violations of an idle engine after a restart: the cache must equal that of a clean build."""
         found = violations_of_rest(self.cache)
         made, expected = self.products(), self.expected()
         for name in sorted(made.keys() | expected.keys()):
