@@ -7,11 +7,11 @@ A source of the `script` builder lists the work of its builder, line by line:
     include x / glob a/*  / uuid <hex>       source dependencies
     job k [platform]      another job besides `main`; `jobs-from x` makes a job for each line of x, and includes x
     after x:k[#1,2]       Order; `print x:k` Fingerprint; `once x:k`; `only x:k`; `@platform` after the key names another platform
-    read x                x is found while processing; `reprocess x` requests the jobs of another source
+    read x                the run finds that it depends on x; `reprocess x` requests that the jobs of x run again
     scribble x            its jobs write another line into x
     extra n               one more product, with sub id n; `make name` makes a product of that name
-    stage name=line;line  a job `chain` on platform common makes this intermediate with these lines; `stage+` puts a digest
-                          of all in it
+    stage name=line;line  a job `chain` on platform common makes this intermediate with these lines; `stage+` adds a line
+                          `info DIGEST` with a digest of all inputs of the job
     critical, priority n, info text, FAIL, FAIL ANALYSIS, WARN, INTERMEDIATE
 
 A file `.aptui.yaml` is JSON: {builder: {"params": {...}, "platforms": {...}}}. Products contain the parameters of `script`; `job`
@@ -227,9 +227,9 @@ class World:
         self.code = "1"
         """The code of the script builder on the disk; an engine uses the code that was there when the engine started."""
         self.tool = ""
-        """Version of a program that runs call, "" = no program; an engine uses the version from the time of its start."""
+        """Version of the program that the runs start, "" = they start no program. An engine uses the version at its own start."""
         self.blind = ""
-        """The kind of change (code or tool) that runs fail to report, to test whether a check notices the change."""
+        """Kind of change ("code" or "tool") that runs do not report, so that a test shows whether a later check notices it."""
         self._folder_ids: dict[str, int] = {}
         self._seq = 0
         self._now_ms = 1_000
@@ -287,7 +287,7 @@ class World:
         self.missed[name] = None
 
     def touch(self, rel: str, folder: str = "game") -> None:
-        """Write a file with its current bytes."""
+        """Write a file again with the same text, so that only its stamp changes."""
         self.write(rel, self.disk.files[folder][rel].text, folder)
 
     def configure(self, **changes: object) -> None:
@@ -305,7 +305,7 @@ class World:
         self._post(RequestReceived(self._next(), verb, tuple(PathKey(key) for key in keys), ids))
 
     def ask(self, verb: str, *, keys: tuple[str, ...] = (), names: tuple[str, ...] = ()) -> None:
-        """Send a request, and perform actions until none is possible."""
+        """Send a request, and let the simulated engine act until it is idle."""
         self.post_request(verb, keys=keys, names=names)
         self.run()
 
@@ -326,9 +326,9 @@ class World:
         self.read: dict[int, Result] = {}
         """Runs that have read all their inputs and have not ended."""
         self.loaded: dict[int, tuple[str, str, int]] = {}
-        """{run key: (the code in its worker, the tool and the disk's clock when it started)}."""
+        """{run key: (code in the worker, version of the tool, and the disk's clock) at the start of the run}."""
         self.hashes: list[tuple[FileFact, tuple[int, ...], bytes]] = []
-        """Files to be read, with the run keys of their copies and their previous digests."""
+        """(file to be read, keys of the copy runs that need its bytes, its previous digest)."""
         self.again: dict[PathKey, None] = {}
         self.deleted: set[str] = set()
         """Products that the engine itself deleted and has not made again: they are not reported as missing."""
@@ -538,7 +538,7 @@ class World:
         self.notices += notices
         self.commands += commands
         assert not any(isinstance(command, CommitProducts) for command in commands[:-1]), (
-            "a commit must be the last command of an answer"
+            "a commit must be the last command that the pipeline returns for an event"
         )
         for command in commands:
             self._tick()
@@ -563,7 +563,7 @@ class World:
                 committed, failed = self._commit(command)
                 self._answers.append(ProductsCommitted(self._next(), committed, failed, self._now_ms))
             case SaveRows():
-                assert command.ticket > self.ordered, "rows are saved in the order of their tickets"
+                assert command.ticket > self.ordered, "rows must be ordered to be saved with increasing tickets"
                 self.ordered = command.ticket
                 self.saves.append(command)
             case HashFiles():
@@ -689,7 +689,7 @@ class World:
     def _commit(self, order: CommitProducts) -> tuple[tuple[int, ...], tuple[tuple[int, str, int], ...]]:
         assert all(commit.run_key not in self.dead and commit.run_key not in self.running for commit in order.commits)
         for commit in order.commits:
-            if commit.run_key not in self._keys_seen:  # a new key belongs to a copy that was staged while its source was read
+            if commit.run_key not in self._keys_seen:  # an unknown key is that of a copy that was staged while its source was read
                 self._keys_seen.add(commit.run_key)
                 self.runs[self._name_of_commit(commit.run_key)] += 1
         self._save_some(len(self.saves))
@@ -826,7 +826,7 @@ class World:
             if key not in self.read:
                 self.read[key] = self._outcome(order, text, name)
                 if self.rng and self.rng.random() < 0.5:
-                    continue  # the run has read its inputs now, and a later call of this method ends it
+                    continue  # the run has read its inputs; a later call of this method ends the run
             del self.running[key]
             results.append(self._over(self.read.pop(key)))
         if self.rng and self.killed and self.rng.random() < 0.5:
@@ -837,7 +837,7 @@ class World:
         self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
 
     def deliver_killed(self) -> None:
-        """Let every killed run report its result, although it was killed, and perform actions until none is possible."""
+        """Let every killed run report its result, although it was killed, and let the simulated engine act until it is idle."""
         results = [self._perform_run(order, text) for order, text in self.killed.values()]
         self._post(RunsFinished(self._next(), tuple(results), self._now_ms))
         self.run()
@@ -1118,9 +1118,9 @@ class World:
 
 
 def name_of(job: Job) -> str:
-    """Return PATH@PLATFORM:KEY, or PATH:analyse; jobs of the builder `twin`, which has the sources of `script`, end in `!twin`.
+    """Return PATH@PLATFORM:KEY of a job, or PATH:analyse of an analysis.
 
-    The path of a duplicate ends in `~` and its scan folder.
+    The path of a duplicate ends in `~` and its scan folder. `!twin` follows if the job's builder is the second one, `twin`.
     """
     rel = f"{job.source.rel}~{job.source.scan_folder}" if job.source.is_duplicate else job.source.rel
     name = f"{rel}:analyse" if job.is_analysis else f"{rel}@{job.platform}:{job.key}"

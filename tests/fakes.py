@@ -59,7 +59,7 @@ _OWNERS = {
     "put_link": ("products", 0), "put_facts": ("products", 0), "put_legacy_sub_id": ("products", 0), "put_edge": ("sources", 7),
     "put_run": ("jobs", 0), "put_retries": ("jobs", 0), "put_draft": ("jobs", 0), "put_conflict": ("jobs", 1),
 }  # fmt: skip
-"""{row operation: (table that must have the owner of the row, column of the owner's id)}."""
+"""{row operation: (table that contains the owner of each row, column of the row with the owner's id)}."""
 _REPLACED = {"put_retries": "retries", "put_draft": "drafts", "put_stat": "stats", "put_state": "state"}
 """{row operation that only replaces a value: its table, whose key is the first column}."""
 
@@ -89,7 +89,7 @@ def builder(name: str, pattern: str, kind: BuilderKind, platforms: Sequence[str]
 
 
 def copier(name: str = "data", pattern: str = "*.txt", platforms: Sequence[str] = ("linux",), **more: object) -> Builder:
-    """Return a rule that copies."""
+    """Return a builder that copies the sources that match `pattern`."""
     return builder(name, pattern, BuilderKind.COPY, platforms, **more)
 
 
@@ -526,7 +526,7 @@ class FakeArchive:
         return found
 
     def reason_of(self, job_id: int) -> tuple[str, str]:
-        """Return the reason and the origin of the last successful run."""
+        """Return (reason, origin of the result) of the last successful run of a job; unknown values are ""."""
         runs = [self.tables.runs[job_id, run_key] for run_key in sorted(self._index.runs.get(job_id, ()), reverse=True)]
         return next(((str(row[5]), str(row[12])) for row in runs if row[4] == Outcome.SUCCEEDED), ("", ""))
 
@@ -602,7 +602,10 @@ class FakeDisk:
         return other
 
     def winner(self, folders: Sequence[str], rel: str) -> tuple[str, str, File] | None:
-        """Return (folder, real relative path, file) that wins a path; None without a winner."""
+        """Return (folder, real relative path, file) of the file that a path names in the first of `folders` that has it.
+
+        None if that folder has several, which differ in letter case, or if no folder has it.
+        """
         for folder in folders:
             same = self._names.get((folder, key_of(RelPath(rel))))
             if same:
@@ -695,7 +698,7 @@ class FakeScanner:
         return {(part, key_of(fact.rel)): fact for part, found in facts.items() for fact in found}
 
     def _settings(self, fact: FileFact) -> str:
-        """Parse a settings file: {builder: {"params": ..., "platforms": ...}} in JSON, or invalid text."""
+        """Return the parsed settings file, {builder: {"params": ..., "platforms": ...}} in JSON, or the error of invalid text."""
         name = next(item.name for item in self._project.scan_folders if item.id == fact.scan_folder)
         text = self._disk.files[name][fact.rel].text
         try:

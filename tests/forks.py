@@ -81,7 +81,7 @@ _VARIABLES = ("LANG", "LC_ALL", "LC_CTYPE")
 
 
 class Forks:
-    """Replaces `subprocess.Popen._execute_child` during `on`."""
+    """Replaces `subprocess.Popen._execute_child` while the context manager `on` is active, or after `stay_on`."""
 
     def __init__(self, nurseries: dict[tuple[str, ...], _Nursery] | None = None) -> None:
         self._start = subprocess.Popen._execute_child  # type: ignore[attr-defined]
@@ -145,7 +145,7 @@ class Forks:
         theirs.update({fd: fd for fd in pass_fds})
         pid = nursery.fork(command, environment, folder, is_session, theirs)
         if pid is None:
-            self._nurseries.clear()  # the test may have ended them, because they are children of the test's process
+            self._nurseries.clear()  # they are children of the test's process, so the test may have ended them
             return False
         process.pid, process._child_created = pid, True
         process._close_pipe_fds(*pipes)
@@ -198,7 +198,7 @@ def _started(program: str, switches: tuple[str, ...], environment: dict[str, str
 
 
 class _Nursery:
-    """A process that forks children of this one."""
+    """A process that forks itself on request; the forked processes are children of the process that made this object."""
 
     def __init__(self, channel: socket.socket, process: subprocess.Popen[bytes] | None = None) -> None:
         self._lock = threading.Lock()
@@ -263,7 +263,10 @@ def _fork_for_parent() -> int:
 def _become(
     words: list[str], environment: dict[str, str], folder: str, is_session: bool, numbers: list[int], theirs: list[int]
 ) -> list[str]:
-    """Become the ordered process before its first line; return its command line, or that of a process forked from it."""
+    """Give this forked process the session, descriptors, folder and environment of the requested one; return its command line.
+
+    In a process that is later forked from its waiting child, the call returns the command line of that process.
+    """
     if is_session:
         os.setsid()
     else:
@@ -290,7 +293,10 @@ def _become(
 
 
 def _nest(theirs: list[int]) -> list[str]:
-    """Fork a waiting child for later forks and return []; in a process forked from that child, return its command line."""
+    """Fork a waiting child, from which the children of this process are forked later, and return [].
+
+    In each process that is forked from the waiting child, return the command line of that process.
+    """
     mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     entries = dict(os.environ)
     if os.fork():

@@ -29,7 +29,7 @@ _REAL = {
     "socket.getaddrinfo": "asks for an address",
     "time.sleep": "sleeps",
 }
-"""{audit event: the forbidden action of a test that raises it}."""
+"""{audit event: action that raises it, and that is forbidden in a fast test}."""
 _FOLDER = pytest.StashKey[str]()
 """The folder in which a test began."""
 _SLOW_MODULE = re.compile(r"^pytestmark = pytest\.mark\.(real|slow)\b", re.MULTILINE)
@@ -55,13 +55,13 @@ class _Watch:
         self._sleep = time.sleep
 
     def begin(self) -> None:
-        """Watch a test; threads of earlier tests do not count."""
+        """Start recording forbidden actions of a test; actions of threads of earlier tests are not recorded."""
         self._others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
         self.breaches = set()
         time.sleep = self._note_sleep  # replaced, because before Python 3.13 a sleep raises no audit event
 
     def end(self) -> None:
-        """Stop watching."""
+        """Stop recording."""
         self.breaches = None
         time.sleep = self._sleep
 
@@ -128,7 +128,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Watch the whole of a fast test, its fixtures too."""
+    """Record forbidden actions of a fast test and of its fixtures."""
     item.stash[_FOLDER] = os.getcwd()
     if item.get_closest_marker("fast"):
         _watch.begin()
@@ -140,7 +140,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call() -> Generator[None, object, object]:
-    """Check the actions of a test and of the set-up of its fixtures."""
+    """Fail a fast test if it, or the set-up of its fixtures, performed a forbidden action."""
     result = yield
     _watch.verify()
     return result
@@ -148,7 +148,7 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Check the actions of the tear-down of its fixtures, and restore the folder for later tests."""
+    """Fail a fast test for forbidden actions in the tear-down of its fixtures, and any test that leaves another current folder."""
     result = yield
     _watch.verify()
     if os.getcwd() != item.stash[_FOLDER]:

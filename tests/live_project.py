@@ -53,7 +53,7 @@ class Ticker:
 
 
 class LiveProject(Project):
-    """`live` is the engine; `runs` counts its runs since `forget`, in the form of `disk_project.Ran`."""
+    """A project with the running engine `live`. `runs` is {`source:key[!]`: number of runs since `forget`}."""
 
     live: EngineSupervisor
     handler: RequestHandler

@@ -1,5 +1,7 @@
-"""A small O3DE project, and a stand-in for O3DE's own test tools: how they start and await both programs, and which output they
-read (§3.8)."""
+"""A small O3DE project, and a stand-in for O3DE's own test tools, LyTestTools (§3.8).
+
+The stand-in starts and awaits Asset Processor and its batch program, and reads their output, as these tools do.
+"""
 
 from __future__ import annotations
 
@@ -182,7 +184,7 @@ class Driven:
         return self._channel.recv(4096).decode()
 
     def end(self) -> int:
-        """Wait for its end and return the exit code."""
+        """Wait until the program has ended, and return its exit code."""
         try:
             return self.process.wait(TIMEOUT_S)
         finally:

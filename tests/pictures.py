@@ -63,7 +63,10 @@ CAST_STEPS: tuple[tuple[str, str, float], ...] = (
     ("m", "Analysis", 2.4),
     ("1", "failed first", 0.8),
 )
-"""(keys, words that appear, seconds for which the frame is shown); `play N` replays the recorded engine's notices in N pieces."""
+"""Steps of the animation: (keys to press, words that the screen then shows, seconds for which the frame is shown).
+
+Instead of keys, `play N` replays the recorded engine's notices in N parts, with a frame after each part.
+"""
 MOST_CAST_BYTES = 300_000
 
 
@@ -138,7 +141,7 @@ def _set_to_work(here: Scene, engine: Engine) -> None:
 
 
 def _plain(svg: str) -> str:
-    """Return a picture without network fonts, whose element names do not depend on the content."""
+    """Replace network fonts of a picture by local ones, and element names that depend on the content by a fixed name."""
     return _NAME.sub("aptui", _FACE.sub("", svg).replace("Fira Code, monospace", _FONTS).replace("Fira Code", _FONTS))
 
 

@@ -16,17 +16,17 @@ from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).parents[1]
 MAX_WORDS = 40
-"""Maximum length of a sentence; the rule says about 25, and some sentences list things."""
+"""Maximum number of words in a sentence. About 25 are the aim, but a sentence with a list may have more."""
 
 _START = r"(?:^|(?<=[.;] ))"
 _PREPOSITIONS = "of|from|by|with|than|for|in|into|to|about|after|before|beside|without|on|at|under|over"
 _COMPONENTS = "engine|worker|client|screen|core|server|builder|cache|gateway|job|file|program|system|process"
 _COMPARED = "longer|more|later|earlier|larger|smaller|worse|better|less|slower|faster|older|newer"
 TURNS: dict[str, str] = {
-    # Rule 2: name the actor.
+    # Rule 2: phrases that do not name the actor.
     r"somebody|nobody|anybody|everybody|whoever|someone|anyone|everyone|no one": "name the actor: the user, the client, the worker",
     rf"whom|those who|(?:{_PREPOSITIONS}|and|but) who|{_START}Who [^?.]*(?=[.;]|$)": "name the actor",
-    # Rule 3: name the thing.
+    # Rule 3: phrases that do not name the thing.
     rf"(?:{_PREPOSITIONS}|and|but|or) what(?! (?:is|it) called)": "name the thing instead of `what`",
     rf"{_START}What (?!to |if |you |this |it is new|happens |[a-z ]*\?)[^?]*$": "begin with the thing explained",
     r"came of|comes of|come of": "the result",
@@ -35,7 +35,7 @@ TURNS: dict[str, str] = {
     r"thereof|therefrom|therein|whereof": "name the thing",
     r"of such|no such|all such": "name the thing",
     r"of which|of whose|in which case": "split the sentence",
-    # Rule 4: components report, check, store.
+    # Rule 4: verbs that fit persons, not components of a program.
     r"told|tells|tell of|is telling": "report, notify, print",
     r"heard|hears|hear of|unheard": "receive, notice",
     r"owed?|owes|owing": "pending, due",
@@ -43,16 +43,16 @@ TURNS: dict[str, str] = {
     rf"(?:{_COMPONENTS}) (?:wants|knows|says|likes|thinks|believes|asks itself)": "components report, check, need",
     r"rests\b(?! on)|is at rest|are at rest": "is idle",
     r"is said|are said|was said|be said|is not said": "report, print",
-    # Rule 5: a limit has its noun.
+    # Rule 5: limits without a noun such as "timeout".
     r"for so long|so long as|so many|that often|so often|so much(?! as)": "timeout, limit, maximum, interval",
-    # Rule 6: negation uses the verb.
+    # Rule 6: negation with "no" or "none" instead of a negated verb.
     rf"(?<!there )(?<!here )(?:is|are|was|were|be|been) (?:no|(?-i:none))(?! (?:one|matter|{_COMPARED}))": "negate the verb",
     r"there (?:is|are|was|were) none|has none|have none|had none|of no|to no|by no|at no|of none": "negate the verb",
     r"knows? nothing|knows? of": "negate the verb",
-    # Rule 7: conditions use if, when, unless.
+    # Rule 7: conditions without "if", "when" or "unless".
     rf"{_START}(?:Is|Are|Has|Does|Was|Were) [^?.]*, [^?.]*[.;]": "begin the condition with if or when",
     r"be it|be they|save for|save what|but for|lest": "if, except, unless",
-    # Rule 8: the idioms of the field.
+    # Rule 8: words that are not idioms of the field.
     r"anew|meanwhile|in vain|likewise|for ever|all the same|hitherto|thereby|thereupon|whence|wherefore|henceforth|whilst": (
         "restart, in the meantime, without result, also, always, still"
     ),
@@ -78,14 +78,17 @@ WORDS: dict[str, str] = {
     "wish wishes wished": "request",
     "witness witnesses": "stale-result check",
 }
-"""{words: what to write instead}, as `tests/test_meta.py` bans them from identifiers, without needed homonyms."""
+"""{words: what to write instead}.
+
+`tests/test_meta.py` bans these words from identifiers, too. Its other words have a second meaning that prose needs.
+"""
 
 ALLOWED = {
     "aptui/features/graph/verbs.py: deps x deps x depth x ...": "a table of functions",
     "aptui/features/o3de/programs/phrases.py: anyone": "O3DE's own sentence",
     "aptui/worker/log.py: no such": "the operating system's message",
 }
-"""{"path: phrase": why}; the phrase in lower case. It may only shrink."""
+"""{"path: phrase in lower case": why the phrase is allowed in this file}. Entries may be removed, but not added."""
 
 _FLAGS = re.IGNORECASE | re.MULTILINE
 _PATTERNS = [
@@ -106,7 +109,7 @@ class Passage(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """A turn of phrase that `hint` replaces, on a line counted from 1."""
+    """A phrase that must be rewritten, with its line (counted from 1); `hint` says what to write instead."""
 
     line: int
     phrase: str
@@ -114,7 +117,7 @@ class Turn(NamedTuple):
 
 
 def list_passages(paths: list[Path]) -> Iterator[Passage]:
-    """Yield everything that people read in files and folders: Python, Markdown, YAML."""
+    """Yield all text that a person reads in the Python, Markdown and YAML files that `paths` name or contain."""
     for start in paths:
         for path in sorted(start.rglob("*")) if start.is_dir() else [start]:
             if not path.is_file() or {"__pycache__", ".git"}.intersection(path.parts):
@@ -128,7 +131,7 @@ def list_passages(paths: list[Path]) -> Iterator[Passage]:
 
 
 def find_turns(passage: Passage) -> Iterator[Turn]:
-    """Yield the turns in a passage that must be rewritten, in the order of the list of turns."""
+    """Yield the phrases of a passage that must be rewritten, in the order of `TURNS` and `WORDS`, then its long sentences."""
     text = _CODE.sub(lambda match: "`" + "\n" * match[0].count("\n") + "`", passage.text)
     # A phrase may be broken over two lines. So the patterns match on joined lines, and the line ends before a match are counted.
     joined = re.sub(r"[ \t]*\n[ \t]*(?:#:? )?(?=\S)", " ", text) if passage.kind != "Markdown" else text
@@ -147,7 +150,7 @@ def find_turns(passage: Passage) -> Iterator[Turn]:
 
 
 def list_faults(paths: list[Path]) -> list[str]:
-    """Return `file:line kind: phrase (hint)` of every turn that is not allowed."""
+    """Return `file:line kind: phrase (hint)` for every phrase that must be rewritten, except those in `ALLOWED`."""
     return [
         f"{name}:{turn.line} {passage.kind}: {turn.phrase!r} ({turn.hint})"
         for passage in list_passages(paths)
@@ -163,7 +166,7 @@ def _name(path: Path) -> str:
 
 
 def _count_lines(text: str, joined: str, offset: int) -> int:
-    """Return how many line ends of `text` lie before an offset in `joined`, which is shorter than `text` only at line ends."""
+    """Return the number of line ends in `text` before the word at `offset` in `joined`, which is `text` in one line."""
     words = len(joined[:offset].split())
     for position, match in enumerate(re.finditer(r"\S+", text)):
         if position == words:
@@ -270,7 +273,7 @@ def main() -> int:
 
 
 DEFAULT = ["aptui", "tests", "config", "README.md", "CHANGELOG.md", "SECURITY.md", "DESIGN.md"]
-"""Paths below the project's root that are read without arguments."""
+"""Paths below the project's root that are checked if the command line names no path."""
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,7 +20,7 @@ _MAP, _FILES = "map", "files"
 
 
 def follow(folder: str) -> None:
-    """Record lines in the map of the folder from now on; do nothing if the map cannot be read (in a sandbox)."""
+    """Record the lines that this process reaches in the map file in `folder`; do nothing if a sandbox hides that file."""
     try:
         with open(f"{folder}/{_FILES}", encoding="utf-8") as table, open(f"{folder}/{_MAP}", "r+b") as file:
             rows = [line.rstrip("\n").split(" ", 1) for line in table]
@@ -48,7 +48,7 @@ def follow(folder: str) -> None:
 
 
 def begin(folder: str) -> None:
-    """Make an empty map of the package's lines, and let later processes of the interpreter record reached lines in the map."""
+    """Make an empty map file, with a byte for each line of the package, and let later processes of this interpreter fill it."""
     import sysconfig
     from pathlib import Path
 

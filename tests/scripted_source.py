@@ -14,7 +14,7 @@ def one_product(
     Args:
         make: statements of `process_job` that set `data`, a text or bytes.
         product: the expression of the product's name.
-        key: of the jobs, "" = `name`.
+        key: the key of the jobs, "" = `name`.
         head: statements before the class.
         edges: the expression of the source dependencies.
     """

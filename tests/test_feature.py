@@ -155,7 +155,7 @@ _NAMES_USED_TWICE = {
     "main": "what the command line and a worker start",
     "paths": "`azlmbr.paths` is O3DE's name",
 }
-"""{module name that occurs twice below `aptui/`: reason}; it may only shrink."""
+"""{module name that occurs twice below `aptui/`: reason}. Entries may be removed, but not added."""
 _CONVENTIONAL_NAMES = frozenset({"__init__", "verbs", "screen", "requests", "settings"})
 
 
@@ -225,7 +225,10 @@ for spec in pane.list_panes():
     spec.load()
 print("codes", codes, [main.main([verb]) for verb in sys.argv[1:]])
 """
-"""Uses a copy of the program: help, batch, doctor, request handlers, all screens; then the verbs that are missing."""
+"""Code that uses a copy of the program from which features have been removed.
+
+It runs some verbs, loads the request handlers and all screens, and then runs the verbs of the removed features, which must fail.
+"""
 BUILT_ON = {"relocation": ["o3de"], "shipping": ["o3de"]}
 """{feature: features that depend on it (`pyproject.toml` has the reasons)}; they are removed together with it."""
 
@@ -264,7 +267,7 @@ def test_aptui_works_after_a_feature_has_been_removed(name: str, tmp_path: Path)
 @pytest.mark.real
 @pytest.mark.starts
 def test_tests_of_the_kernel_pass_after_all_features_have_been_removed(tmp_path: Path) -> None:
-    """Passes the tests whose subject is a list to which features add; a module that imports a feature is left out."""
+    """This includes tests of lists to which features add entries. Test modules that import a feature are left out."""
     checkout = Path(__file__).parent.parent
     copy = copy_without(tmp_path, [each.name for each in feature.features()])
     shutil.copytree(checkout / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__", "features"))

@@ -52,7 +52,7 @@ def test_forked_process_has_its_own_command_line_and_environment_in_proc(tmp_pat
     words = sorted(f"{name}={value}".encode() for name, value in environment.items())
 
     with started(tmp_path, env=environment) as process:
-        # The process writes its command line first, then its environment.
+        # The forked process replaces its command line in /proc first, then its environment.
         until(lambda: sorted(Path(f"/proc/{process.pid}/environ").read_bytes().rstrip(b"\0").split(b"\0")) == words)
         command = Path(f"/proc/{process.pid}/cmdline").read_bytes().rstrip(b"\0").split(b"\0")
         process.communicate(b"[]")

@@ -12,7 +12,7 @@ import pytest
 from aptui.link.places import state_dir
 
 pytest_plugins = ["pytester"]
-pytestmark = pytest.mark.real  # these tests do what a fast test must not do
+pytestmark = pytest.mark.real  # these tests sleep and start processes, which fast tests must not do
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def run(suite: pytest.Pytester, *words: str) -> pytest.RunResult:
         ("time.sleep(0.001)", "*sleeps (time.sleep 0.001)*"),
     ],
 )
-def test_lane_check_fails_a_fast_test_that_sleeps_or_starts_a_process(suite: pytest.Pytester, line: str, what: str) -> None:
+def test_fast_test_that_sleeps_or_starts_a_process_fails(suite: pytest.Pytester, line: str, what: str) -> None:
     code = (
         f"import os, socket, subprocess, time, pytest\ndef test_it():\n    {line}\n@pytest.mark.real\ndef test_real():\n"
         f"    {line}\n"
@@ -67,7 +67,7 @@ def test_process_started_by_a_background_pytest_can_be_interrupted(suite: pytest
     result.assert_outcomes(passed=1)
 
 
-def test_lane_check_fails_a_fast_test_whose_fixture_sleeps(suite: pytest.Pytester) -> None:
+def test_fast_test_whose_fixture_sleeps_fails(suite: pytest.Pytester) -> None:
     suite.makepyfile("""
         import time, pytest
         @pytest.fixture
@@ -99,7 +99,7 @@ def test_unmarked_test_belongs_to_the_fast_lane(suite: pytest.Pytester) -> None:
     run(suite, "-m", "fast").assert_outcomes(passed=1, deselected=2)
 
 
-def test_lane_check_fails_only_the_test_that_leaves_its_folder(suite: pytest.Pytester) -> None:
+def test_only_the_test_that_changes_the_current_folder_fails(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         "import os\nhere = os.getcwd()\n"
         "def test_a():\n    os.chdir('/')\n"
@@ -113,7 +113,7 @@ def test_lane_check_fails_only_the_test_that_leaves_its_folder(suite: pytest.Pyt
 
 
 def test_slowest_modules_run_first(suite: pytest.Pytester) -> None:
-    """Otherwise a long module may start last, while the other pytest worker is idle."""
+    """If a long module started last, the other pytest worker would be idle until its end."""
     for name in ("tests/batch/test_a.py", "tests/drills/hostile/test_serve_hostile.py", "tests/tui/test_z.py"):
         file = suite.path / name
         file.parent.mkdir(parents=True)
@@ -128,7 +128,7 @@ def test_slowest_modules_run_first(suite: pytest.Pytester) -> None:
 
 
 def test_temporary_folders_are_short_enough_for_socket_paths(tmp_path: Path) -> None:
-    """Otherwise engines of two workers share a folder, and a worker that stops all of its engines stops those of the other."""
+    """With long paths, engines of two pytest workers would share a folder, and one worker would stop the engines of the other."""
     assert "popen-gw" not in str(tmp_path)
     assert Path(os.environ["XDG_STATE_HOME"]).is_relative_to(tmp_path.parent)
     assert str(state_dir()).startswith(os.environ["XDG_STATE_HOME"])

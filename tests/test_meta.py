@@ -119,7 +119,7 @@ def _assigns_a_state(node: ast.AST) -> TypeGuard[ast.expr]:
         ("self.state = x", False), ("state = job.state", False), ("job.state == x", False),
     ],
 )  # fmt: skip
-def test_check_recognizes_an_assignment_to_the_state_of_a_job(line: str, is_it: bool) -> None:
+def test_assignment_to_the_state_of_a_job_is_recognized(line: str, is_it: bool) -> None:
     assert any(map(_assigns_a_state, ast.walk(ast.parse(line)))) is is_it
 
 
@@ -129,7 +129,7 @@ _IRREGULAR = re.compile(
 )
 WORDS_IN_ED = re.compile("bleed|embed|exceed|feed|need|proceed|seed|shed|speed|succeed|weed")
 PUBLIC_PARTICIPLES = frozenset({"located", "placed_name", "trusted_params", "affected", "affected_arguments"})
-"""Names in `aptui.sdk`, which builders of other authors import, and functions that are named after their verb."""
+"""Allowed names that begin with a participle: public names of `aptui.sdk`, and functions of the verb `aptui affected`."""
 
 
 def test_no_function_is_named_with_a_participle() -> None:
@@ -283,7 +283,7 @@ def test_docstrings_describe_only_existing_parameters() -> None:
 
 
 def _list_unknown_args(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> list[str]:
-    """Return the names below `Args:` that are not parameters; none for a class whose parameters its base declares."""
+    """Return the names below `Args:` that are not parameters; [] for a class that inherits all its parameters."""
     _before, _mark, section = (ast.get_docstring(node) or "").partition("Args:\n")
     section = re.split(r"\n(?:Returns|Raises|Yields):", section)[0]
     listed = [name for line in re.findall(r"^    (\w+(?:, \w+)*):", section, re.MULTILINE) for name in line.split(", ")]
@@ -327,7 +327,7 @@ NOT_MODULES = frozenset(
         "model.version", "run.sh", "shared_cache.store", "http.client", "messages.LogLevel", "project.json", "serve.enabled",
     }
 )  # fmt: skip
-"""Words with a dot that look like module references: keys of the configuration, names of files, attributes."""
+"""Words with a dot that are not references to modules, but keys of the configuration, file names or attributes."""
 _REFERENCE = re.compile(r"`((?:tests|aptui|config|themes)/[\w./-]+\.\w+|[a-z_]+(?:\.[A-Za-z_]+)+)`")
 
 
@@ -412,13 +412,13 @@ def test_modules_of_batch_runs_do_not_import_libraries_of_the_screen() -> None:
     assert answer.stdout.strip() == "[]"
 
 
-def test_every_module_has_a_test_module_of_its_name_or_names_another_one() -> None:
+def test_every_module_has_or_names_a_test_module() -> None:
     tests = Path(__file__).parent
     lost = []
     for file in _list_modules():
         place = file.relative_to(ROOT)
         if place.parts[0] == "_data":
-            continue  # examples, which are in `config/` of a checkout
+            continue  # an installed package has its configuration examples here; in a checkout they are in `config/`
         if file.name == "__init__.py" or (tests / place.parent / f"test_{file.name}").is_file():
             continue
         essay = file.read_text(encoding="utf-8").split('"""', 2)[1]
@@ -449,7 +449,7 @@ def test_every_skip_reason_names_a_program_or_a_limit_of_the_machine() -> None:
         ({"a": MACHINE + "no root"}, {"a": MACHINE + "no root"}, set(), []),
     ],
 )
-def test_wrongly_skipped_tests_of_two_runs_are_reported(
+def test_comparing_two_runs_reports_wrongly_skipped_tests(
     had: dict[str, str], had_not: dict[str, str], missing: set[str], wrong: list[str]
 ) -> None:
     found = compare_skips(had, had_not, missing)

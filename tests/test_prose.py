@@ -32,12 +32,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("text", GOOD)
-def test_checker_accepts_a_plain_sentence(text: str) -> None:
+def test_prose_check_accepts_a_plain_sentence(text: str) -> None:
     assert list(find_turns(Passage(Path("x.py"), 1, "docstring", text))) == []
 
 
 @pytest.mark.parametrize(("text", "phrase"), BAD.items(), ids=list(BAD.values()))
-def test_checker_finds_a_contorted_phrase(text: str, phrase: str) -> None:
+def test_prose_check_finds_a_contorted_phrase(text: str, phrase: str) -> None:
     assert phrase in [turn.phrase for turn in find_turns(Passage(Path("x.py"), 1, "docstring", text))]
 
 
@@ -47,7 +47,7 @@ def test_phrase_in_the_second_line_is_reported_with_that_line() -> None:
     assert [(turn.line, turn.phrase) for turn in find_turns(passage)] == [(11, "anew")]
 
 
-def test_list_passages_finds_every_kind_of_text_in_python_code(tmp_path: Path) -> None:
+def test_every_kind_of_text_in_python_code_is_a_passage(tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text(
         '"""Head."""\n\n# Two lines\n# of comment.\n\ndef test_of_x():\n    raise ValueError(f"the file {1} is gone")\n',
@@ -62,14 +62,14 @@ def test_list_passages_finds_every_kind_of_text_in_python_code(tmp_path: Path) -
     ]
 
 
-def test_list_passages_reads_only_assert_messages_as_messages_of_a_test(tmp_path: Path) -> None:
+def test_strings_of_a_test_module_are_messages_only_in_asserts(tmp_path: Path) -> None:
     path = tmp_path / "test_module.py"
     path.write_text('data = "a text for a file"\nassert data, "the file has no text"\n', encoding="utf-8")
 
     assert [(each.line, each.kind, each.text) for each in list_passages([path])] == [(2, "message", "the file has no text")]
 
 
-def test_list_passages_reads_markdown_and_yaml_comments(tmp_path: Path) -> None:
+def test_markdown_paragraphs_and_yaml_comments_are_passages(tmp_path: Path) -> None:
     page, config = tmp_path / "PAGE.md", tmp_path / "config.yaml"
     page.write_text("# Head\n\n```\nnobody\n```\n\nOne line\nand another.\n", encoding="utf-8")
     config.write_text("a: 1  # the first\n# the second\n", encoding="utf-8")
@@ -103,7 +103,7 @@ def test_all_text_passes_the_prose_check(part: str) -> None:
     assert list_faults(list_parts()[part]) == []
 
 
-def test_every_allowed_phrase_still_occurs() -> None:
+def test_every_exception_of_the_prose_check_still_occurs() -> None:
     found = {
         f"{passage.path.relative_to(ROOT).as_posix()}: {turn.phrase.lower()}"
         for name in ALLOWED

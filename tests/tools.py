@@ -1,4 +1,4 @@
-"""Optional programs of the tests. A test that needs one is skipped for that program's name alone, so that two runs can be compared.
+"""Optional programs of the tests. If one is missing, tests that need it are skipped, and the reason names it.
 
 * `python -m tests.tools packages` prints the Debian packages of the programs that are missing.
 * `python -m tests.tools hide FOLDER` fills FOLDER with links to the programs of PATH, without the optional ones.
@@ -56,7 +56,7 @@ def needs_feature(*names: str) -> pytest.MarkDecorator:
 
 
 FEATURES_WITH_SCREENS = ("gateway", "insight", "relocation", "sharing", "shipping")
-"""Features that add a screen, or a part, a key or a command of one: pictures of the screen and lists of keys contain them."""
+"""Features that add a screen, or add a part, key or command to a screen, and so change snapshots and lists of keys."""
 FEATURES = (*FEATURES_WITH_SCREENS, "cluster", "graph", "o3de")
 
 

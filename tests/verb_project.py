@@ -87,7 +87,10 @@ def runner(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Run verbs in the project that the module makes: once (`processed`), or for each test (`project`)."""
+    """Return a function that runs verbs in the project of the test module.
+
+    The module's fixture `processed` makes the project once; otherwise its fixture `project` makes one for each test.
+    """
     if hasattr(request.module, "processed"):
         processed = request.getfixturevalue("processed")
         own_homes(processed.parent, monkeypatch)

@@ -101,7 +101,7 @@ def test_example_steps_of_the_builders_page_make_their_products(tmp_path: Path, 
     assert names == ["android/ui/all.json", "android/ui/all.ktx2", "linux/ui/all.json", "linux/ui/all.ktx2"]
     with closing(sqlite3.connect(project.cache / "assetdb.sqlite")) as database:
         paths = database.execute("SELECT DISTINCT UnresolvedPath FROM ProductDependencies").fetchall()
-    assert paths == [("",)], "the frames must depend on the product of the page"
+    assert paths == [("",)], "the frame list must depend on the product of the texture"
 
 
 @pytest.mark.real

@@ -17,7 +17,7 @@ from aptui.config.dirs import data_dir
 
 EXAMPLES = data_dir() / "config/examples"
 PROTOTYPE_LINES = {"atlas.py": 124, "model.py": 212, "texture.py": 194}
-"""Lines that each builder had before the kit."""
+"""{example builder: its number of lines before `aptui.sdk` had helpers for parameters, products and programs}."""
 SETTINGS = """
 scan_folders: [{name: game, path: assets}]
 local_store: {enabled: false}
@@ -39,7 +39,7 @@ def test_example_builders_pass_their_own_tests() -> None:
 
 
 @pytest.mark.parametrize("name", PROTOTYPE_LINES)
-def test_kit_shortens_each_example_builder_to_at_most_60_percent(name: str) -> None:
+def test_sdk_helpers_shorten_each_example_builder_to_60_percent(name: str) -> None:
     assert len((EXAMPLES / "builders" / name).read_text().splitlines()) <= 0.6 * PROTOTYPE_LINES[name]
 
 

@@ -12,7 +12,7 @@ from aptui.shared import errors
 ROOT = Path(errors.__file__).parents[1]
 ERRORS = ("HostError", "UserError")
 SAYS_IT_ITSELF = {"expected"}
-"""Words that make a message its own next step."""
+"""Words that show that a message already names the next step, as in "expected a number"."""
 ELSEWHERE = {
     "features/o3de/programs/run_request.py",
     "features/o3de/programs/asset_builder.py",

@@ -60,13 +60,13 @@ def test_simultaneous_first_decoding_of_a_type_does_not_crash() -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_prepare_form_returns_the_type_itself() -> None:
+def test_preparing_a_type_returns_the_same_type() -> None:
     assert prepare_form(int | None) == int | None
     assert prepare_form(dict[bytes, int]) == dict[bytes, int]
 
 
 def test_every_module_prepares_the_types_that_it_decodes() -> None:
-    """Modules of builders are excluded: a process runs one builder call at a time, so two threads never decode."""
+    """Modules in `builders/` need not: a process runs one builder call at a time, so two threads never decode at once."""
     package = Path(aptui.__file__).parent
 
     found = [path.relative_to(package) for path in package.rglob("*.py") if any(_unprepared(path.read_text(encoding="utf-8")))]

@@ -1,4 +1,4 @@
-"""A module that is hidden from one import stays available to other imports; functions can be deferred."""
+"""Within a block, modules can be hidden, replaced, or imported only when their functions are called; later imports are complete."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "colorsys", raising=False)
 
 
-def test_hidden_module_can_be_imported_after_the_block() -> None:
+def test_module_is_hidden_only_inside_the_with_block() -> None:
     with without("colorsys"), pytest.raises(ImportError):
         import colorsys
 

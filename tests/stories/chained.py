@@ -1,4 +1,4 @@
-"""A builder of chains for stories: `*.top` → intermediate `.mid` → intermediate `.low` → product `.end`.
+"""A builder of chains for the tests in `stories/`: `*.top` → intermediate `.mid` → intermediate `.low` → product `.end`.
 
 The lines of a source are commands: `as NAME` changes the product's name, `also NAME` makes another product, `none` makes no
 product, `fail` fails, `read PATH` inserts another source and depends on it, `after PATH` depends on that source's job by its

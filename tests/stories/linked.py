@@ -1,4 +1,4 @@
-"""A builder whose sources list the run-time dependencies of their products. Stories copy it into their `builders/` folder.
+"""A builder whose sources list the run-time dependencies of their products. Test projects have it in `builders/`.
 
 Lines: `source PATH [LOAD]`, `product PATH [LOAD]` (path dependencies), `asset UUID SUB_ID [LOAD]`, `legacy SUB_ID`, `on PLATFORM
 LINE` (for that platform alone), `text …` (what the product holds). LOAD is a number, 2 unless given.

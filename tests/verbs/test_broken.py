@@ -1,4 +1,4 @@
-"""Verbs that only read or query, with a broken configuration, a broken builder, or a missing scan folder."""
+"""Verbs that only read still work with a broken configuration, a broken builder or a missing scan folder, and report it."""
 
 from __future__ import annotations
 

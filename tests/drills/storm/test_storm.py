@@ -1,4 +1,4 @@
-"""A short form of the drill `storm`, for every run of the tests; `python -m tests.drills storm` runs without limits."""
+"""A short form of the drill `storm`, for every run of the tests; `python -m tests.drills storm` runs it at full length."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_products_equal_a_clean_build_after_a_storm_of_changes(tmp_path: Path) -
 
 
 def test_storm_drill_finds_an_engine_that_ignores_notifications(tmp_path: Path) -> None:
-    # Seed 4 normally finds the broken rule in its first round, and then seed 8 does not run.
+    # Seed 4 usually finds the broken engine in its first round. Then `any` returns, and the storm of seed 8 does not run.
     reports = (storm.storm(tmp_path / f"{seed}", 4, seed, mutant="deaf") for seed in (4, 8))
 
     assert any(report.violations for report in reports)

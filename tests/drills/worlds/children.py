@@ -25,7 +25,7 @@ from .mutants import replace_members
 
 CALLS = ("replace", "rename", "fsync", "unlink", "rmdir", "mkdir", "makedirs", "ftruncate", "pwrite")
 FINE, KNOWN, UNKNOWN = 0, 2, 70
-"""Exit codes of a child: idle; stopped by an error of the three known families; stopped by any other error, which is a bug."""
+"""Exit codes of a child: its engine became idle; a `KnownError` ended it; any other error ended it, which is a bug."""
 
 
 class Fault(Struct, frozen=True):
@@ -159,7 +159,7 @@ class Child:
         return not select.select([self._descriptor], [], [], seconds)[0]
 
     def await_word(self) -> None:
-        """Wait until the first run in the child's `action` has been ordered."""
+        """Wait until the child has ordered its first run; only a child with an `action` reports this."""
         assert select.select([self._pipe], [], [], TIMEOUT_S)[0], "the child does not order its first run in time"
         os.read(self._pipe, 1)
 
@@ -230,12 +230,12 @@ def _live(project: Project, fault: Fault | None, mutant: str, channel: int, acti
 
 
 def fault_off(points: _Points) -> None:
-    """Let later calls of fail-points succeed."""
+    """Inject no fault into later calls."""
     points._fault = None
 
 
 def _report_before(action: Callable[[], None], channel: int) -> None:
-    """Run `action` and tell the parent when the first run of a job has been ordered."""
+    """When the first run of a job has been ordered, call `action` and notify the parent process."""
     from aptui.engine.loop.commands import CommandExecutor
 
     perform = CommandExecutor._perform

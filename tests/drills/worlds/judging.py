@@ -18,11 +18,11 @@ _INTERMEDIATES = "Intermediate Assets"
 _REST_S = 10.0
 _SOURCE = "s.SourceName || ' in ' || f.PortableKey"
 _FOLDER = "JOIN ScanFolders f ON f.ScanFolderID = s.ScanFolderPK"
-"""Join for a source's identity: sources of two scan folders may have the same name, and names may differ only in case."""
+"""SQL join that `_SOURCE` needs. It names a source with its scan folder, because sources of two folders may have equal names."""
 
 
 def judged(weather: Programs, clean: Path) -> list[str]:
-    """Settle, and return the differences between products and rows and a clean build."""
+    """Bring the project up to date with `aptui batch`; return how its products and rows differ from those of a clean build."""
     settled = weather.aptui("batch")
     while settled.returncode == 4:  # another engine is starting: it holds the cache, but does not answer yet
         time.sleep(0.1)
@@ -50,7 +50,10 @@ def judged(weather: Programs, clean: Path) -> list[str]:
 
 
 def _find_restless(cache: Path) -> list[str]:
-    """Return the jobs that do not settle: a running engine may read a file again, with an intent and a copy in the meantime."""
+    """Return the faults of the cache that remain for `_REST_S` seconds.
+
+    A running engine that reads a file again briefly has an intent and a staged copy, which are not faults.
+    """
     deadline = time.monotonic() + _REST_S
     while True:
         found = [text for text in violations_of_rest(cache) if text != "staging: shared"]
@@ -98,7 +101,10 @@ def _clashing(root: Path) -> set[str]:
 
 
 def _misled_sources(cache: Path, clashing: set[str]) -> Iterator[str]:
-    """Return the sources that name a clashing path or a path below it: the file opened by that path may differ from the source."""
+    """Yield the sources that depend on a path in `clashing` or below it.
+
+    Two files have that path in different letter case: a job may open one of them while the engine's source is the other.
+    """
     sql = f"SELECT {_SOURCE}, e.target FROM Sources s {_FOLDER} JOIN aptui_edges e ON s.SourceID = e.source_id"
     with database(cache) as connection:
         for source, target in connection.execute(sql):
@@ -119,12 +125,10 @@ def _products(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
 
 
 def _rows(cache: Path, failed: set[str]) -> Iterator[tuple[str, str]]:
-    """Return identities, dependencies and jobs of the sources.
+    """Yield identities, dependencies and jobs of the sources, with the fingerprints of the jobs.
 
-    Also returns the fingerprints of jobs that found no dependency while they ran.
-
-    The name of a dependency found by a run may be outdated, if a file of that name appeared or disappeared in another scan folder.
-    Other jobs use the last good products of a failed job.
+    Dependencies found by a run, and fingerprints that depend on them, are left out: their names may be outdated if a file of that
+    name appeared or disappeared in another scan folder. Fingerprints of jobs that use products of failed jobs are left out, too.
     """
     names = ", ".join(f"'{name.rpartition(' in ')[0].lower()}'" for name in sorted(failed))
     found = (

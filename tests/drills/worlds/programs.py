@@ -35,7 +35,7 @@ class Programs:
 
     @contextmanager
     def engine(self, before: str = "") -> Iterator[subprocess.Popen[bytes]]:
-        """Run an engine in a separate process until the end of the block; `before` runs first there, too."""
+        """Run an engine in a separate process until the end of the block. The process first runs the code `before`."""
         words = ["--project", str(self.project.root), "serve"]
         code = f"import sys\n{self._before}\n{before}\nfrom aptui.cli.main import main\nsys.exit(main({words!r}))"
         with self.project.root.with_name("engine.log").open("ab") as log:
@@ -80,9 +80,9 @@ class Programs:
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
     def kill(self, victim: str, process: subprocess.Popen[bytes]) -> None:
-        """Kill the engine, the engine with all its processes, or one child of the engine, if the engine has children.
+        """Kill the engine, or the engine with all its processes, or one child of the engine (if any).
 
-        A child is a worker, or the process that ends processes left by workers.
+        A child is a worker, or the helper process that ends the processes that workers leave behind.
         """
         workers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
         if victim == "worker":

@@ -40,7 +40,7 @@ workers: 2
 """
 _CHECK_S = 0.02
 _LONGEST = 4
-"""Factor of the timeout after which even an engine that still reports progress is wrong."""
+"""Multiple of the timeout after which an engine counts as broken even if it still reports progress."""
 _REST_S = 5.0
 _ROOT = Path(__file__).parent.parent.parent.parent
 
@@ -168,12 +168,12 @@ class LiveWorld(World):
         self.config(settings)
 
     def note(self, data: bytes) -> bytes:
-        """Remember a whole version of some source."""
+        """Record `data` as a complete version of a source, and return it."""
         self.whole.update((hashlib.sha256(data).digest(), hashlib.sha256(data.upper()).digest()))
         return data
 
     def write(self, rel: str | bytes, data: str | bytes) -> Path:
-        """Write a file below the project, and remember its bytes as a whole version."""
+        """Write a file below the project, and record its bytes as a complete version of a source."""
         self.note(data.encode() if isinstance(data, str) else data)
         return super().write(rel, data)
 
@@ -309,7 +309,7 @@ class Serving:
         def is_right() -> bool:
             return self._is_right(expected) and self.is_idle
 
-        # `is_right` is not called again after the wait, because a second result would be wrong if the engine is sweeping a folder.
+        # `is_right` is not called again after the wait: a second call could return False while the engine sweeps a folder.
         if wait_for(lambda: (is_right() and "right") or (is_over() and "over"), _LONGEST * timeout_s) == "right":
             found = self._lasting_violations()
         else:
@@ -318,7 +318,10 @@ class Serving:
         return time.monotonic() - began
 
     def _lasting_violations(self) -> list[str]:
-        """Return the violations that last: a late event makes the engine read a file again, and stage a copy in the meantime."""
+        """Return the violations that remain for `_REST_S` seconds.
+
+        After a late event the engine reads a file again and briefly has a staged copy, which is not a violation.
+        """
         found: list[str] = []
 
         def is_settled() -> bool:
@@ -344,7 +347,7 @@ class Serving:
         return self.process.poll() is not None
 
     def _standing(self, expected: dict[str, bytes]) -> str:
-        """Return the engine's own report, and the wrong products."""
+        """Return the state and the last messages of the engine, and the products that differ from `expected`."""
         if self._has_ended():
             return f"the engine is dead ({self.process.returncode}): {self.output()}"
         try:

@@ -54,8 +54,10 @@ _MUTANTS = {
         "changes.ChangeTracker._products_gone = lambda *_: None\n"
     ),
 }
-"""Code that the engine's process runs first to break a rule on purpose: files of even sizes count as deleted; deleted products are
-not noticed."""
+"""{mutant: code that the engine's process runs first to break it on purpose}.
+
+"absent-once" treats files of even sizes as deleted; "deaf-to-products" does not notice deleted products.
+"""
 
 
 class Truth(Programs):
@@ -137,7 +139,7 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
             if victim in ("engine", "family", "worker"):
                 truth.kill(victim, process)
             if victim in ("", "worker"):
-                time.sleep(1.5)  # without a request, which could make the engine notice a change that it missed
+                time.sleep(1.5)  # an earlier request could make the engine notice a change that it missed
                 truth.aptui("status")
                 unrested = _unrested(truth)
                 if process.poll() is not None:
@@ -161,7 +163,7 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
 
 
 def _unrested(truth: Truth) -> list[str]:
-    """Return products of copies that are missing or older than their sources, although the engine had time."""
+    """Return a message for each copied source whose product is still missing or outdated after `_NOTICED_S` seconds."""
     deadline, found = time.monotonic() + _NOTICED_S, ["?"]
     while found and time.monotonic() < deadline:
         time.sleep(0.2)
@@ -179,7 +181,7 @@ def _is_copied(truth: Truth, path: Path) -> bool:
 
 
 def _store_differences(truth: Truth, other: Path) -> list[str]:
-    """Return differences of a cache filled from the store of this machine: a rebuild must not contradict the store."""
+    """Build the cache `other` with results from the store of this machine; return how its products differ from the project's."""
     project = truth.project
     project.engine_run(sets=[f"cache={other}"])
     try:

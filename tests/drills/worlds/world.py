@@ -23,7 +23,7 @@ builders:
 class World(Project):
     """Sources with versions: `<name>.txt` is copied, `<name>.up` becomes `<name>.out` and `<name>.raw`.
 
-    All versions of right products are remembered, so that a half-written product or one of mixed versions is always detected.
+    `good` has the products of all complete versions, so that a half-written product or one of mixed versions is always detected.
     """
 
     settings = SETTINGS
@@ -42,7 +42,7 @@ class World(Project):
             self.put(f"assets/g{number % 3}/c{number}.up")
 
     def put(self, rel: str, data: bytes | None = None) -> None:
-        """Write a source, a new version unless `data` is given."""
+        """Write `data` to a source, or new content that contains the number of its version."""
         self._version += 1
         if data is None:
             head = f"{rel} version {self._version} ".encode()
@@ -111,7 +111,7 @@ class World(Project):
     # --------------------------------------------------------------------------------------------------------------- oracle
 
     def half_products(self) -> list[str]:
-        """Return products that do not equal any whole version."""
+        """Return products that differ from those of every complete version of their source."""
         return [
             f"{name}: no version of it was ever like this ({len(data)} bytes)"
             for name, data in self.products().items()
@@ -125,7 +125,7 @@ class World(Project):
     def wrong_rows(self) -> list[str]:
         """Return products whose row does not match the file and that no intent names.
 
-        The engine would never find them after a kill.
+        After a kill, the engine would never notice this difference.
         """
         if not (self.cache / "assetdb.sqlite").exists():
             return []

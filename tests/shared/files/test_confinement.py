@@ -106,7 +106,7 @@ def test_missing_path_raises_the_errno_of_the_system_call(opener: Opener, cache:
     assert caught.value.errno == code
 
 
-def test_open_confined_file_refuses_folders_and_pipes(cache: int) -> None:
+def test_folders_and_pipes_cannot_be_opened_as_confined_files(cache: int) -> None:
     with pytest.raises(IsADirectoryError):
         confinement.open_confined_file(cache, b"linux")
     with pytest.raises(PermissionError):

@@ -17,7 +17,7 @@ CALLS = {
 }
 METHODS = {"unlink", "rmdir", "rename"}
 TREES = {"tree", "logs", "self._sources", "self._targets", "self._memory"}
-"""Names of variables with these methods that are not paths: confined trees, and one table."""
+"""Variables whose methods `unlink`, `rmdir` or `rename` take no path of the disk: confined trees, and a table."""
 ALLOWED = {
     "builders/shader_builder.py": "what a program made in the temporary folder of a run becomes its product",
     "cli/verify_verb.py": "a folder of its own, made by tempfile",
@@ -75,5 +75,5 @@ def test_only_listed_modules_delete_or_rename_files_by_path() -> None:
         ("tree.unlink(x)", False), ("text.replace('a', 'b')", False), ("replace(record, name=1)", False),
     ],
 )  # fmt: skip
-def test_check_recognizes_calls_that_delete_files(line: str, is_it: bool) -> None:
+def test_calls_that_delete_files_are_recognized(line: str, is_it: bool) -> None:
     assert any(map(deletes, ast.walk(ast.parse(line)))) is is_it

@@ -5,7 +5,7 @@ scan_folders: [{name: game, path: .}]
 logs: logs
 builders: [{name: data, copy: ["*.txt", "*.log", "*.sqlite", "*.yaml"]}]
 """
-CHECKS_CLEAN_BUILD = False  # a clean build has its cache elsewhere, so it would treat this cache as a folder of sources
+CHECKS_CLEAN_BUILD = False  # a clean build has another cache, and would treat the cache of this project as sources
 FILES = {"assets/a.txt": "a", "logs/x.txt": "log", "a.txt": "top"}
 
 

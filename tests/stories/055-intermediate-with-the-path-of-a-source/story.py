@@ -23,7 +23,7 @@ def play(story):
     story.run("a.top:chained@common", "a.mid:chained@common", "a.low:chained")
     assert story.texts()["a.end"] == "made"
 
-    # a source appears where the job of a later stage has made an intermediate: the job fails until the source is deleted
+    # a source appears at the path of an intermediate: the job that made the intermediate fails until the source is deleted
     story.write("assets/A.low", "real")
     story.run("a.mid:chained@common!", "A.low:chained")
     assert "has the path of an existing source" in story.errors()["a.mid:chained@common"]

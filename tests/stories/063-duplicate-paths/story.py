@@ -50,7 +50,7 @@ def play(story):
     assert len(set(uuids(story).values())) == 3
     story.run()
 
-    # a builder's own product of that name does not collide with the name of another scan folder's
+    # each of the two files with this path has its own identity file; a change of one file runs only its own job
     story.write("low/d/a.top.meta", meta("b", "d/a.top"))
     story.write("high/d/a.top.meta", meta("c", "d/a.top"))
     story.run("d/a.top:copies", "d/a.top:copies")

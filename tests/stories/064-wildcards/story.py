@@ -22,7 +22,7 @@ FILES = {
     "../flat/top.txt": "",
 }
 ALL = ("any", "below", "inside", "tmp", "cache", "flat", "plain", "far", "near")
-CHECKS_CLEAN_BUILD = False  # a clean build differs, because the builder also reads ignored files that its patterns match
+CHECKS_CLEAN_BUILD = False  # the result differs from a clean build, because the builder also reads ignored files
 
 
 def play(story):

@@ -1,4 +1,4 @@
-"""A shader runs again when an included file changes, or a missing one appears. The story has a simple compiler of its own."""
+"""A shader runs again when an included file changes, or a missing one appears. A shell script replaces the compiler."""
 
 import os
 

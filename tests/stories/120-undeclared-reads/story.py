@@ -49,7 +49,7 @@ FILES = {
     "assets/declared.part": "d",
     "assets/ignored.tmp": "i",
 }
-CHECKS_CLEAN_BUILD = False  # a clean build differs, because the engine does not notice a change of an undeclared file
+CHECKS_CLEAN_BUILD = False  # the result differs from a clean build, because changes of undeclared files are not noticed
 ADDS = CONFIG + "undeclared_reads: add\n"
 
 
