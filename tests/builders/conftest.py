@@ -1,4 +1,4 @@
-"""A bench for one builder, and the same job run by another process."""
+"""Fixtures of the builders' tests: a test bench for one builder, and a function that repeats its job in another process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from aptui.sdk.testing import BuilderBench
 
 @pytest.fixture
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> BuilderBench:
-    """A bench for the `BUILDER` of the test's module."""
+    """Return a test bench for the `BUILDER` of the test's module."""
     return BuilderBench(request.module.BUILDER(), tmp_path, name="mine")
 
 
@@ -41,7 +41,7 @@ with tempfile.TemporaryDirectory() as folder:
 
 @pytest.fixture
 def made_elsewhere() -> Callable[..., dict[str, str]]:
-    """Return {name: SHA-256} of the products of the same job run by another process, with another hash seed."""
+    """Return a function that runs a job in another process, with another hash seed, and returns {product: its SHA-256}."""
     import json
     import os
     import subprocess

@@ -318,7 +318,7 @@ def test_frame_list_depends_on_all_pages_of_the_atlas(bench: BuilderBench) -> No
 
 # ----------------------------------------------------------------------------------------------------- places of rectangles
 def make_items(count: int) -> list[Item]:
-    """Return items of 10 to 66 pixels, the largest first, the same every time."""
+    """Return `count` rectangles with random sides of 10 to 66 pixels, longest side first. Equal counts give equal rectangles."""
     dice = random.Random(count)
     items = [Item(dice.randint(10, 66), dice.randint(10, 66), key) for key in range(count)]
     return sorted(items, key=lambda item: (-max(item[:2]), item.key))

@@ -231,7 +231,7 @@ def test_messages_of_fonttools_appear_only_in_the_log(bench):
 
 
 def many_glyphs(count=200, **tables):
-    """Return a font of `count` square glyphs with the bytes of other tables."""
+    """Return a font of `count` triangular glyphs; `tables` contains further tables as {tag: bytes}."""
     builder = FontBuilder(1000, isTTF=True)
     names = [".notdef", *(f"g{number}" for number in range(1, count))]
     builder.setupGlyphOrder(names)
@@ -259,7 +259,7 @@ def u16(*numbers):
 
 
 def lookups(kind, subtable, lookup_count=1, subtable_count=1):
-    """Return a layout table that lists one lookup of one subtable again and again."""
+    """Return a layout table that lists the same lookup `lookup_count` times, and in it the same subtable `subtable_count` times."""
     head = u16(1, 0, 10, 12, 14) + u16(0) + u16(0)
     lookup_list = u16(lookup_count, *[2 + 2 * lookup_count] * lookup_count)
     lookup = u16(kind, 0, subtable_count, *[6 + 2 * subtable_count] * subtable_count)
@@ -291,20 +291,20 @@ def empty_variations():
 
 
 def colours(paint, layers=b""):
-    """Return a font with a COLR of one glyph that is painted with `paint`, and a list of layers."""
+    """Return a font with a COLR table: it paints one glyph with `paint` and contains the layer list `layers`."""
     glyphs = struct.pack(">IHI", 1, 0, 10) + paint
     places = 34, 34 + len(glyphs) if layers else 0
     return many_glyphs(COLR=struct.pack(">HHIIHIIIII", 1, 0, 0, 0, 0, *places, 0, 0, 0) + glyphs + layers)
 
 
 def paints_of_paints():
-    """Return nested composites of two parts each, which expand to 2^200 paints."""
+    """Return a font with 200 nested composite paints of two parts each, which expand to 2^200 paints."""
     composite = bytes([32, 0, 0, 8, 3, 0, 0, 8])
     return colours(composite * 200 + struct.pack(">BHh", 2, 0, 0x4000))
 
 
 def layers_of_layers():
-    """Return groups of layers; each contains the next group twice."""
+    """Return a font with 50 nested groups of layers. Each group contains the next group twice, so they expand to 2^50 layers."""
     count = 50
     groups = b"".join(struct.pack(">BBI", 1, 2, 2 * (level + 1)) for level in range(count)) + struct.pack(">BHh", 2, 0, 0x4000)
     offsets = [4 + 8 * (count + 1) + 6 * (number // 2) for number in range(2 * (count + 1))]
@@ -398,7 +398,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("make", HOSTILE.values(), ids=HOSTILE.keys())
 def test_font_that_expands_far_beyond_its_size_fails(bench, make, monkeypatch):
-    """All steps are counted, and work stops at the limit."""
+    """The builder counts the steps that it needs to unpack a font, and stops when their number exceeds the limit."""
     steps = []
     spend = Work.spend
     monkeypatch.setattr(Work, "spend", lambda self, count: (steps.append(count), spend(self, count))[1])

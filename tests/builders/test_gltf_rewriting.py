@@ -25,7 +25,7 @@ def checked(tree, numbers):
 
 
 def rewritten(sample, *, quantises=False):
-    """Return the tree of a rewritten and packed document, and a function that returns the numbers of an accessor."""
+    """Rewrite and pack a glTF document. Return its JSON, and a function that returns the numbers of the accessor with an index."""
     document, checker = checked(sample.tree, sample.numbers)
     assert obstacle(document) == ""
     data = pack_glb(rewrite(document, checker, quantises=quantises), lambda _path: b"", embeds_images=True)
@@ -220,7 +220,7 @@ def test_extension_that_encodes_polygons_by_triangle_order_is_dropped(sample):
     assert "extensions" not in tree["meshes"][0]["primitives"][0]
 
 
-def test_rewriting_lists_used_extensions_once_and_drops_empty_lists(sample):
+def test_rewriting_names_each_used_extension_once_and_drops_empty_lists(sample):
     info = sample.tree["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"]
     info["extensions"] = {"KHR_texture_transform": {"scale": [2, 2]}}
     sample.tree |= {"extensionsUsed": ["KHR_materials_unlit", "KHR_materials_unlit"], "cameras": [], "extras": []}

@@ -75,7 +75,7 @@ def test_third_triangle_at_a_shared_edge_gets_separate_tangents():
 
 @pytest.fixture
 def build(bench):
-    """Return a function that builds the sample, whose tree may be changed first, and returns {attribute: numbers} of its mesh."""
+    """Return a function that builds a model from a glTF sample and returns {attribute: its numbers} of the only mesh."""
 
     def build(sample, **params):
         data = bench.build(bench.write("rock.glb", glb(sample.tree, sample.numbers)), **params)["rock.glb"]

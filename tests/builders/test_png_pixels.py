@@ -1,4 +1,4 @@
-"""Every kind of PNG pixels, written and read by `png_samples`, keeps its values."""
+"""The image builder keeps the pixel values of PNG files of every colour type and bit depth."""
 
 import random
 import struct

@@ -196,7 +196,7 @@ def test_normal_map_stores_x_and_y_in_two_channels(bench: BuilderBench) -> None:
     assert psnr(mobile.decode("astc_4x4")[..., [0, 3]], pixels[..., :2]) > 38
     assert b"KTXswizzle\0ra01\0" in mobile.values
     vector = make_mips(pixels, "normal", has_mips=True, bleeds=True, coverage=None)[2][..., :3].astype(float) / 127.5 - 1
-    assert np.abs(np.linalg.norm(vector, axis=2) - 1).max() < 0.02, "mips are unit vectors"
+    assert np.abs(np.linalg.norm(vector, axis=2) - 1).max() < 0.02, "each pixel of a mip is a unit vector"
 
 
 def test_colours_are_averaged_in_linear_light_and_weighted_by_alpha() -> None:
@@ -220,7 +220,7 @@ def test_mip_of_an_image_with_an_odd_side_averages_all_pixels() -> None:
 @pytest.mark.parametrize("height", [512, 514])
 def test_mips_of_a_picture_with_an_even_height_are_computed_in_bands_and_need_little_memory(usage: str, height: int) -> None:
     pixels = np.random.default_rng(4).integers(0, 256, (height, 64, 4), np.uint8)
-    make_mips(pixels[:2, :2], usage, has_mips=True, bleeds=True, coverage=None)  # computes the cached tables
+    make_mips(pixels[:2, :2], usage, has_mips=True, bleeds=True, coverage=None)  # fills caches that are not to be measured
 
     tracemalloc.start()
     levels = [premultiply(level) for level in make_mips(pixels, usage, has_mips=True, bleeds=True, coverage=None)]
@@ -399,4 +399,6 @@ print(_load_etcpak().__spec__.name)
         )
 
     assert made[0] == made[1]
-    assert platform.machine() != "x86_64" or made[0].splitlines()[-1] == "_etcpak_sse41", "one build for all processors"
+    assert platform.machine() != "x86_64" or made[0].splitlines()[-1] == "_etcpak_sse41", (
+        "all x86-64 machines use the same build of etcpak"
+    )

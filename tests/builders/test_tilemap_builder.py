@@ -1,4 +1,4 @@
-"""The `tilemap` builder: every encoding gives equal tiles, files that a map names are inserted, and mistakes have a line."""
+"""The `tilemap` builder: all encodings give equal tiles, products contain the tilesets of a map, and errors have positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Databases with given dependencies: sources `s0`, `s1`, … with one product each, and rows between them."""
+"""Test databases of sources `s0`, `s1`, … with one product each, and with given dependencies between them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BITS = {PATH: 1, WILDCARD: 5, UUID: 1, JOB: 2, FOUND: 1}
 
 
 class Rows:
-    """A new database with sources and a product of each on a platform; ids of both count from 1."""
+    """A new database of `count` sources with one product each, for one platform. Ids of sources and of products count from 1."""
 
     def __init__(self, path: Path, count: int, platform: str = "linux", sizes: Iterable[int] = ()) -> None:
         schema.prepare(path)

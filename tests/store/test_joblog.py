@@ -284,7 +284,7 @@ def test_prefix_of_a_message_sets_its_level(message: str, level: LogLevel, text:
 
 
 @pytest.mark.parametrize("form", ["C: [key] = value", "C:[key]=value", "ctx: [key] = value", "Context:  [key]  =  value"])
-def test_every_form_of_context_is_added_to_the_next_line_only(form: str) -> None:
+def test_context_line_of_a_job_log_applies_only_to_the_next_line(form: str) -> None:
     assert parse_text(f"{form}\ntext\nmore\n", NOW) == [
         line("text", window="Message", time_ms=NOW, key="value"),
         line("more", window="Message", time_ms=NOW),

@@ -1,6 +1,6 @@
 """Scripts of keys. Typed at once or with random pauses, each script must copy the same text.
 
-`python -m tests.tui.bursts 20 --seed 3` types each script twenty times, each time with different pauses.
+`python -m tests.tui.bursts 20 --seed 3` types each script at once, and then nineteen times with different pauses.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _RESET = ("1", "Escape", "Escape", "/", "C-u", "Enter")
 _RESETS = {
     "2": ("2", "/", "C-u", "Enter"), "3": ("3", "/", "C-u", "Enter"), "5": ("5", "/", "C-u", "Enter"), "7": ("7", "g"),
 }  # fmt: skip
-"""{first pane of a script: keys that remove the effects of an earlier script}"""
+"""{first key of a script, which opens a screen: keys that undo the changes of earlier scripts on this screen}"""
 
 
 class Typist:
@@ -60,14 +60,14 @@ class Typist:
         self._pane.wait_until_gone()
 
     def begin(self, script: str) -> None:
-        """Remove the effects of earlier scripts."""
+        """Undo the changes of earlier scripts on the screen."""
         for keys in (("Escape", "Escape", "Escape"), _RESETS.get(script[0], ()), _RESET):
             if keys:
                 self._pane.keys(*keys)
         self._pane.wait(_is_fresh, "all jobs again", _TIMEOUT_S)
 
     def type(self, script: str, pauses: random.Random | None) -> str:
-        """Type a script and return the copied text. Without `pauses`, all keys are sent at once."""
+        """Type the keys of a script and return the text that aptui copies. Without `pauses`, all keys are sent at once."""
         outer = self._tmux.outer
         before = len(copied_texts(outer.seen))
         if pauses is None:
@@ -75,7 +75,7 @@ class Typist:
         else:
             for key in script:
                 _press(self._pane, key)
-                # Half of the keys follow at once, as if a fast typist pressed them.
+                # Half of the keys follow the previous key without a pause, as from a fast typist.
                 time.sleep(pauses.choice((0.0, pauses.uniform(0, LONGEST_PAUSE_S))))
         outer.wait(lambda outer: len(copied_texts(outer.seen)) > before, f"a copy after {script!r}", timeout_s=_TIMEOUT_S)
         return copied_texts(outer.seen)[-1]
@@ -104,7 +104,7 @@ def _type_at_once(pane: Pane, script: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Type all scripts several times; return 1 if a copy differs."""
+    """Type the keys of all scripts several times. Return 1 if a script copied the wrong text, else 0."""
     parser = argparse.ArgumentParser(prog="python -m tests.tui.bursts", description=__doc__.partition("\n")[0])
     parser.add_argument("rounds", type=int, nargs="?", default=5)
     parser.add_argument("--seed", type=int, default=1)

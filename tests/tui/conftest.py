@@ -10,7 +10,7 @@ from textual.css.stylesheet import Stylesheet
 
 
 class _Rules(dict[Any, Any]):
-    """Parsed rules under one set of variables. An app with other variables has other rules, so `clear` is not needed."""
+    """Cached style rules for one set of CSS variables. Other variables have their own cache, so `clear` must not clear it."""
 
     def clear(self) -> None:
         """Keep all rules."""

@@ -1,4 +1,4 @@
-"""Colours of pictures with an ICC profile, in every format that may contain a profile."""
+"""Conversion of pictures with an ICC profile to sRGB, for every file format that may contain a profile."""
 
 import io
 import zlib

@@ -1,4 +1,4 @@
-"""Hostile and damaged pictures: aptui words every message, and the cost of a picture is limited by its size."""
+"""Damaged and malicious pictures: each error has a message of aptui, and the work for a picture is limited by its size."""
 
 import io
 import random

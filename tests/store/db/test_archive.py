@@ -328,7 +328,7 @@ def test_wildcards_are_listed_in_lower_case_with_their_sources(store: Store) -> 
     assert store.archive().wildcards() == [("shared/*.json", KEY), ("ä*.png", "b.png")]
 
 
-def test_archive_has_edges_after_the_first_edge_is_stored(store: Store) -> None:
+def test_has_edges_is_false_until_a_dependency_is_stored(store: Store) -> None:
     archive = store.archive()
     assert not archive.has_edges()
 
@@ -412,7 +412,7 @@ def test_stored_state_value_is_read_back(store: Store) -> None:
     assert (archive.state("epoch"), archive.state("missing")) == ("3", None)
 
 
-def test_an_archive_never_writes(store: Store) -> None:
+def test_database_connection_of_an_archive_is_read_only(store: Store) -> None:
     with pytest.raises(Exception, match="readonly"):
         store.archive()._database.execute("DELETE FROM Sources")
 

@@ -145,7 +145,7 @@ def test_rows_with_unchanged_identity_are_compared_without_fetching_them(
     assert fetched == []
 
     store.put(put_source=[source(1, "a.png", b"22")])
-    assert len(fetched) == 2  # one row has the previous name of the source, the other row its new name
+    assert len(fetched) == 2  # the source under its previous name and under its new name
 
 
 def test_product_with_changed_links_has_an_entry(built: tuple[Store, Follower]) -> None:
@@ -311,7 +311,7 @@ class World:
             rel, digest, uuid = rest
             assert isinstance(uuid, int)
             self.sources.add(number)
-            # Two sources never have the same path, so the path contains the number.
+            # `number` makes the path unique, because two sources never have the same path.
             return {"put_source": [source(number, f"{rel}{number}", digest, uuid * 10 + number)]}  # type: ignore[arg-type]
         if kind == "commit":
             return self.commit(number, *rest)  # type: ignore[arg-type]

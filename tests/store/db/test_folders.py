@@ -1,4 +1,4 @@
-"""Recorded files are read back, with the winner of each path; a folder is unpacked only when that is cheaper."""
+"""Stored files are read back without files that another scan folder overrides. Folders are unpacked only if that is cheaper."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def test_files_of_scan_folders_without_rank_are_not_returned(store: Store) -> No
     assert list(archive.files_below(PathKey(""))) == []
 
 
-def test_files_whose_names_differ_only_in_case_have_no_winner(store: Store) -> None:
+def test_files_whose_names_differ_only_in_case_are_not_returned(store: Store) -> None:
     put_folder(store, "", fact("a.png"), fact("A.png"), fact("b.png"))
 
     assert list(store.archive().files([PathKey("a.png"), PathKey("b.png")])) == ["b.png"]
 
 
-def test_files_below_a_folder_exclude_folders_with_the_same_prefix(store: Store) -> None:
+def test_files_below_exclude_sibling_folders_with_the_same_prefix(store: Store) -> None:
     for folder in ("", "a", "a-b", "a/b", "a/b/c", "a0", "ab"):
         put_folder(store, folder, fact(f"{folder}/x".removeprefix("/")))
 
@@ -47,7 +47,7 @@ def test_files_below_a_folder_exclude_folders_with_the_same_prefix(store: Store)
     assert {found.rel for found in archive.files_below(PathKey(""))} == {"x", "a/x", "a-b/x", "a/b/x", "a/b/c/x", "a0/x", "ab/x"}
 
 
-def test_folders_at_and_below_a_path_exclude_neighbours_with_the_same_prefix(store: Store) -> None:
+def test_has_folder_and_has_folders_below_ignore_siblings_with_the_same_prefix(store: Store) -> None:
     for folder in ("a-b", "a/b/c", "d"):
         put_folder(store, folder, fact(f"{folder}/x"))
     folders = store.archive().folders
@@ -58,7 +58,7 @@ def test_folders_at_and_below_a_path_exclude_neighbours_with_the_same_prefix(sto
     assert {name for name in ("", "a", "a/b", "a/b/c", "a/c", "a-b", "d") if folders.has_folders_below(name)} == {"", "a", "a/b"}
 
 
-def test_files_below_a_folder_are_only_winners(store: Store) -> None:
+def test_files_below_exclude_files_that_another_scan_folder_overrides(store: Store) -> None:
     gem = with_gem(store)
     put_folder(store, "a", fact("a/x", 1))
     put_folder(store, "a", fact("a/X", gem), fact("a/y", gem))

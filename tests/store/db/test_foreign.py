@@ -84,7 +84,9 @@ def test_private_copy_is_reused_until_the_database_changes(tmp_path: Path) -> No
             database.execute("DELETE FROM Jobs WHERE JobID = ?", (gone,))
         with closing(open_reader(path)) as reader:
             assert len(list(reader.jobs())) == len(o3de.JOBS) - gone
-        assert first.exists() == (gone == 1)  # a caller that is about to open the copy still finds the file
+        assert first.exists() == (
+            gone == 1
+        )  # the first copy is kept until the second change, because a caller may be about to open it
 
     foreign.forget_copies()
     assert list(Path(first.parent.parent).glob(f"{first.parent.name}*")) == []

@@ -306,7 +306,7 @@ def test_earlier_saves_share_the_transaction_of_the_next_commit(store: Store) ->
     assert (store.count("Sources"), store.count("aptui_intents")) == (1, 1)
 
 
-def test_failed_commit_does_not_fail_the_earlier_save(store: Store) -> None:
+def test_failed_commit_does_not_undo_the_save_before_it(store: Store) -> None:
     failures: list[KnownError] = []
     writer = Writer(store.path, store.saved.append, failures.append)
     writer.save(1, {"put_source": [source_row()]})
@@ -354,7 +354,7 @@ def test_later_save_can_delete_a_row_of_an_earlier_save(store: Store) -> None:
     assert store.count("Sources") == 0
 
 
-def test_announcement_records_an_intent_for_each_product_and_run_of_a_source(store: Store) -> None:
+def test_announce_intents_stores_an_intent_for_each_product_and_run(store: Store) -> None:
     fill(store)
     logged = statements_of(store)
 
@@ -366,7 +366,7 @@ def test_announcement_records_an_intent_for_each_product_and_run_of_a_source(sto
     assert "PRAGMA synchronous = FULL" in logged
 
 
-def test_failed_announcement_returns_no_products(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_announce_intents_returns_nothing_if_saving_the_intents_fails(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(store)
     monkeypatch.setattr("aptui.store.db.writer._INTENTS_SQL", "INSERT INTO nowhere VALUES (?, ?, ?, ?, ?, ?)")
     key = PathKey("textures/ärger.png")

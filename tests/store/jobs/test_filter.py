@@ -188,7 +188,7 @@ def test_after_and_slower_terms_match_values_above_their_limit() -> None:
 @pytest.mark.parametrize(
     ("value", "duration_ms"), [("200ms", 200), ("1.5s", 1500), ("3", 3000), ("2m", 120_000), ("1h", 3_600_000)]
 )
-def test_slower_term_accepts_durations(value: str, duration_ms: float) -> None:
+def test_slower_filter_accepts_a_duration_with_or_without_unit(value: str, duration_ms: float) -> None:
     assert parse(f"slower:{value}").terms == (Between("duration_ms", duration_ms + 1, math.inf, is_negated=False),)
 
 
@@ -218,7 +218,7 @@ def test_invalid_number_is_an_error_with_its_column(value: str) -> None:
     assert caught.value.column == 8
 
 
-def test_term_stores_the_column_of_its_pattern_in_the_filter() -> None:
+def test_filter_term_stores_the_column_where_its_pattern_begins() -> None:
     terms = parse('a !key:"b c" failed').terms
 
     assert [(term.field, term.raw, term.column, term.is_negated) for term in terms if isinstance(term, TextMatch)] == [

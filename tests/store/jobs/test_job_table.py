@@ -136,7 +136,7 @@ def test_notices_set_and_remove_facts_of_products(store: Store) -> None:
     assert table.facts(0) is None
 
 
-def test_a_job_is_flaky_until_its_next_run(store: Store) -> None:
+def test_job_is_flaky_only_if_its_last_run_was_retried(store: Store) -> None:
     store.put(
         put_source=[source_row()],
         put_job=[job_row(1, run_key=5), job_row(2, run_key=6, platform="mac"), job_row(3, run_key=7, platform="windows")],
@@ -165,7 +165,7 @@ def test_retries_are_deleted_with_their_job(store: Store) -> None:
 
 
 class Busy(dict[str, np.ndarray]):
-    """Columns of a table that changes during each read: a job is added and the first job ends, as if by another thread."""
+    """Columns of a table that changes while it is read, as if by another thread: each read adds a job and lets job 1 fail."""
 
     def __init__(self, table: JobTable) -> None:
         super().__init__(table._columns)
@@ -277,7 +277,7 @@ def test_text_index_finds_texts_that_were_read_or_added_later(monkeypatch: pytes
     assert len(column) == 25
 
 
-def test_jobs_that_arrive_later_have_the_source_of_existing_jobs() -> None:
+def test_added_jobs_with_equal_sources_have_equal_source_numbers() -> None:
     table = JobTable({}, AnalysisKeys())
     table.text("source")[1].extend(["a.png", "b.png"])
 
@@ -297,7 +297,7 @@ def test_sort_order_is_stable_for_keys_of_any_range(keys: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("by_last", "expected"), [(False, [0, 2, 1, 4, 3]), (True, [0, 2, 3, 1, 4])])
-def test_equal_codes_are_gathered_at_the_position_of_their_first_or_last_code(by_last: bool, expected: list[int]) -> None:
+def test_gather_orders_groups_of_equal_codes_by_first_or_last_row(by_last: bool, expected: list[int]) -> None:
     codes = np.array([5, 2, 5, 9, 2])
 
     assert gather(codes, by_last=by_last).tolist() == expected

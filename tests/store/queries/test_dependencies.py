@@ -18,7 +18,7 @@ from tests.store.db.test_product_links import PRODUCT, SOURCE, Project, asset, p
 
 @pytest.fixture
 def project(store: Store) -> Project:
-    """`level` needs two products of `rock`, one unknown product, and paths that lead nowhere; `rock` preloads `level`."""
+    """`level.out` needs both products of `rock.fbx`, an unknown asset and three paths without files; `rock.mesh` preloads it."""
     made = Project(store)
     links = (source_file("rock.fbx", 1), asset(77, 3), product_file("gone.x"), product_file("*.y"), source_file("!z.y"))
     made.make("level.xml", ("level.out", 0, links))
@@ -162,7 +162,7 @@ def test_catalog_with_few_changes_rewrites_only_the_changed_lines(project: Proje
     (store.path.parent / ".aptui").mkdir()
     catalogs = Catalogs(store.writer, store.path, "demo", ("linux",), None)
     catalogs.save()
-    monkeypatch.setattr(catalog, "_parts", None)  # a catalog that is written whole would now raise an error
+    monkeypatch.setattr(catalog, "_parts", None)  # writing a complete catalog would now raise an error
 
     project.make("rock.fbx", ("rock.mesh", 5, ()))
     catalogs.save()

@@ -118,7 +118,7 @@ def test_a_failed_analysis_is_a_job_named_after_its_builder_on_all_platforms(rea
     )  # fmt: skip
 
 
-def test_jobs_of_a_source_end_with_its_failed_analyses(store: Store) -> None:
+def test_jobs_of_a_source_lists_failed_analyses_last(store: Store) -> None:
     store.put(
         put_source=[source_row(1, "a.png"), source_row(2, "b.png")],
         put_job=[job_row(2, 1), job_row(1, 1, platform="windows"), job_row(3, 2)],
@@ -242,7 +242,7 @@ def test_dependencies_of_a_source_are_returned_as_declared(store: Store) -> None
     ]
 
 
-def test_file_of_a_path_is_from_its_source_or_the_first_scan_folder(store: Store) -> None:
+def test_reader_prefers_the_file_that_is_a_source_or_in_the_first_scan_folder(store: Store) -> None:
     gem = store.writer.sync_scan_folders([("project", "/project", 0), ("gem", "/gem", 1)])[0]["gem"]
     facts = {number: FileFact(number, RelPath("Tex/Ä.png"), number, 2, 3, 4) for number in (1, gem)}
     store.put(put_folder=[(number, "tex", DIGEST, (fact,)) for number, fact in facts.items()])
@@ -301,7 +301,7 @@ def test_database_of_another_aptui_version_is_refused_with_advice(store: Store, 
         store.reader()
 
 
-def test_a_reader_never_writes(reader: Reader) -> None:
+def test_database_connection_of_a_reader_is_read_only(reader: Reader) -> None:
     with pytest.raises(sqlite3.OperationalError, match="readonly"):
         reader._database.execute("DELETE FROM Sources")
 
@@ -310,7 +310,7 @@ def test_database_is_read_if_its_shared_memory_file_cannot_be_created(store: Sto
     store.put(put_source=[source_row()], put_job=[job_row()])
     store.writer.checkpoint()
     shutil.copy(store.path, tmp_path / "copy.sqlite")
-    # The link prevents that the file is created, as in a read-only folder; root could write into a read-only folder.
+    # The dangling link prevents the creation of the file, even by root, which a read-only folder does not stop.
     (tmp_path / "copy.sqlite-shm").symlink_to("nowhere/shm")
 
     with closing(open_reader(tmp_path / "copy.sqlite")) as reader:

@@ -111,7 +111,7 @@ def test_deleted_job_keeps_its_name_and_number(store: Store) -> None:
     assert store.archive().next_ids()[1] == 3
 
 
-def test_runs_of_a_pruned_session_precede_the_first_session(store: Store) -> None:
+def test_pruning_a_session_keeps_the_last_run_of_each_job(store: Store) -> None:
     job(store, 1, 5, duration_ms=10)
     job(store, 2, 6, duration_ms=20)
     store.put(put_session=[session_row(ended_ms=9 * SECOND)])
@@ -130,7 +130,7 @@ def test_runs_of_a_pruned_session_precede_the_first_session(store: Store) -> Non
         "1.png": (10, 0), "2.png": (20, 0)
     }  # fmt: skip
     assert {run.source: run.duration_ms for run in runs_until(store.reader(), 2)} == {"1.png": 10, "2.png": 30}
-    assert archive.find_outdated_session(99 * SECOND, 0, 0) == 0, "the last session stays"
+    assert archive.find_outdated_session(99 * SECOND, 0, 0) == 0, "the only session is not pruned"
 
 
 def test_large_session_is_pruned_in_parts(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,7 +180,7 @@ def test_unknown_session_is_refused_with_the_numbers_of_stored_sessions(store: S
             session_named(store.reader(), word)
 
 
-def test_outcome_changed_at_the_git_commit_of_the_session_with_the_first_failure(store: Store) -> None:
+def test_outcome_change_names_the_git_commit_of_the_first_failed_run(store: Store) -> None:
     job(store, 1, 5, completed_ms=2 * SECOND)
     store.put(put_session=[session_row(1 * SECOND, 3 * SECOND, commit="aa")])
     job(store, 1, 6, completed_ms=12 * SECOND, outcome=1)
@@ -207,13 +207,13 @@ def test_outcome_of_a_pruned_session_has_no_git_commit(store: Store) -> None:
 @pytest.mark.parametrize(
     ("now", "before", "is_slower"),
     [
-        (1000, [], False),  # without earlier runs no run is slower
+        (1000, [], False),  # nothing to compare with: the job has not run before
         (210, [100], True),  # more than twice as long as the only earlier run
         (190, [100], False),
         (300, [100, 105, 95, 100, 102], True),
-        (128, [100, 100, 100, 100], False),  # more than a quarter slower, but less than 30 ms slower
+        (128, [100, 100, 100, 100], False),  # more than 25 % longer than the median of the earlier runs, but not 30 ms longer
         (131, [100, 100, 100, 100], True),
-        (9000, [5000, 9500, 4000, 10000, 5500], False),  # the durations of earlier runs differ as much
+        (9000, [5000, 9500, 4000, 10000, 5500], False),  # within the noise of the earlier runs
         (9000, [5000, 5100, 4900, 5050, 5000], True),
         (29, [0, 0, 0], False),
         (31, [0, 0, 0], True),
@@ -258,7 +258,7 @@ def test_job_is_slower_until_a_run_has_its_usual_duration_again(store: Store) ->
     assert slower_jobs(reader) == {}
 
 
-def test_failed_and_restored_runs_do_not_affect_slower_jobs(store: Store) -> None:
+def test_slower_jobs_ignores_failed_and_restored_runs(store: Store) -> None:
     sessions_of(store, {1: 100}, {1: 100}, {1: 100})
     sessions_of(store, {1: 9000}, outcome=1)
     job(store, 1, 990, duration_ms=9000, origin="from the store")
@@ -276,7 +276,7 @@ def test_builder_is_slower_if_most_of_its_jobs_are(store: Store) -> None:
     assert 1.5 < found[BUILDER].factor < 1.6
 
 
-def test_builder_with_one_slow_job_is_not_slower(store: Store) -> None:
+def test_slower_builders_excludes_a_builder_with_only_one_slower_job(store: Store) -> None:
     usual = dict.fromkeys(range(1, 9), 100)
     sessions_of(store, usual, usual, usual | {3: 5000})
 
@@ -284,20 +284,20 @@ def test_builder_with_one_slow_job_is_not_slower(store: Store) -> None:
     assert list(slower_jobs(store.reader())) == [3]
 
 
-def test_no_job_is_slower_without_earlier_runs(store: Store) -> None:
+def test_slower_jobs_and_builders_of_an_empty_database_are_empty(store: Store) -> None:
     assert slower_jobs(store.reader()) == {}
     assert slower_builders(store.reader()) == {}
 
 
 def draft(store: Store, job_id: int, run_key: int, duration_ms: int) -> None:
-    """Let a job make a draft in a separate session."""
+    """Store a run that made a draft of a job's products, in a separate session."""
     job(store, job_id, run_key, duration_ms=duration_ms)
     store.put(put_draft=[(job_id, None)])
     store.put(put_session=[session_row()])
 
 
 def final(store: Store, job_id: int, run_key: int, duration_ms: int) -> None:
-    """Let a job make a final in a separate session."""
+    """Store a run that made the final products of a job, in a separate session."""
     job(store, job_id, run_key, duration_ms=duration_ms)
     store.put(drop_draft=[(job_id,)])
     store.put(put_session=[session_row()])

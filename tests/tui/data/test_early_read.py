@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def later_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """A list that gets an item each time when the feed itself reads the database."""
+    """A list that records each read of the database by the feed; it does not record the early read."""
     reads: list[object] = []
 
     def note(*arguments: object) -> object:
@@ -73,7 +73,7 @@ def test_database_change_after_the_early_read_causes_another_read(store: Store, 
     made.close()
 
 
-def test_database_that_is_created_after_the_early_read_is_read(tmp_path: Path, later_reads: list[object]) -> None:
+def test_feed_reads_a_database_that_is_created_after_the_early_read(tmp_path: Path, later_reads: list[object]) -> None:
     early = EarlyRead(tmp_path / "assetdb.sqlite")
     until(lambda: early._parts.qsize() == 1, "the early read found no database", 10)
 
@@ -83,7 +83,7 @@ def test_database_that_is_created_after_the_early_read_is_read(tmp_path: Path, l
     assert len(later_reads) == 1
 
 
-def test_early_read_waits_while_too_many_parts_are_queued(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_early_read_pauses_while_its_queue_of_parts_is_full(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(packed, "CHUNK", 4)
     monkeypatch.setattr(early_read, "_MOST_WAITING", 3)
     early = EarlyRead(store.path)

@@ -591,7 +591,7 @@ def test_first_jobs_are_not_read_separately_if_they_have_only_one_source(store: 
         assert not any(isinstance(part, FirstJobs) for part in parts.read_job_parts(reader, wants_first=True))
 
 
-def test_first_jobs_that_arrive_late_do_not_replace_all_jobs(filled: Store, jobs: JobsStore) -> None:
+def test_late_batch_of_first_jobs_does_not_replace_the_complete_table(filled: Store, jobs: JobsStore) -> None:
     before = jobs.row_count()
 
     jobs.apply(Batch(first=JobTable({}, ANALYSES)))
