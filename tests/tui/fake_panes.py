@@ -141,7 +141,7 @@ class FakeSession(Session):
 
 
 def session_with(kind: type[FakeSession] = FakeSession, **values: object) -> Callable[[Path], FakeSession]:
-    """Return a function that makes a session with these values for a cache folder."""
+    """Return a function that makes a fake session for a cache folder and sets its attributes to `values`."""
 
     def make(cache_dir: Path) -> FakeSession:
         session = kind(cache_dir)

@@ -1,7 +1,7 @@
-"""A model of a terminal: pyte, extended.
+"""A model of a terminal: pyte with features that pyte lacks.
 
-It has repeated characters (REP), margins at the sides (DECSLRM), erasing without background (no `bce`), halves of wide characters,
-replies with the cursor's place, links, and ignores sequences that pyte prints.
+These are repeated characters (REP), left and right margins (DECSLRM), erasing without background colour (no `bce`), halves of wide
+characters, replies with the cursor position, and links. The model also ignores sequences that pyte would print as text.
 """
 
 from __future__ import annotations

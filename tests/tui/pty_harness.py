@@ -23,7 +23,7 @@ from tests.waiting import TIMEOUT_S, until
 
 _QUESTION = b"\x1b[6n"
 _ANSWER = b"\x1b[1;4R"
-"""A reply to a query for the cursor: column 4, where the cursor is after a repeated blank."""
+"""Reply to a cursor query: line 1, column 4. The output layer takes this column as proof that a terminal repeats characters."""
 _REST_S, _LONGEST_S = 0.01, 0.05
 """Pause between output and the next check of the screen, and maximum pause (seconds)."""
 

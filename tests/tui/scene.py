@@ -227,7 +227,7 @@ class Scene:
 
 
 def _numbered(runs: list[str]) -> Iterator[str]:
-    """Yield `first-last runs`, once for equal lines."""
+    """Yield `first-last  styles` for the style runs of screen lines; adjacent lines with equal runs share one entry."""
     first = 0
     for at in range(1, len(runs) + 1):
         if at == len(runs) or runs[at] != runs[first]:

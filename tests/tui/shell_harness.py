@@ -45,9 +45,9 @@ async def opened(app: App[Any], size: tuple[int, int] = SMALL) -> AsyncIterator[
 
 
 class Hands:
-    """Presses keys and waits until they are handled: by messages, not by the clock as Textual's pilot does.
+    """Presses keys and waits until the app has handled the messages; Textual's pilot waits for fixed times instead.
 
-    Other members are those of the pilot.
+    All other attributes are those of the pilot.
     """
 
     def __init__(self, pilot) -> None:
@@ -69,7 +69,7 @@ class Hands:
     async def _wait_until_handled(self) -> None:
         for _ in range(2):  # A key is passed from the app down to a widget, and back up to its handler.
             await self._handled()
-            await asyncio.sleep(0.003)  # Threads with little work finish in this time.
+            await asyncio.sleep(0.003)  # Threads with little work finish within these 3 ms.
             await self._handled()
             self._draw()
         await self._handled()
@@ -82,7 +82,7 @@ class Hands:
         self._show()
 
     def _show(self) -> None:
-        """Draw the delayed changes. As for a user, nothing is drawn before the first rows."""
+        """Draw the delayed changes, unless the screen still waits for its first rows."""
         screen = self._pilot.app.screen
         if getattr(screen, "is_shown", True) and screen._compositor._dirty_regions:
             _refresh(screen)

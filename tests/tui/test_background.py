@@ -58,7 +58,7 @@ def test_requests_of_the_last_kind_are_handled_after_requests_of_other_kinds(han
     assert handler.handled == [("a", 1), ("b", 3), ("slow", 2)]
 
 
-def test_handler_sees_superseding_and_interrupting_requests(handler):
+def test_background_handler_detects_superseded_and_interrupted_requests(handler):
     worker = begun(handler)
     worker.put(2, "b")
     assert (worker.is_superseded("a"), worker.is_superseded("b"), worker.stop.is_set()) == (False, True, False)

@@ -32,7 +32,7 @@ class Screen:
         return self._left > 0
 
     def flood(self, ask: Callable[[], None], until_s: float) -> None:
-        """Ask for frames all the time."""
+        """Call `ask`, which requests a frame, every simulated millisecond until `until_s`."""
         while self.loop.now_s < until_s:
             ask()
             self.loop.run(self.loop.now_s + 0.001)
@@ -139,7 +139,7 @@ def test_updates_wait_until_the_connection_is_free_or_a_frame_is_requested():
     assert len(screen.drawn_s) == 1
 
     screen.loop.run(12.0)
-    assert len(screen.drawn_s) == 1, "they were drawn already"
+    assert len(screen.drawn_s) == 1, "the requested frame has already drawn the updates"
     rest_until[0] = 12.5
     screen.clock.wake_for_news()
     screen.loop.run(13.0)
@@ -167,7 +167,7 @@ def test_key_is_handled_between_parts_of_updates():
     screen.key_until_s = 10.2
     screen.loop.run(11.0)
 
-    assert done[0] < 10.02, "a thread waits for one part, not for all"
+    assert done[0] < 10.02, "a call from another thread waits for one part of the updates, not for all four"
     assert screen.drawn_s == [pytest.approx(10.22, abs=0.021)]
 
 
@@ -186,7 +186,7 @@ def test_frame_requested_between_parts_of_updates_is_drawn_after_the_last_part()
     assert len(screen.drawn_s) == 3
 
 
-def test_wait_after_a_frame_in_parts_grows_with_the_duration_of_all_parts():
+def test_pause_after_a_frame_grows_with_the_total_duration_of_its_parts():
     screen = Screen()
     screen.parts, screen.takes_s = 4, 0.05
 

@@ -1,4 +1,4 @@
-"""A key waits until its rows are shown, and is dropped with a message after a timeout."""
+"""A pressed key waits until the screen shows the data that it needs. After a timeout, it is dropped with a message."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ WAITING = [PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.test_main_screen:Waiting")]
 
 @pytest.fixture
 def drawn(monkeypatch) -> list[bool]:
-    """A list with an item for each frame: whether it has rows."""
+    """Return a list that gets an item for each drawn frame: whether the pane had rows in this frame."""
     pictures: list[bool] = []
     display = AptuiApp._display
 
@@ -90,7 +90,7 @@ def styled(monkeypatch) -> list[str]:
     return parts
 
 
-def test_frame_is_styled_once_before_the_first_frame(tmp_path, styled):
+def test_status_line_and_tabs_are_styled_once_before_the_first_frame(tmp_path, styled):
     async def do(_app, _pilot, _session) -> None:
         assert {name: styled.count(name) for name in ("status", "tabs", "rule-top", "command", "picker")} == dict.fromkeys(
             ("status", "tabs", "rule-top", "command", "picker"), 1

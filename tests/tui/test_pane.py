@@ -46,7 +46,7 @@ def test_list_of_panes_loads_no_code_of_a_feature() -> None:
 
 
 @pytest.mark.parametrize("spec", list_panes(), ids=lambda spec: spec.id)
-def test_command_names_of_a_pane_include_all_commands_in_its_code(spec: PaneSpec) -> None:
+def test_pane_lists_every_command_that_its_code_defines(spec: PaneSpec) -> None:
     pane = spec.load()
     code = "".join(file.read_text(encoding="utf-8") for file in Path(inspect.getfile(pane)).parent.glob("*.py"))
 

@@ -1,4 +1,4 @@
-"""The frame: the effect of each of its keys, at both sizes."""
+"""The parts around a pane (status line, tabs, sheets, `:` line) and the effect of their keys, at two screen sizes."""
 
 from importlib import import_module
 
@@ -69,7 +69,7 @@ async def test_status_line_at_80_columns_has_counts_and_no_timers(app):
     assert lines(app)[0].startswith(" AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed")
     assert "scan 0.8 s" not in lines(app)[0]
     assert "7 Tools" in lines(app)[1]
-    assert lines(app)[1].endswith("7 Tools"), "without trouble no other text is in the line of the tabs"
+    assert lines(app)[1].endswith("7 Tools"), "the tab line shows only tabs while the engine has no problem"
 
 
 @pytest.mark.parametrize("size", [(20, 6), (1, 1), (40, 9), (400, 120)])

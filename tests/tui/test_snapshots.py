@@ -63,7 +63,7 @@ def toured(size: tuple[int, int]) -> dict[str, str]:
                         await hands.press(*pressed.split())
                     if not await _becomes(lambda words=words: words in "\n".join(here.lines(app)), timeout_s):
                         timeout_s = _LITTLE_S
-                # The loop begins with the theme that is shown already, because changing the theme takes most of the time.
+                # The order of themes alternates, so that each screen begins with the current theme: changing it is slow.
                 for theme in THEMES[:: 1 if at % 2 else -1]:
                     app.theme = theme
                     expected = text_of(file_of(name, size, theme))
@@ -107,7 +107,7 @@ def test_screen_equals_its_snapshot(name, size, theme):
     assert drawn.splitlines() == text_of(file).splitlines()
 
 
-def test_every_snapshot_is_used():
+def test_snapshot_folder_contains_exactly_the_files_of_the_tour():
     names = {file_of(name, size, theme).name for name in TOUR for size in (SMALL, LARGE) for theme in THEMES}
 
     assert {path.name for path in FOLDER.iterdir()} == names

@@ -21,9 +21,9 @@ import json, os, sys
 from pathlib import Path
 from aptui.cli.main import main
 
-HEAP = 64 << 20  # so much glibc reserves for a heap beside the first, at a multiple of it, nearly all of it without access
+HEAP = 64 << 20  # glibc reserves 64 MiB for each additional heap, at a multiple of 64 MiB; nearly all of it is inaccessible
 
-class Finder:  # it is asked before every import; the feed is the last that is waited for before rows are read
+class Finder:  # called before every import; the feed is the last module that is imported before rows are read
     def find_spec(self, name, path=None, target=None):
         if name == "aptui.tui.data.feed":
             from aptui.tui.drawing import MainScreen
@@ -44,7 +44,7 @@ main(["open", "."])
 
 @pytest.fixture
 def seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, list[str]]:
-    """Modules imported before the first rows are painted, and additional heaps of threads."""
+    """Return the modules that aptui imported before it drew the first rows, and the additional memory heaps of its threads."""
     with database(tmp_path) as store:
         store.put(put_source=[source_row()], put_job=[job_row()])
     monkeypatch.chdir(tmp_path)

@@ -82,7 +82,7 @@ def test_long_list_of_changes_is_cut_in_the_question_but_not_in_the_sheet() -> N
     assert len(screen.shown) == 40
     assert max(map(len, screen.shown)) <= 38
     question.ask_again(screen)
-    assert len(screen.asked) == 2, "the question comes back when the sheet is closed"
+    assert len(screen.asked) == 2, "the question is asked again after the user has read the list of code"
 
 
 def test_trust_question_is_not_asked_while_an_engine_is_running() -> None:

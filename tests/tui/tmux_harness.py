@@ -71,7 +71,7 @@ class Home:
         for mine in ("TMUX", "TMUX_PANE", "STY", "NO_COLOR", "LC_ALL"):
             homes[mine] = ""
         self.environ = {**os.environ, **homes, **python, "TERM": "xterm-256color", "LANG": "C.UTF-8", "ESCDELAY": "25"}
-        # The exported size differs from the size of the terminal, because the screen must ignore these variables.
+        # These values differ from the size of the terminal, because aptui must ignore both variables.
         self.environ |= {"COLUMNS": "80", "LINES": "24"}
         self.environ = {name: value for name, value in self.environ.items() if value}
 
@@ -98,7 +98,7 @@ class Home:
         return [row["pid"] for row in json.loads(self.run("ps", "--json"))["engines"]]
 
     def forget(self) -> None:
-        """Delete the memories of earlier screens."""
+        """Delete the values that earlier screens remembered, such as filters."""
         shutil.rmtree(Path(self.environ["XDG_STATE_HOME"], "aptui", "screen"), ignore_errors=True)
 
     def terminal(self, *words: str, columns: int = 120, lines: int = 30, **environ: str) -> Terminal:
@@ -175,7 +175,7 @@ class Pane:
         return found
 
     def _pause(self, left_s: float) -> None:
-        """Wait until tmux draws, because each check starts a process."""
+        """Wait until tmux draws. Checks at short intervals would be slow, because each check starts a process."""
         self.tmux.outer.pause(left_s, _LONGEST_S)
 
     def shows(self, *texts: str) -> str:

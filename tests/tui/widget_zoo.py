@@ -36,11 +36,15 @@ PAYLOADS = [
     "bytes \U0010ffe9\U0010ff80 \udce9 EVIL",
     "岩石 🪨 e\u0301 \x1b]8;;file:///etc\x1b\\EVIL",
 ]
-"""Markup, clipboard, title, erase, DCS, APC, 8-bit forms, C0, DEL, bidi, zero width, undecodable bytes, wide letters and links."""
+"""Texts that could harm a terminal or a layout.
+
+They contain markup, sequences (clipboard, title, erase, DCS, APC, 8-bit forms, links), C0 and DEL, bidi and zero-width characters,
+undecodable bytes, and wide letters.
+"""
 
 
 class Payloads:
-    """A table of the payloads; `row_count` repeats them."""
+    """A table of `row_count` rows that contain the texts of `PAYLOADS` in turn."""
 
     def __init__(self, row_count=len(PAYLOADS)):
         self.version, self.asked, self.rows = 1, 0, list(range(row_count))
@@ -67,7 +71,7 @@ COLUMNS = (Column("text", "Text", 0, 8), Column("number", "Number", 6, align="ri
 
 
 class Zoo(DiffRenderingApp):
-    """All widgets at once; `m` opens a menu, `q` ends."""
+    """An app that shows all widgets, filled with `PAYLOADS`; `m` opens a menu, `q` quits."""
 
     CSS = "#left, #right { width: 1fr; }"
     BINDINGS: ClassVar = [("q", "quit", "quit"), ("m", "menu", "menu")]

@@ -93,7 +93,7 @@ class SaysAndReads(Says):
         (Analyses, False), (Overrides, False), (Reads, False), (SaysAndReads, False),
     ],
 )  # fmt: skip
-def test_analysis_is_valid_for_all_sources_if_its_builder_reads_none(harness, builder, is_for_all):
+def test_analysis_is_valid_for_all_sources_if_it_reads_no_source(harness, builder, is_for_all):
     reads.watch((str(harness.root),))
     harness.source()
 
@@ -443,7 +443,7 @@ def test_builder_may_choose_the_folder_of_an_intermediate(harness):
     assert [item.name for item in result.products] == ["some/other/place/a.out", "b.out"]
 
 
-def test_a_run_is_stale_if_its_source_changed_before_the_run(harness):
+def test_run_is_stale_if_its_source_changed_after_the_order(harness):
     order = harness.order()
     harness.source("a.txt", b"other")
     called = []
@@ -453,7 +453,7 @@ def test_a_run_is_stale_if_its_source_changed_before_the_run(harness):
     assert (result.outcome, result.error, called) == (Outcome.STALE, "the source changed while the job ran", [])
 
 
-def test_a_run_is_stale_if_its_source_changes_during_the_run(harness):
+def test_run_is_stale_if_its_source_changes_during_the_run(harness):
     def process_job(request):
         harness.source("a.txt", b"other")
         return made(product(request))
@@ -561,7 +561,7 @@ def test_engine_gets_the_dependencies_and_the_sources_to_reprocess(harness, tmp_
     assert result.reprocess == ("other.txt", "caf\U0010ffe9")
 
 
-def test_sources_to_reprocess_of_a_failed_run_are_ignored(harness):
+def test_failed_run_does_not_reprocess_other_sources(harness):
     result = harness.process(lambda _: made(JobProduct("never"), sources_to_reprocess=["other.txt"]))
 
     assert (result.outcome, result.reprocess) == (Outcome.FAILED, ())

@@ -22,7 +22,7 @@ def order(tmp_path, data=SMALL, present=b"", key=1):
 
 
 def while_reading(monkeypatch, change):
-    """Call `deed` once, after the first read."""
+    """Call `change` once, after the first call of `os.read`."""
     read, todo = os.read, [change]
 
     def reading(descriptor, count):
@@ -97,7 +97,7 @@ def test_copy_is_stale_if_its_source_was_rewritten_with_equal_size(tmp_path, mon
     assert result.outcome == Outcome.STALE
 
 
-def test_copy_of_a_source_that_was_deleted_or_replaced_is_stale(tmp_path):
+def test_copy_order_for_a_deleted_or_replaced_source_gives_a_stale_result(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     paths = [tmp_path / "gone", tmp_path / "fifo", tmp_path]
 
@@ -287,7 +287,7 @@ def test_lfs_pointer_without_content_is_copied_only_on_request(tmp_path):
 
 
 def hash_order(tmp_path, *texts: bytes, known: tuple[bytes, ...] = ()) -> HashOrder:
-    """Return an order to read these files, each with two copies."""
+    """Write `texts` to files; return an order to hash each file and to copy it to two places."""
     for number, data in enumerate(texts):
         (tmp_path / f"file{number}").write_bytes(data)
     count = range(len(texts))
@@ -387,7 +387,7 @@ def test_lfs_pointer_without_content_is_not_copied_during_hashing(tmp_path):
 
 
 @pytest.mark.parametrize("data", [SMALL, LARGE])
-def test_a_file_open_for_writing_is_copied_only_without_a_check_for_writers(tmp_path, data):
+def test_file_open_for_writing_is_not_copied_if_writers_are_checked(tmp_path, data):
     one = replace(hash_order(tmp_path, data), asks_writers=True)
     with open(one.paths[0], "ab"):
         while_written, untold = file_access.hash_files(one), file_access.hash_files(replace(one, order=2, asks_writers=False))

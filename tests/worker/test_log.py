@@ -1,4 +1,4 @@
-"""The log of a run that failed in a sandbox: when the log names the paths that the sandbox hides."""
+"""The log of a failed run names the limits of the sandbox, if these may be the reason for the failure."""
 
 from __future__ import annotations
 

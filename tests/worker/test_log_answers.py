@@ -89,7 +89,7 @@ def test_copy_of_a_stream_does_not_change_when_the_stream_grows():
     assert left_out.startswith("[…")
     assert set(rest) == {"x"}
     assert last == "last"
-    assert stream.lines()[-1] == "last", "the lines of the stream itself are unchanged"
+    assert stream.lines()[-1] == "last", "`copy_text` does not change the original stream"
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_thread_ends_when_both_ends_of_its_socket_are_closed():
     ours.sendall(wire.encode(wire.FrameKind.LOG_QUESTION, wire.LogQuestion(7, -1)))
     assert ours.recv(1)
 
-    theirs.close()  # The thread still polls the number of the socket. A later file of the process can get this number.
+    theirs.close()  # The thread still polls this descriptor, which a later file may reuse.
     ours.close()
 
     until(lambda: _thread._count() <= before)

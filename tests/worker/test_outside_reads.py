@@ -1,4 +1,4 @@
-"""Files outside the project: detection of outside files that content names, in any spelling, and files that are ignored."""
+"""Detection of files outside the project that a source's content names, in any spelling; files of the system are ignored."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_search_finds_content_that_names_a_file_outside_the_project(tmp_path: Pa
 
 
 @pytest.mark.parametrize("content", ["my key", '"other/my key"', "/elsewhere/my key", "../my key", "x" * 10_000 + "my key", ""])
-def test_content_with_an_equally_named_file_of_another_folder_has_no_match(tmp_path: Path, content: str) -> None:
+def test_content_that_names_a_file_of_another_folder_does_not_match(tmp_path: Path, content: str) -> None:
     source = tmp_path / "a.bin"
     source.write_text(content)
 
@@ -44,10 +44,7 @@ def test_content_with_an_equally_named_file_of_another_folder_has_no_match(tmp_p
 
 
 class Counted(bytes):
-    """Text that counts the bytes that are searched backwards.
-
-    Their number could grow with the square of the text's length.
-    """
+    """Text that counts the bytes that `rfind` searches. The count must not grow with the square of the text's length."""
 
     searched = 0
 
@@ -60,7 +57,7 @@ def test_search_for_file_names_takes_linear_time_in_text_that_is_one_long_name()
     text = Counted(b"k" * 4_000)
     Counted.searched = 0
 
-    assert len(list(reads._names(text, b"k"))) == len(reads._ENDS), "for each kind of end the whole text is one name"
+    assert len(list(reads._names(text, b"k"))) == len(reads._ENDS), "the whole text is one name, both in quotes and without quotes"
     assert Counted.searched <= len(text) * sum(map(len, reads._ENDS))
 
 

@@ -175,7 +175,7 @@ def test_error_of_a_chain_names_the_step_that_failed(project: Project, source: s
 @pytest.mark.parametrize("params", ["max_size: 32", "sides: power_of_two"])
 @pytest.mark.parametrize("form", ["hash", "godot"])
 def test_texture_step_that_would_scale_the_page_of_an_atlas_fails(project: Project, params: str, form: str) -> None:
-    """The list of frames would keep the places that the sprites had on the page before it was scaled."""
+    """If the page were scaled, the list of frames would be wrong: it contains the places of sprites on the page before scaling."""
     project.config(f"""
 scan_folders: [{{name: game, path: assets}}]
 builders:

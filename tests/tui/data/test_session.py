@@ -10,7 +10,7 @@ from waiting import TIMEOUT_S, until
 
 from aptui.core.notices import EngineMessage, Progress
 
-# Imported before a test replaces the protocol, because the client module keeps the protocol of its first import.
+# Imported before a test changes `PROTOCOL` of the port module, because the client must keep the original protocol number.
 from aptui.link.client import EngineClient
 from aptui.link.port import PingEngine, RescanSources, StopEngine
 from aptui.shared.errors import BusyError, HostError, KnownError
@@ -24,7 +24,7 @@ BUSY = Progress(0, 1234, 100, 114, 3390, 12, 812, 3, False)
 
 @pytest.fixture(scope="module")
 def link_harness():
-    """The room of the link's own tests, whose engine answers over a real socket."""
+    """Return the module `tests/link/link_harness.py`, whose test engine answers over a real socket."""
     spec = importlib.util.spec_from_file_location("link_harness", Path(__file__).parents[2] / "link" / "link_harness.py")
     module = sys.modules.get("link_harness") or importlib.util.module_from_spec(spec)
     if "link_harness" not in sys.modules:

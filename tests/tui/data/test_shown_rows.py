@@ -1,4 +1,4 @@
-"""Rows that are added, removed and kept on the screen, over doubles of a table and a filter."""
+"""`ShownRows` adds, removes and keeps rows of the screen; a test double replaces the table and the filter."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from aptui.tui.data.jobs_store import ShownRows
 
 
 class FakeTable:
-    """A table in which some rows are alive, and a filter that passes some rows."""
+    """A test double of a table and a filter: `alive` is 0 for deleted rows, `passing` contains the rows that match."""
 
     def __init__(self, count: int) -> None:
         self.alive, self.passing = np.ones(count, np.int8), set(range(count))
@@ -62,7 +62,7 @@ def test_row_that_fails_the_filter_is_removed_when_off_the_screen() -> None:
     assert (made.rows.tolist(), made.lingering) == ([0], set())
 
 
-def test_deleted_row_is_removed_even_on_the_screen() -> None:
+def test_deleted_row_is_removed_although_it_is_visible() -> None:
     made, table = shown(2, 0, 1)
     made.hold(0, 2)
     table.alive[1] = 0
@@ -71,7 +71,7 @@ def test_deleted_row_is_removed_even_on_the_screen() -> None:
     assert (made.rows.tolist(), made.lingering) == ([0], set())
 
 
-def test_row_that_passes_the_filter_again_is_no_longer_about_to_be_removed() -> None:
+def test_visible_row_that_matches_the_filter_again_is_kept() -> None:
     made, table = shown(2, 1, 0)
     made.hold(0, 2)
     table.passing = {0}

@@ -1,4 +1,4 @@
-"""Which line shows which jobs, and keys of sources; `test_table_model` compares whole tables with a plain list."""
+"""Jobs that each line of the table shows if jobs are grouped by source, and keys of sources. See also `test_table_model`."""
 
 from __future__ import annotations
 

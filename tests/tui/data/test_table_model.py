@@ -1,4 +1,4 @@
-"""After all updates, the rows equal a plain list that Python filters and sorts, and the jobs of the engine that sent notices."""
+"""After any updates, the table equals a list that Python filters and sorts, or the jobs of an engine that sends notices."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ VALUES: dict[str, Callable[[list[Row]], Any]] = {
     "status": lambda jobs: min(row.urgency for row in jobs),
     "number": lambda jobs: max(row.key for row in jobs),
 }
-"""{order: value of a source by which its line is sorted}; by platform, it is the first job in that order."""
+"""{order: value of a source's jobs by which the source's line is sorted}; the order "platform" is not checked."""
 
 
 def some(*keys: int, status: str = "completed") -> list[Row]:
@@ -227,11 +227,11 @@ EDITS = st.tuples(
     st.sampled_from(("a.s", "A.s", "b.s", "sub/c.s", "d.txt", "D.txt", "e.txt")),
     st.sampled_from((None, None, "FAIL ANALYSIS", "FAIL", "WARN", "x", "y", "job two", "include b.s")),
 )
-"""(scan folder, file, its new text; None deletes it)."""
+"""(scan folder, file, its new text or None to delete the file)."""
 
 
 class Followed:
-    """An engine without IO whose notices a table follows, the newest of each job in a batch as `Feed` has them."""
+    """A table that follows the notices of an engine without IO. Like `Feed`, it applies only the newest notice of each job."""
 
     def __init__(self) -> None:
         builders = (copier(platforms=("linux", "server")), scripter(platforms=("linux", "server")))

@@ -197,7 +197,7 @@ def test_banner_names_the_run_that_holds_the_cache():
 
 
 @needs_feature("gateway", "sharing")
-def test_short_line_2_shows_platforms_while_all_is_well(session: FakeSession) -> None:
+def test_narrow_tab_bar_shows_only_the_most_important_facts(session: FakeSession) -> None:
     def right(width: int) -> str:
         return (
             "".join(part.text for part in TabBar(session, list_panes(), ["linux", "server"]).parts(width))

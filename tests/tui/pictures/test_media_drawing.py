@@ -15,11 +15,11 @@ from aptui.tui.pictures.decoder import CHANNELS, MOST_HIGH, MOST_WIDE, PictureVi
 from aptui.tui.pictures.decoding import Facts, decode, image_facts
 
 LOUD = 400
-"""Frames at full scale at the end of the sound."""
+"""Number of silent frames at the start of the test sound, and of frames at full scale at its end."""
 
 
 def sound(path: Path, size: int = 2, channels: int = 1) -> Path:
-    """Write a second that is silent and then at full scale."""
+    """Write a WAV file of one second: its first half is silent, its second half is at full scale."""
     value = {1: b"\xff", 2: struct.pack("<h", 32_767), 3: b"\xff\xff\x7f", 4: struct.pack("<i", 2**31 - 1)}[size]
     silence = b"\x80" if size == 1 else bytes(size)
     with wave.open(str(path), "wb") as file:

@@ -1,4 +1,4 @@
-"""Keys: the shipped table equals the bindings of the code, the user's file is checked, rebinding works; and remembered values."""
+"""Keys: the shipped key table, mistakes in the user's key file, and rebinding. Also the values that a screen remembers."""
 
 import ast
 import importlib

@@ -16,7 +16,7 @@ from aptui.tui.terminal.output.display import DiffRenderingApp
 
 
 class Hasty(Terminal):
-    """A driver that gets the next resize while it reads the size."""
+    """A driver whose terminal is resized to 100 × 20 just after the driver has read the size 90 × 25."""
 
     def _get_terminal_size(self) -> tuple[int, int]:
         size = super()._get_terminal_size()
@@ -29,7 +29,7 @@ class Sized(DiffRenderingApp):
     """An app that shows the terminal's size in its first line."""
 
     def compose(self) -> ComposeResult:
-        """Create the line for the size."""
+        """Create the widget that shows the terminal's size."""
         yield Static()
 
     def on_resize(self, event: Resize) -> None:

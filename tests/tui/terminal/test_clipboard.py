@@ -99,7 +99,7 @@ def test_raw_copy_keeps_invalid_utf_8(tmp_path):
     assert base64.b64decode(written[0][7:-1]) == b"caf\xe9"
 
 
-def test_register_of_copies_keeps_each_of_the_last_texts_once(tmp_path):
+def test_copy_register_keeps_the_last_texts_without_duplicates(tmp_path):
     board = clipboard(tmp_path, [])
     for number in [*range(MOST_COPIES + 5), 20]:
         board.copy(str(number))
@@ -134,7 +134,7 @@ def has_tmux():
 
 
 def arrives(folder, configuration, size_bytes):
-    """Copy inside a tmux with a configuration and return what reached the terminal around it."""
+    """Copy a text inside a tmux with this configuration; return the text that reached the terminal outside tmux."""
     conf, socket, script = folder / "tmux.conf", folder / "tmux.sock", folder / "sending.py"
     conf.write_text(CONFIGURATIONS[configuration] + "\n")
     script.write_text(COPY.format("Aptui ", size_bytes // 6) + "\nimport time; time.sleep(60)\n")

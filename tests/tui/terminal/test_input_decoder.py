@@ -12,7 +12,7 @@ from aptui.tui.terminal.pixels import PixelQuestion
 
 
 def messages_of(*chunks: bytes, waits: bool = True, is_asked: bool = False) -> list[Message]:
-    """Return the messages of an app for chunks of bytes; `waits`: Textual's timeout passes between them."""
+    """Return the messages that an app gets for chunks of input. With `waits`, Textual's timeout expires after each chunk."""
     parser, found, now_s = XTermParser(), list[Message](), 0.0
     decode = InputDecoder(codecs.getincrementaldecoder("utf-8")("replace"), lambda: is_asked, lambda: now_s).decode
     for chunk in chunks:
@@ -27,13 +27,13 @@ def messages_of(*chunks: bytes, waits: bool = True, is_asked: bool = False) -> l
 
 
 def keys_of(messages: list[Message]) -> list[str]:
-    """Return the keys among the messages."""
+    """Return the pressed keys in the messages."""
     keys = [message for message in messages if isinstance(message, events.Key)]
     return [each.character or each.key for key in keys for each in as_meant(key)]
 
 
 def typed(*chunks: bytes, waits: bool = True) -> list[str]:
-    """Return the keys of an app for chunks of bytes."""
+    """Return the pressed keys that an app gets for chunks of input."""
     return keys_of(messages_of(*chunks, waits=waits))
 
 
@@ -119,7 +119,7 @@ def test_incomplete_sequence_is_returned_at_the_end_of_input() -> None:
     assert decoder.decode(b"", final=True) == "\x1b[1"
 
 
-def test_answers_about_pixels_are_removed_from_input() -> None:
+def test_terminal_replies_about_pixels_are_removed_from_input() -> None:
     question = PixelQuestion({"TERM": "xterm"})
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     decode = InputDecoder(decoder, lambda: True, take_answers=question.take_answers).decode

@@ -42,7 +42,10 @@ def found(*pieces: str, environ=XTERM, window=(0, 0)):
         (name("foot(1.16.2)") + CELL + "\x1b[?1;0;1024S" + SIXEL_KIND, SIXEL),
         (name("XTerm(379)") + CELL + "\x1b[?1;0;16S" + SIXEL_KIND, PixelScreen(Protocol.SIXEL, (9, 18), 16)),
         (name("XTerm(379)") + CELL + "\x1b[?1;3S" + SIXEL_KIND, SIXEL),
-        (name("kitty(0.35.2)") + CELL + KIND, None),  # the terminal did not confirm the protocol, and its name is not enough
+        (
+            name("kitty(0.35.2)") + CELL + KIND,
+            None,
+        ),  # the name alone is not enough: the terminal did not confirm the kitty protocol
         ("\x1b_Gi=31;ENOTSUP\x1b\\" + name("kitty(0.35.2)") + CELL + KIND, None),
         (CELL + KIND, None),
         (SIXEL_KIND, None),  # the size of a cell is unknown
@@ -100,14 +103,14 @@ def test_tmux_is_asked_only_questions_that_it_answers_itself():
     [
         ("kitty(0.35.2)\tRGB", "on", KIND, PixelScreen(Protocol.KITTY, (9, 18), is_wrapped=True)),
         ("kitty(0.35.2)\tRGB", "off", KIND, None),
-        ("kitty(0.35.2)\tRGB\nXTerm(379)\t256", "all", KIND, None),  # only one of the two terminals shows pixels
+        ("kitty(0.35.2)\tRGB\nXTerm(379)\t256", "all", KIND, None),  # two terminals show tmux, but XTerm cannot show pixels
         ("XTerm(379)\t256,sixel", "off", SIXEL_KIND, SIXEL),
         ("XTerm(379)\t256", "off", SIXEL_KIND, None),
         ("XTerm(379)\t256,sixel", "off", KIND, None),
         ("", "on", SIXEL_KIND, None),
     ],
 )
-def test_terminals_that_show_tmux_decide_whether_pixels_are_used(tmp_path, clients, passes_on, kind, expected):
+def test_terminals_of_tmux_clients_decide_whether_pixels_are_used(tmp_path, clients, passes_on, kind, expected):
     program = tmp_path / "tmux"
     program.write_text(f"#!/bin/sh\ncase $1 in list-clients) printf '{clients}\\n';; *) echo {passes_on};; esac\n")
     program.chmod(0o755)
@@ -122,7 +125,7 @@ COLOURS = np.array([[255, 0, 0], [0, 255, 0], [0, 0, 255], [255, 255, 255], [0, 
 
 
 def image(height: int = 36, width: int = 27) -> np.ndarray:
-    """Return a picture with five colours, with runs and with noise."""
+    """Return a picture in five colours: horizontal bands on the left, noise on the right."""
     down, across = np.mgrid[:height, :width]
     return COLOURS[np.where(across < 12, down // 7, down * 7 + across * across * 3) % 5]
 
@@ -181,7 +184,7 @@ def test_kitty_stores_the_picture_for_placeholders(is_wrapped):
     if is_wrapped:
         parts = re.findall(r"\x1bPtmux;((?:[^\x1b]|\x1b\x1b)*)\x1b\\", data + removal)
         *data, removal = (part.replace("\x1b\x1b", "\x1b") for part in parts)
-        assert len(data) > 10, "each part is wrapped"
+        assert len(data) > 10, "each part of the picture is wrapped for tmux separately"
         data = "".join(data)
     parts = re.findall(r"\x1b_G([^;]*);([^\x1b]*)\x1b\\", data)
     keys = dict(each.split("=") for each in parts[0][0].split(","))

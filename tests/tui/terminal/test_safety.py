@@ -1,4 +1,4 @@
-"""Nothing hostile reaches the terminal, and a broken wall is detected."""
+"""Malicious text becomes harmless before it reaches the terminal, and a bypassed safety check is detected."""
 
 import asyncio
 import re

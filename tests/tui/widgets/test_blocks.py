@@ -86,7 +86,7 @@ def test_picture_uses_at_most_256_colours():
         for _, style, _ in line:
             assert style.bgcolor.downgrade(console._color_system).type is ColorType.EIGHT_BIT
     assert {cell[2] for cell in shown(Pixels(1, 2, GREY * 2), 1, 1, Manner.PALETTE)[0]} == {(128, 128, 128)}, (
-        "grey is drawn without a tint"
+        "a grey pixel is drawn in neutral grey"
     )
 
 
@@ -129,7 +129,9 @@ def test_lines_of_a_drawing_are_shown_as_dots_in_their_colour():
         [("⡏", (255, 0, 0)), (" ", (192, 192, 192))], [("⠁", (255, 0, 0)), (" ", (192, 192, 192))],
     ]  # fmt: skip
     assert text(drawing("#"), 1, 1) == ["⠛"], "enlarged"
-    assert text(drawing("#"), 1, 1, is_utf8=False) == ["."], "without UTF-8 a drawing uses the characters of other pictures"
+    assert text(drawing("#"), 1, 1, is_utf8=False) == ["."], (
+        "without UTF-8, a drawing uses the same ASCII characters as other pictures"
+    )
     assert draw_picture(drawing("#"), 0, 1, Manner.COLOURS, DARK) == []
 
 

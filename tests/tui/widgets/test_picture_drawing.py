@@ -184,7 +184,7 @@ def test_picture_is_drawn_with_pixels_if_the_terminal_supports_pixels(protocol):
         assert pixels_of(view, 3) == [(picture.number, 3, list(range(19)))]
         await pilot.resize_terminal(11, 10)
         await until(pilot, lambda: pixels_of(view, 3) and pixels_of(view, 3)[0][2] == list(range(9)))
-        assert list(output.shown) == [output.all[-1].number], "the first picture was removed"
+        assert list(output.shown) == [output.all[-1].number], "the picture of the previous size was removed from the terminal"
         view.show_preview(TextPreview("", ()))
         assert output.shown == {}
 

@@ -29,7 +29,7 @@ STYLES = {
 
 
 class Ours(PlainLines):
-    """Three lines: one as wide as the widget, one shorter, one longer."""
+    """A `PlainLines` widget with three lines: one is as wide as the widget (20 cells), one is shorter, one is longer."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -32,7 +32,7 @@ def test_only_visible_rows_are_read_after_a_key():
     play(table, script)
 
 
-def test_scroll_bar_is_drawn_only_if_it_looks_different():
+def test_scroll_bar_is_redrawn_only_if_its_appearance_changes():
     table = Table(COLUMNS, Numbers())
 
     async def script(app, pilot):

@@ -90,7 +90,7 @@ def test_header_names_the_parents_that_are_above_the_view():
         await pilot.press("G")
         assert first_lines() == ["node 26/node 31/", "node 32"]
         tree.reveal(3)
-        assert first_lines() == ["node 0/", "▾ node 1"], "the parent of the revealed node is visible"
+        assert first_lines() == ["node 0/", "▾ node 1"], "node 3 and its parent, node 1, are visible"
         tree.reveal(0)
         assert first_lines() == ["Name", "▾ node 0"]
 
@@ -103,7 +103,7 @@ def test_open_nodes_stay_open_when_nodes_are_renumbered():
 
     async def script(app, pilot):
         tree.reveal(2)
-        model.depth = np.append(np.int32(0), model.depth)  # One node is added at the top, before all other nodes.
+        model.depth = np.append(np.int32(0), model.depth)  # Insert a node before all others, so that their numbers change.
         model.parent = np.append(np.int32(-1), np.where(model.parent < 0, -1, model.parent + 1))
         model.end = np.append(np.int32(1), model.end + 1)
         model.node_count, model.shift = model.node_count + 1, -1

@@ -73,7 +73,7 @@ class Harness(App[None]):
 
 
 def play(widget, script, size=(80, 24)):
-    """Run a script, `async def (app, pilot)`, over a widget."""
+    """Run the coroutine function `script(app, pilot)` in an app that shows only `widget`."""
 
     async def run():
         app = Harness(widget)

@@ -76,7 +76,7 @@ class Starts:
         return found
 
     def counts(self) -> list[int]:
-        """Return the number of files of each start so far."""
+        """Return the number of files that the command received at each of its starts so far."""
         path = self.tool.parent / "starts"
         return [int(word) for word in path.read_text().split()] if path.exists() else []
 
@@ -117,7 +117,7 @@ def test_bad_file_of_a_batch_command_fails_with_its_own_log(starts: Starts) -> N
     "text", ["write('report', '')", "os.symlink(source, f'{out}/{stem}.out')", "pass"],
     ids=["unknown file", "link", "no product"],
 )  # fmt: skip
-def test_a_file_with_unclear_products_has_the_result_of_a_separate_start(starts: Starts, text: str) -> None:
+def test_batch_file_with_doubtful_products_has_the_result_of_a_separate_run(starts: Starts, text: str) -> None:
     sources = {"a.txt": f"{WRITES}; {text}" if "write" in text else text, "b.txt": WRITES, "c.txt": WRITES}
     alone = {rel: starts.run({rel: source})[rel] for rel, source in sources.items()}
 
@@ -185,7 +185,7 @@ def test_wrong_manifest_entry_fails_only_its_file(starts: Starts, text: str, err
     assert results["b.txt"].error.startswith(error)
 
 
-def test_a_file_that_hangs_fails_at_the_time_limit_of_one_start(starts: Starts) -> None:
+def test_file_that_hangs_in_a_batch_fails_after_the_time_limit(starts: Starts) -> None:
     results = starts.run({"a.txt": WRITES, "b.txt": "time.sleep(60)", "c.txt": WRITES}, limit_s=1.0)
 
     assert [result.error for result in results.values()] == ["", "command took longer than 1 s", ""]
@@ -211,7 +211,9 @@ def test_source_that_changes_during_a_start_is_stale(starts: Starts) -> None:
     assert [result.outcome for result in results.values()] == [Outcome.STALE, Outcome.SUCCEEDED]
 
 
-def test_batch_command_makes_the_same_products_as_single_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_command_makes_the_same_products_as_one_command_for_each_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     own_homes(tmp_path, monkeypatch)
     (tmp_path / "tool.py").write_text(TOOL)
     command = f"{sys.executable} {tmp_path / 'tool.py'} {{products_dir}} - "

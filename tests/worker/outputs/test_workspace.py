@@ -123,7 +123,7 @@ def test_replaced_run_folder_is_refused(shared: Shared, tmp_path: Path, folder: 
     assert (tmp_path / "mine" / "x").read_text() == (tmp_path / "mine" / "products" / "x").read_text() == "mine"
 
 
-def test_worker_is_called_back_after_the_start_of_a_command(shared: Shared) -> None:
+def test_command_calls_the_worker_after_its_start_and_if_it_takes_long(shared: Shared) -> None:
     shared.run("cp {source} {products_dir}/x")
     begun = [*shared.reported]
     shared.run("sh -c 'for i in 1 2 3 4 5 6 7 8 9; do echo $i; sleep 0.01; done; cp $0 $1/x' {source} {products_dir}")

@@ -129,7 +129,7 @@ async def at(pilot, pane, path: str, kind: Kind = Kind.SOURCES) -> None:
 
 
 async def shows(app, pilot, expected: str) -> None:
-    """Wait until all words are on the screen."""
+    """Wait until the screen contains the text `expected`."""
     await until(pilot, lambda: expected in text(app))
 
 
@@ -144,7 +144,7 @@ def cursor_on(pane) -> str:
 
 
 def put_on_reference(pane, wanted: str) -> None:
-    """Move the cursor of the references to the first row that begins with `wanted`."""
+    """Move the cursor of the reference tree to the first row that begins with `wanted`."""
     tree = pane.query_one(ReferenceTree)
     tree.focus()
     tree.action_unfold_all()

@@ -305,7 +305,7 @@ def test_only_the_newest_query_of_each_kind_is_answered(store):
 
     queries = QueryWorker(store.path, deliver, lambda kind, error: failures.append((kind, isinstance(error, KnownError))))
     queries.request("a", waits, reported.append)
-    assert begun.wait(20)  # Without this wait, the query might never begin and the later requests would not have to wait.
+    assert begun.wait(20)  # The first query must be running before the later requests, so that these are queued.
     queries.request("a", lambda _: 2, reported.append)
     queries.request("preview", lambda _: 4, lambda answer: (reported.append(answer), done.set()))
     queries.request("b", lambda reader: reader.ask("SELECT nonsense"), reported.append)

@@ -24,7 +24,7 @@ def test_going_back_returns_to_the_row_that_the_cursor_left():
     assert way.walk((Kind.SOURCES, 2), -1) == Stop(Kind.SOURCES, 7)
 
 
-def test_going_back_returns_the_name_of_the_origin_screen_only_once():
+def test_pop_origin_returns_the_origin_screen_only_once():
     way = WayBack()
 
     assert way.pop_origin() == ""

@@ -85,7 +85,7 @@ def test_asset_panel_of_a_source_lists_each_parameter_with_its_origin(tmp_path: 
     ]
 
 
-def test_asset_panel_names_the_files_that_a_source_hides_in_later_scan_folders(tmp_path: Path) -> None:
+def test_asset_panel_lists_overridden_files_of_later_scan_folders(tmp_path: Path) -> None:
     roots = tuple((name, str(tmp_path / name)) for name in ("engine", "game", "shared", "more"))
     for name, _ in roots:
         (tmp_path / name / "maps").mkdir(parents=True)

@@ -275,15 +275,17 @@ def test_keys_wait_until_the_requested_asset_and_screen_are_shown(tmp_path, monk
         may_read.clear()
         try:
             pane.reveal("textures/rock.png")
-            assert app.keyboard.name_awaited("j") == "the asset", "keys wait for the requested asset"
+            assert app.keyboard.name_awaited("j") == "the asset", "a typed key waits until the requested asset is shown"
             await until(pilot, lambda: cursor_on(pane) == "textures/rock.png")
             await until(pilot, lambda: app.keyboard.name_awaited("j") == "")
             await press(pilot, "J")
-            assert app.keyboard.name_awaited("/") == "the asset", "keys wait for the jobs of the requested asset"
+            assert app.keyboard.name_awaited("/") == "the asset", (
+                "a typed key waits until the jobs of the requested asset are shown"
+            )
         finally:
             may_read.set()
         await until(pilot, lambda: app.keyboard.name_awaited("/") == "the screen")
-        assert app.keyboard.name_awaited("q") == "", "the key that quits does not wait"
+        assert app.keyboard.name_awaited("q") == "", "`q` quits without waiting"
         may_go.set()
         await until(pilot, lambda: app.keyboard.name_awaited("/") == "")
         assert app.pane.revealed == [r'"^textures/rock\.png$"']
@@ -337,7 +339,7 @@ def test_search_finds_a_uuid_by_its_abbreviation(tmp_path):
     async def search_for(_app, pilot, pane, _session):
         pane.box.text = shown
         await until(pilot, lambda: not pane.search.is_under_way and pane.search.found is not None)
-        assert pane.search.found.file_count == 5, "all five UUIDs begin with the searched text"
+        assert pane.search.found.file_count == 5, "the UUIDs of all five sources begin with the searched text"
         pane.show_tree(Kind.PRODUCTS)
         pane.box.text = f"{shown}:7"
         await until(pilot, lambda: not pane.search.is_under_way and pane.search.found is not None)

@@ -1,4 +1,4 @@
-"""Earlier versions: products of earlier runs from the local store, sources from Git, and the reason if neither has one."""
+"""Earlier versions of assets: products from the local store, sources from Git, or the reason why no version was found."""
 
 import hashlib
 import shutil
@@ -71,7 +71,9 @@ def test_source_in_git_lfs_is_compared_with_its_large_file(repository):
     _commit(repository, f"version https://git-lfs.github.com/spec/v1\noid sha256:{digest}\nsize 5\n".encode())
     (repository / "a.txt").write_bytes(b"edited")
     panel = source(repository / "a.txt")
-    assert Path(find_earlier(None, panel, PLACES).path).read_bytes() == b"second", "without its large file, a commit is skipped"
+    assert Path(find_earlier(None, panel, PLACES).path).read_bytes() == b"second", (
+        "a commit is skipped if its large file is not stored locally"
+    )
     folder = repository / ".git/lfs/objects" / digest[:2] / digest[2:4]
     folder.mkdir(parents=True)
     (folder / digest).write_bytes(b"large")
@@ -174,7 +176,7 @@ def test_all_lines_count_as_different_after_the_time_limit(repository, monkeypat
 
 
 def made_by(*digests: bytes) -> SimpleNamespace:
-    """Return a reader of a job whose runs, the newest first, made a product with these digests; b"" = the run failed."""
+    """Return a fake reader of a job. Its runs, the newest first, made a product with these digests; b"" stands for a failed run."""
     moments = [RunStep((), (("linux/a.png", each.hex()[:32], 9),) if each else ()) for each in digests]
     runs = [SimpleNamespace(completed_ms=0) for _ in digests]
     return SimpleNamespace(runs_of=lambda _job: runs, moments_of=lambda _job: moments)
@@ -182,7 +184,7 @@ def made_by(*digests: bytes) -> SimpleNamespace:
 
 @pytest.fixture
 def product(repository, monkeypatch):
-    """Return the panel of a product whose digest is NOW, with its source in Git."""
+    """Return the panel of a product that has the digest `NOW` and whose source is in Git."""
     details = SimpleNamespace(
         product=SimpleNamespace(name="linux/a.png", digest=NOW), job=SimpleNamespace(job_id=1),
         source=SimpleNamespace(root=str(repository), source="a.txt"),
@@ -209,7 +211,7 @@ def test_product_is_compared_with_the_newest_stored_run_that_differs(product, mo
         ((NOW, BEFORE), "the earlier product is no longer stored"), ((NOW, NOW), "the last runs of the job made the same product"),
     ],
 )  # fmt: skip
-def test_source_is_compared_if_no_earlier_product_is_stored(product, repository, monkeypatch, runs, why):
+def test_earlier_version_falls_back_to_the_source_if_no_product_is_stored(product, repository, monkeypatch, runs, why):
     monkeypatch.setattr(feature, "load_first", lambda _point: None)
     found = find_earlier(made_by(*runs), product, PLACES)
     assert (found.label[:15], found.now) == ("source, commit ", str(repository / "a.txt"))

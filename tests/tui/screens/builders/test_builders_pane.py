@@ -67,14 +67,14 @@ def config_of(folder: Path, *builders: Builder) -> Config:
 
 @pytest.fixture(autouse=True)
 def _frames_are_fast(monkeypatch):
-    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # Otherwise the pilot sleeps 40 ms after each key.
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # With the default, the pilot sleeps 40 ms after each key.
     monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
     monkeypatch.setattr(reading, "READ_AGAIN_S", 0.05)
 
 
 @pytest.fixture
 def store(tmp_path):
-    """A database of three builders; the third is in no configuration."""
+    """A database with jobs of three builders; the configuration does not contain the third builder."""
     (tmp_path / "cache").mkdir()
     with database(tmp_path / "cache") as made:
         made.put(
@@ -135,7 +135,7 @@ async def test_builders_are_listed_by_cost(app, pane, store):
 
 @pytest.fixture
 def may_read(monkeypatch):
-    """Reads of the builders wait until this event is set."""
+    """Return an event; the screen cannot read the builders until the test sets it."""
     event, find = threading.Event(), builder_facts.find
     monkeypatch.setattr(reading, "find", lambda *places: event.wait(20) and find(*places))
     return event
@@ -221,7 +221,7 @@ def test_metrics_table_drops_averages_and_bars_before_it_cuts_names():
     assert {"total", "slowest"} <= set(columns)
 
 
-def test_builder_list_gets_the_lines_that_few_patterns_leave_free(tmp_path, store):
+def test_builder_list_grows_if_the_pattern_list_is_short(tmp_path, store):
     many = [replace(UPPER, uuid=bytes([at]) * 16, name=f"upper{at}") for at in range(16)]
 
     async def script(_app, pilot, _session, pane):
@@ -421,7 +421,7 @@ def test_builders_of_the_configuration_get_details_from_their_code(tmp_path, sto
     visit(tmp_path, script, builders=(bare,), complete=lambda: (IMAGES,))
 
 
-def test_failed_completion_of_builders_is_reported_and_other_facts_are_shown(tmp_path, store):
+def test_builder_that_cannot_be_loaded_is_reported_and_others_are_shown(tmp_path, store):
     def complete():
         raise UserError("the builder cannot be loaded: [/oops]")
 

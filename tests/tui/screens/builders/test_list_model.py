@@ -41,7 +41,7 @@ _STEPS = 100
 
 
 def some_builders(chance: random.Random) -> tuple[KnownBuilder, ...]:
-    """Return random builders, as a read might find them."""
+    """Return random builders; some lack a configuration, some lack recorded runs."""
     found = []
     for at in sorted(chance.sample(range(len(NAMES)), chance.randint(0, len(NAMES)))):
         patterns = (Pattern(PatternKind.GLOB, chance.choice(("*.png", "*.fbx")), "x"),)

@@ -87,7 +87,7 @@ def test_check_marks_are_shown_in_rows_and_matched_by_the_filter(store: Store) -
         jobs.settle()
         row = jobs.index_of(2)
         assert row is not None
-        assert jobs.cell(row, "status").text == "! 1 check"  # The marks also appear in rows that are read again.
+        assert jobs.cell(row, "status").text == "! 1 check"  # Findings of checks are kept when rows are read again.
 
 
 def test_check_thread_reads_on_request_and_can_be_closed_during_its_pause(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,7 +246,7 @@ def test_job_that_was_cancelled_is_not_reported_as_fixed(tmp_path):
     assert visit.messages == ["", "no job failed or was fixed since your last visit"]
 
 
-def test_sheet_of_changes_of_a_first_visit_does_not_claim_that_no_job_failed(tmp_path):
+def test_first_visit_says_that_the_next_visit_shows_changes(tmp_path):
     visit = Visit(tmp_path, left_ms=0)
     visit.last.compare()
     visit.last.show()
@@ -254,7 +254,7 @@ def test_sheet_of_changes_of_a_first_visit_does_not_claim_that_no_job_failed(tmp
     assert visit.messages == ["", "this is your first visit; your next visit shows what has changed since"]
 
 
-def test_list_of_causes_keeps_its_times_while_more_jobs_fail(monkeypatch):
+def test_failure_cause_shows_its_start_time_while_more_jobs_fail(monkeypatch):
     read, may_end = [], threading.Event()
 
     def first_failed(_reader, keys):
@@ -287,7 +287,7 @@ def test_list_of_causes_keeps_its_times_while_more_jobs_fail(monkeypatch):
         do(*arguments)
     causes.close()
 
-    assert len(read) <= 3  # one thread reads, and it skips all groups but the newest
+    assert len(read) <= 3  # one thread reads the causes, and it skips all requests except the newest
     assert read[-1] == tuple(range(1, 49))
     causes.show(store.failure_groups())
     assert causes.cell(0, "since").text
@@ -303,7 +303,7 @@ def test_list_of_causes_keeps_its_times_while_more_jobs_fail(monkeypatch):
         ((160, 45), "cave.quest · failing since bbbbbbb (Bea) "),
     ],
 )
-def test_log_head_and_causes_name_the_commit_since_which_a_job_has_failed(tmp_path, monkeypatch, size, words):
+def test_log_head_and_causes_name_the_commit_of_the_first_failure(tmp_path, monkeypatch, size, words):
     for module in (job_details, selection):
         monkeypatch.setattr(module, "author_of", lambda _folder, _commit: "Bea Smith")
 

@@ -148,7 +148,7 @@ def test_row_menu_writes_capsule_into_start_folder(tmp_path, monkeypatch):
     in_jobs(tmp_path, do)
 
     file = str(tmp_path / "rock_01.png@linux.capsule.tgz")
-    python = [sys.executable, "-P"]  # without -P, a folder `aptui` in the start folder would run
+    python = [sys.executable, "-P"]  # without -P, Python would run a folder `aptui` of the current directory
     assert ran == [[*python, "-m", "aptui", "-C", str(tmp_path), "--color", "never", "capsule", "#1", "--out", file]]
 
 

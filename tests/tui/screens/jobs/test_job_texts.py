@@ -1,4 +1,4 @@
-"""Texts about a job, and the reads behind them."""
+"""Texts about a job, and reading the database and log files for these texts."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_why_sheet_shows_reason_inputs_and_earlier_runs_of_a_job(app, pilo
     await until(pilot, lambda: app.focused is pane.table)
 
 
-def test_why_sheet_has_two_blanks_behind_the_longest_kind_of_input():
+def test_why_sheet_aligns_the_names_of_inputs():
     inputs = [("source", "a.wav", "00ff"), ("additional fingerprint", "soxr 1.1", "01ff")]
     lines = ["".join(part.text for part in parts) for parts in texts._inputs(inputs)]
 

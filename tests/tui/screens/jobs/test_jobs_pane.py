@@ -97,7 +97,7 @@ def test_tab_visits_the_parts_and_zoom_hides_other_parts_on_a_small_screen(tmp_p
         assert all(len(line) <= 80 for line in lines(app))
 
     app = in_jobs(tmp_path, walk, size=SMALL)
-    drawn = 100 * (24 - 5 - 2 - 7) // (24 - 5)  # the percentage of the height that remains for the log below seven rows
+    drawn = 100 * (24 - 5 - 2 - 7) // (24 - 5)  # percentage of the height that the log has if the table shows seven rows
     assert app.memory.get("jobs.split", 0) == drawn + 16
 
 
@@ -132,7 +132,7 @@ async def test_empty_details_have_no_title(app, pilot, pane):
     await until(pilot, lambda: "Details of this line" not in text(app))
     assert not {"Value", "About this job"} & set(re.split(r"  +", text(app)))
     head = next(line for line in lines(app) if "Event log" in line)
-    assert re.fullmatch(" ─+ Event log ─+ *", head)  # the rule has no second part above nothing
+    assert re.fullmatch(" ─+ Event log ─+ *", head)  # the empty details beside the log do not have a title in this line
 
 
 @on_jobs()

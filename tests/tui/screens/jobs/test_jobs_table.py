@@ -32,8 +32,8 @@ async def test_columns_are_as_wide_as_their_texts(app, pilot, pane):
     shown = {column.id: width for column, width in pane.table._lay_columns()}
     texts = [pane.store.cell(index, "platform").text for index in range(pane.store.row_count())]
     assert shown["platform"] == max(8, *map(len, texts))
-    assert shown["key"] == 16  # some names are longer, but other columns need width, too
-    assert shown["source"] == 28  # the minimum width; all paths are shorter
+    assert shown["key"] == 16  # limited, although some job keys are longer, because other columns need width
+    assert shown["source"] == 28  # the minimum width of this column; all source paths are shorter
     assert shown["reason"] > shown["source"]
     assert not any(pane.store.cell(index, "reason").text.startswith(" ") for index in range(pane.store.row_count()))
 
@@ -47,8 +47,12 @@ def test_short_paths_leave_room_for_more_table_columns_on_80_cells(tmp_path):
         }
 
     assert shown(set()) == {"status", "completed", "platform", "duration"}
-    assert shown({"platform"}) == {"status", "completed", "key", "duration"}, "a single platform needs no column"
-    assert shown(set(), source=40) == {"status", "completed", "platform"}, "a wide path column replaces the duration"
+    assert shown({"platform"}) == {"status", "completed", "key", "duration"}, (
+        "the platform column is hidden if all jobs have the same platform"
+    )
+    assert shown(set(), source=40) == {"status", "completed", "platform"}, (
+        "the duration column is hidden if the path column is wide"
+    )
 
 
 def test_columns_that_the_user_added_are_dropped_last():

@@ -56,7 +56,10 @@ def test_project_with_two_platforms_lists_sources_until_t_is_pressed(tmp_path):
 @on_two_platforms
 async def test_arrows_show_and_hide_the_jobs_of_a_source(app, pilot, pane):
     await pilot.press("j", "right")
-    assert (pane.store.row_count(), pane.table.cursor) == (6, 1)  # The source has one job, so the key scrolls its long texts.
+    assert (pane.store.row_count(), pane.table.cursor) == (
+        6,
+        1,
+    )  # A source with one job cannot be expanded, so → scrolls the long texts of its line.
     await pilot.press("left", "k", "right")
     assert [status(pane, at) for at in (0, 1, 2)] == [
         ["✗ failed", f"▾ {ROCK}", "2 of 2"], ["✗ failed", "    Image Compile", "linux"], ["✗ failed", "    Image", "pc"],

@@ -147,7 +147,7 @@ async def test_help_opened_over_a_menu_receives_the_keys_and_closes_with_escape(
 
 
 @on_jobs()
-async def test_keys_wait_until_rows_filter_and_log_are_ready(app, pilot, pane):
+async def test_keys_wait_until_the_rows_the_filter_and_the_log_are_ready(app, pilot, pane):
     assert pane.name_awaited(pane.table) == ""
     pane.store._number += 1  # The rows for the filter are being computed.
     assert pane.name_awaited(pane.table) == "the filter"
@@ -167,10 +167,10 @@ async def test_keys_wait_until_rows_filter_and_log_are_ready(app, pilot, pane):
     pane.store.is_loaded = False
     assert pane.name_awaited(pane.table) == "the first rows"
     assert app.keyboard.name_awaited("j") == "the first rows"
-    assert [app.keyboard.name_awaited(key) for key in ("ctrl+c", "q")] == ["", ""], "the keys that quit do not wait"
+    assert [app.keyboard.name_awaited(key) for key in ("ctrl+c", "q")] == ["", ""], "Ctrl+C and `q` quit without waiting"
     pane.store.is_loaded = True
     pane.name_awaited = lambda _focused: "the sheet"
-    assert app.keyboard.name_awaited("q") == "the sheet", "q would close the sheet, so the key waits"
+    assert app.keyboard.name_awaited("q") == "the sheet", "`q` waits for the sheet that it is to close"
     del pane.name_awaited
 
 

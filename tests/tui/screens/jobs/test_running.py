@@ -246,7 +246,7 @@ def asking() -> Asking:
     return found
 
 
-def test_next_request_for_running_lines_waits_for_the_answer_and_the_interval(asking: Asking) -> None:
+def test_next_request_for_a_running_log_waits_for_the_answer_and_the_interval(asking: Asking) -> None:
     assert asking.asked == [ReadRunLog(5)]
     asking.poll(60)
     assert len(asking.asked) == 1
@@ -280,7 +280,7 @@ def test_cursor_that_passes_running_jobs_causes_no_request(asking: Asking) -> No
     assert asking.shown == []
 
 
-def test_running_lines_are_not_requested_from_an_engine_without_support(asking: Asking) -> None:
+def test_log_of_a_running_job_is_not_requested_from_an_engine_without_support(asking: Asking) -> None:
     asking.answers[-1].set_exception(UserError("'read_run_log' is not a verb"))
     asking.poll(60)
     asking.poll(60)

@@ -21,7 +21,7 @@ from aptui.tui.widgets.log_sources import LEVELS
 NOW_MS = 1_790_000_000_000
 SEVERITIES = "DIWE"
 _MOST_READS = 1_000
-"""Maximum number of reads in one example: ten steps check the file at most twenty times and read a block each time."""
+"""Limit on reads of the log file in one test example: its ten steps check the file about 20 times and read a block each time."""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def text_of(rows: RecordLines, key: int) -> str:
     return rows.line(at).text
 
 
-# A failure after ten steps can be read without shrinking.
+# Shrinking is off: an example that fails has at most ten steps, which a developer can read.
 @settings(max_examples=60, deadline=None, phases=set(Phase) - {Phase.shrink})
 @given(st.lists(STEPS, min_size=1, max_size=10))
 def test_log_lines_equal_those_of_a_reference_model_after_any_choice_of_tab_and_search(steps: list[object]) -> None:

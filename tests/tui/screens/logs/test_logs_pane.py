@@ -30,7 +30,7 @@ E, W, I, D = LogLevel.ERROR, LogLevel.WARNING, LogLevel.INFO, LogLevel.DEBUG  # 
 
 @pytest.fixture(autouse=True)
 def _frames_are_fast(monkeypatch):
-    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # Otherwise the pilot sleeps 40 ms after each key.
+    monkeypatch.setattr("textual._wait.SLEEP_GRANULARITY", 0.003)  # With the default, the pilot sleeps 40 ms after each key.
     monkeypatch.setattr("aptui.tui.drawing.FRAME_S", 0.01)
 
 
@@ -69,7 +69,7 @@ def visit(tmp_path, do: Callable, *, size=LARGE, before=None):
         await until(pilot, lambda: pane.pane.source.line_count() or not pane.files.path)
         await pilot.pause()
         await do(app, pilot, session, pane)
-        app.pane.deactivate()  # The app does the same when the user leaves the pane.
+        app.pane.deactivate()  # The app also deactivates a pane when the user leaves it.
         app.memory.save()
 
     return in_shell(tmp_path, main, size=size, panes=HERE, before=before)

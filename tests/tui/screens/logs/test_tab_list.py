@@ -15,7 +15,7 @@ class Memory(dict):
 
 @pytest.fixture
 def menu(monkeypatch):
-    """Replaces menus and forms; `choose` answers the last menu."""
+    """Replace menus and forms by a record of their callbacks; the test answers the last menu by calling `choose`."""
     asked = SimpleNamespace(choose=None, form=None, check=None)
     monkeypatch.setattr(tab_list.Menu, "ask", lambda _app, _items, then, **_named: setattr(asked, "choose", then))
 

@@ -62,7 +62,7 @@ class Engine(FakeSession):
         return found
 
     def requests(self):
-        """Requests except for the state."""
+        """Return the requests to the engine, except `ReadStatus`."""
         return [verb for verb in self.asked if not isinstance(verb, ReadStatus)]
 
 

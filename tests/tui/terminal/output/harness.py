@@ -97,13 +97,13 @@ class SideBySide:
         self.ours.feed(text)
 
     def answer(self) -> None:
-        """Have the terminal reply to its queries."""
+        """Pass the model terminal's replies to cursor queries to the output layer."""
         while self._answers and self.ours.answers:
             self.layer.note_answer(int(self.ours.answers.pop(0).rstrip("R").split(";")[1]) - 1)
         self.loop.run()
 
     def show(self, update: CompositorUpdate, cursor: tuple[int, int] = (0, 0)) -> str:
-        """Draw an update in both ways; return the output of the layer."""
+        """Draw an update with the output layer and as Textual would; return the text that the output layer sent."""
         self.sent.clear()
         assert self.layer.show(update, self.console, self.size, cursor)
         stock = update.render_segments(self.console) + Control.move_to(*cursor).segment.text

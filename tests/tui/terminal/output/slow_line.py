@@ -1,4 +1,4 @@
-"""A screen at the far end of a slow line, with its own clock: endless updates, and keys."""
+"""A simulated screen behind a slow connection, with a simulated clock. Its rows change all the time, and tests press keys."""
 
 from __future__ import annotations
 
@@ -79,14 +79,14 @@ class FakeApp:
 
 
 class FarScreen:
-    """A table with endlessly changing rows, drawn over a line.
+    """A table whose rows change all the time, drawn over a simulated connection.
 
     Args:
-        rate: bytes per second that the line carries.
-        round_trip_s: round-trip time of the idle line.
+        rate: bandwidth of the connection (bytes per second).
+        round_trip_s: round-trip time of the idle connection.
         news_a_second: number of rows that change each second.
         heeds: whether updates wait for keys.
-        frame_s: processor time of a frame of updates, mostly for applying them; a step of a key takes a twentieth.
+        frame_s: processor time of a frame of updates, mostly for applying them. Each widget that passes a key on takes a twentieth.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class FarScreen:
         self.loop.call_later(1.0, self._report)
 
     def press(self) -> None:
-        """Press a key at the far end that moves the cursor."""
+        """Press a key that moves the cursor. The app receives it after half a round trip."""
         self._pressed_s, self._wanted = self.loop.now_s, (self._cursor + 1) % ROWS
         self.loop.call_later(self._half_s, self._typed)
 
@@ -125,7 +125,7 @@ class FarScreen:
         self._step(_STEPS)
 
     def _step(self, left: int) -> None:
-        """Pass the key on, from one widget of the app to the next."""
+        """Pass the pressed key on from widget to widget, `left` times, and then move the cursor."""
         self.loop.now_s += self._frame_s / 20
         if left:
             self.loop.call_later(0.0, self._step, left - 1)

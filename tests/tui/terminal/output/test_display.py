@@ -1,4 +1,4 @@
-"""Only changed lines are drawn, as Textual would draw them; and the switch to stock output."""
+"""Only changed lines are drawn, as Textual would draw them. An untested version of Textual gets its stock output."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Stage(App):
 
 
 def drawn(screen: Harness, kind: type[Compositor], regions: set[Region]) -> list[tuple[int, str]]:
-    """Return (line, texts with their columns) drawn for these regions, without texts beside the regions."""
+    """Draw these regions; return (line, its drawn texts with their columns), without texts outside the regions."""
     compositor = screen._compositor
     compositor._dirty_regions = set(regions)
     compositor.__class__ = kind
@@ -127,7 +127,7 @@ def test_hidden_widgets_are_not_rendered(monkeypatch):
             covered = app.screen.query_one("#over").region
 
             drawn(app.screen, ChangedLines, {Region(covered.x, 4, 3, 1)})
-            assert set(asked) == {"over"}, "the row behind it is not rendered, although other parts of the row are visible"
+            assert set(asked) == {"over"}, "a covered row is not rendered, although other parts of it are visible"
             asked.clear()
             drawn(app.screen, Compositor, {Region(covered.x, 4, 3, 1)})
             assert len(asked) > 4

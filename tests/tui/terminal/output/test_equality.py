@@ -165,7 +165,7 @@ def test_wide_character_that_is_cut_leaves_a_blank():
     assert screen.ours.display[0].replace("\0", "") == "岩 x火"
 
 
-def test_links_are_opened_and_closed():
+def test_hyperlink_sequences_enclose_the_text_of_a_link():
     screen = SideBySide(20, 2)
 
     sent = screen.show(picture([[Segment("see "), Segment("there", Style(link="https://example.org"))], [Segment("x" * 9)]]))

@@ -115,7 +115,7 @@ def test_bytes_that_may_change_cells_cause_a_full_redraw(data):
     assert "one" in "".join(screen.sent)
 
 
-def test_reopened_terminal_is_redrawn_and_left_with_a_plain_pen():
+def test_closing_the_output_layer_resets_the_pen_and_reopening_redraws():
     screen = SideBySide(12, 1)
     screen.show(picture([[Segment("red".ljust(12), Style(color="red"))]]))
     screen.sent.clear()
@@ -195,7 +195,7 @@ def test_sixel_is_sent_over_its_cells_and_again_only_after_they_were_covered():
     screen.answer()
     screen.layer.forget()
     screen.loop.run()
-    assert len(screen.ours.pixels) == 3, "the picture is sent again with the whole screen"
+    assert len(screen.ours.pixels) == 3, "redrawing the whole screen sends the picture again"
 
 
 def test_sixel_in_the_last_line_is_not_sent_because_the_screen_would_scroll():
@@ -235,13 +235,13 @@ def test_kitty_picture_is_stored_before_its_placeholders_and_removed_at_the_end(
     screen.layer.show(with_picture(KITTY), screen.console, screen.size, (0, 0))
     frame = "".join(screen.sent)[len(sent) :]
     assert [placeholder(row, column) in frame for row in range(2) for column in range(3)] == [True] * 6
-    assert "38;5;30;48;2;16;20;24m" in frame, "the text colour is the number of the picture"
+    assert "38;5;30;48;2;16;20;24m" in frame, "kitty reads the number of the picture from the text colour"
     screen.layer.restore_pictures()
     assert [data for *_, data in screen.ours.pixels] == [KITTY.data] * 2
     screen.layer.close()
     assert screen.ours.pixels[-1][2] == KITTY.removal
     screen.layer.open()
-    assert screen.ours.pixels[-1][2] == KITTY.data, "another program may have used the terminal"
+    assert screen.ours.pixels[-1][2] == KITTY.data, "the picture is sent again, because another program may have used the terminal"
     screen.layer.remove_picture(30)
     assert screen.ours.pixels[-1][2] == KITTY.removal
     screen.layer.close()

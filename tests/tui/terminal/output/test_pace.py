@@ -1,4 +1,4 @@
-"""At most one frame is under way, two after a key; a terminal without replies delays nothing."""
+"""A frame waits while one frame has no reply yet, or two after a key. A terminal that never replies delays nothing."""
 
 from itertools import pairwise
 
@@ -44,7 +44,7 @@ def test_after_a_key_a_second_frame_is_sent_at_once_and_a_third_frame_waits():
     pace.at(1.1).note_frame()
     assert pace.at(1.1).wait_s() > 0
     pace.at(1.2).note_answer()
-    assert pace.at(1.4).wait_s() > 0, "the key no longer permits a second frame"
+    assert pace.at(1.4).wait_s() > 0, "0.4 s after the key, only one frame without a reply is permitted"
 
 
 def test_terminal_without_replies_is_queried_a_limited_number_of_times():
@@ -84,7 +84,9 @@ def test_unexpected_reply_to_a_frame_is_ignored():
 def test_cost_of_a_byte_is_measured_from_the_quickest_long_frame():
     pace, now = proven(), 1.0
     for size, late_s in ((100, 0.2), (4000, 0.5), (4000, 2.0)):
-        assert (pace.at(now).takes_s(1000) is None) is (late_s < 2.0), "the speed is unknown before the reply to a long frame"
+        assert (pace.at(now).takes_s(1000) is None) is (late_s < 2.0), (
+            "the bandwidth is unknown until the terminal has replied to long frames"
+        )
         pace.at(now).note_frame(size)
         pace.at(now + 0.15 + late_s).note_answer()
         now += 5

@@ -1,4 +1,4 @@
-"""Text becomes cells with the widths of Textual; the bytes that draw a difference between two pictures, and that are never sent."""
+"""Text becomes cells that are as wide as in Textual; only differences between two frames are sent, and never unprintable text."""
 
 import itertools
 import re
@@ -28,7 +28,7 @@ CASE = StyleCache()
 
 
 def painted(*pictures, abilities=Abilities(), tested=(), columns=(), width=40, pen="44"):
-    """Return the output for the last of several pictures, each a list of lines in one pen."""
+    """Draw several frames, each a list of lines in the style `pen`; return the output of the last frame."""
     painter = FramePainter(CASE, abilities)
     painter.tested.update(tested)
     painter.forget(width, len(pictures[0]))
@@ -103,11 +103,11 @@ def lines(*texts, at=0):
     return dict(enumerate(texts, at))
 
 
-def test_lines_that_scrolled_up_are_found():
+def test_find_shift_finds_lines_that_scrolled_up():
     assert find_shift(lines(*"abcdef", at=3), lines(*"bcdefg", at=3)) == Shift(3, 8, 1)
 
 
-def test_lines_that_scrolled_down_are_found_between_changed_lines():
+def test_find_shift_finds_lines_that_scrolled_down_between_changed_lines():
     before = lines("head", *"abcdef", "log 1", "log 2")
     after = lines("other", *"xyabcd", "log 3", "log 4")
 
@@ -125,7 +125,7 @@ def test_scrolling_is_not_used_if_lines_that_did_not_move_would_be_drawn_again()
     assert find_shift(before, after) is None
 
 
-def test_lines_that_enter_the_screen_by_scrolling_are_blank():
+def test_shift_lines_fills_the_lines_that_scroll_in_with_none():
     assert shift_lines("bcde", 1) == ["c", "d", "e", None]
     assert shift_lines("bcde", -2) == [None, None, "b", "c"]
 
