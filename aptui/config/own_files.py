@@ -69,8 +69,12 @@ class OwnFiles:
 
     def __init__(self, paths: Iterable[str] = ()) -> None:
         self.paths = frozenset(paths)
-        self._written: frozenset[str] = frozenset()
+        self._own_names = frozenset(map(os.path.basename, self.paths))
         self._list_stamp = ""
+        self._written: frozenset[str] = frozenset()
+        self._written_inodes: frozenset[int] = frozenset()
+        self._printing: list[tuple[int, int, int]] = []
+        """(inode, device, process): listed files to which processes redirect their output. They ran when the list was read."""
         self.names: set[str] = set()
         self.inodes: set[int] = set()
         """Inodes of files that verbs wrote, and of files to which output is redirected.
@@ -90,17 +94,23 @@ class OwnFiles:
             now = _stamp(os.stat(path))
             if now != self._list_stamp:
                 with open(path, encoding="ascii", errors="replace") as stream:
-                    self._written = frozenset(stream.read().split("\n"))
+                    self._read_list(stream.read().split("\n"))
                 self._list_stamp = now
-        self.names = {os.path.basename(path) for path in (*self.paths, *_being_written)}
+        self.names = {*self._own_names, *map(os.path.basename, _being_written)}
         self._printed = {(seen.st_ino, seen.st_dev) for _descriptor, seen in printing.find_redirected()}
-        self.inodes = {inode for inode, _device in self._printed}
+        self._printed.update((inode, device) for inode, device, process in self._printing if _is_alive(process))
+        self.inodes = {*self._written_inodes, *(inode for inode, _device in self._printed)}
+
+    def _read_list(self, lines: list[str]) -> None:
+        self._written, self._printing = frozenset(lines), []
+        inodes: set[int] = set()
         for line in self._written:
             with suppress(ValueError):  # an incomplete line is ignored
                 inode, device, state = line.split(" ", 2)
-                self.inodes.add(int(inode))
-                if state.startswith(_PRINTING) and _is_alive(int(state[len(_PRINTING) :])):
-                    self._printed.add((int(inode), int(device)))
+                inodes.add(int(inode))
+                if state.startswith(_PRINTING) and _is_alive(process := int(state[len(_PRINTING) :])):
+                    self._printing.append((int(inode), int(device), process))
+        self._written_inodes = frozenset(inodes)
 
     def is_own_folder(self, path: str) -> bool:
         """Whether a folder is aptui's."""

@@ -312,6 +312,8 @@ class ChangeTracker:
             self._second_checks.setdefault(folder, now + _SECOND_CHECK_S)
         self._paths.update(dict.fromkeys(self._shared_files.poll(engine.scans.links, now)))
         self._writing.refresh_unfinished(engine)
+        if self._is_anything_gathered or self._writing:
+            engine.scans.refresh_own_files()
         self._take_written(engine, now)
         if self._is_anything_gathered and not engine.scans.is_scanning and (self.is_amid_changes or not self._is_held(now)):
             self._check(engine, now)

@@ -164,7 +164,7 @@ class SingleFiles:
 
     Args:
         context: the shared objects of the engine.
-        is_own: whether a file is aptui's own now.
+        is_own: whether a file is aptui's own.
     """
 
     def __init__(self, context: EngineContext, is_own: Callable[[bytes, os.stat_result], bool]) -> None:
@@ -442,9 +442,12 @@ class Scans:
         inbox.post(FilesSeen(inbox.next_seq(), facts))
         return True
 
-    def is_own(self, path: bytes, seen: os.stat_result) -> bool:
-        """Whether a file (absolute path, its status) is aptui's own now."""
+    def refresh_own_files(self) -> None:
+        """Find out which files verbs and redirected output write now. Call it before each round of checks, not for each file."""
         self._opening.own.refresh()
+
+    def is_own(self, path: bytes, seen: os.stat_result) -> bool:
+        """Whether a file (absolute path, its status) was aptui's own at the last `refresh_own_files`."""
         return self._opening.own.is_own_file(os.fsdecode(path), seen)
 
     @property
