@@ -35,7 +35,7 @@ _STEP = 1e-4
 
 
 def lamp_files() -> dict[str, bytes]:
-    """Return {path below assets: bytes} of the model."""
+    """Return {path below `assets`: bytes} of the glTF model of a lamp, which the demo's page in the browser shows."""
     paper, brass = _Mesh(), _Mesh()
     paper.add(_paper, 54, 48)
     brass.add(_cap(0.0), 12, 36)
@@ -306,7 +306,7 @@ def _font() -> bytes:
 _ADVICE = install_advice("builders")
 
 EXTRAS = (
-    # This extra must come first, because its YAML continues the entry of the builder `models`.
+    # "lods" must be the first element: its YAML continues the entry of the builder `models`, which directly precedes the extras.
     Extra(
         "lods",
         lambda: bool(find_program("gltfpack", ())),

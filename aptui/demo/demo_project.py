@@ -20,7 +20,7 @@ Its products, `count_expected_products()` in all:
 | 2 `signs/*.up`                 | `upper` (command)        | in capitals            | in capitals          |        4 |
 | 2 `words/*.words`              | `wordlist` (the project's own) | indexed          | indexed              |        4 |
 | 1 `words/stopwords.list`       | none: read by `wordlist` |                        |                      |        0 |
-| 2 dependencies of the above    | none                     |                        |                      |        0 |
+| `moth.bin`, `level.schema`     | none: dependencies       |                        |                      |        0 |
 |                                |                          |                        |                      |   **98** |
 | 1 `models/lamp.gltf`           | `models` (model)         | 3 levels of detail     | 3 levels of detail   |        6 |
 | 1 `models/*.obj`               | `meshes` (model)         | GLB, half as large     | without normals      |        2 |
@@ -29,8 +29,8 @@ Its products, `count_expected_products()` in all:
 | 1 `sprites/*.png`              | `gpu` (texture)          | BC7                    | ASTC                 |        2 |
 |                                |                          |                        |                      |  **114** |
 
-The sources in the last five rows before the second total, and the builder `scripts`, are written only if this host can build them
-(`demo.demo_assets`).
+The sources below the first total (98), and the builder `scripts`, are written only if this host has the programs and libraries
+that build them (`demo.demo_assets`). Without `scripts`, the builder `texts` copies the Lua files.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ _KINDS = (
     ("GPU textures", "*.ktx2", "sprites/moth.ktx2: BC7 for linux, ASTC for the server"),
     ("atlas", "*/hud.*", "sprites/hud.png and hud.json: all icons on one page"),
     ("pictures", "*.png *.webp", "textures/ as WebP with mips; icons/ and sprites/ as PNG"),
-    ("sounds", "*/sounds/*", "Opus for linux; WAV, mono and small, for the server"),
+    ("sounds", "*/sounds/*", "Opus for linux; small mono WAV for the server"),
     ("LODs", "*.lod?.glb", "models/lamp.lod1.glb, lamp.lod2.glb: fewer triangles"),
-    ("models", "*/models/*", "GLB, each with its buffers, and for linux with its textures"),
+    ("models", "*/models/*", "GLB with its buffers inside; for linux also with its textures"),
     ("shaders", "*/shaders/*", "SPIR-V, and its interface as JSON"),
-    ("fonts", "*/fonts/*", "WOFF2 for linux, four letters for the server"),
+    ("fonts", "*/fonts/*", "WOFF2 for linux; for the server a TTF with only four letters"),
     ("languages", "*/languages/*", "languages/de.json and fr.json: tables of texts"),
-    ("data", "*/data/* */levels/* */dialogue/*", "JSON, YAML and XML, checked, and small for linux"),
-    ("texts", "*", "docs/, scripts/; signs/ by 'tr', words/ by its own builder"),
+    ("data", "*/data/* */levels/* */dialogue/*", "JSON, YAML and XML, checked; for linux also minified"),
+    ("texts", "*", "docs/, scripts/; signs/ made by 'tr'; words/ by builders/wordlist.py"),
 )
 """(kind of products, patterns of their paths, description); for each product the first pattern that matches is used."""
 
@@ -212,7 +212,7 @@ _TEXTS = {
     "assets/docs/readme.txt": "Lantern Hill: a demo project without a game. Edit a file, run `aptui batch` again, and see what "
     "runs.\n",
     "assets/docs/credits.txt": "Everything here was drawn and played by demo.py.\n",
-    "shared/docs/credits.txt": "You do not see this: assets/docs/credits.txt comes first.\n",
+    "shared/docs/credits.txt": "This file is not used: assets/docs/credits.txt hides it.\n",
     "shared/docs/license.txt": "Generated content; do with it what you like.\n",
     "assets/signs/entrance.up": "mind the step\n",
     "assets/signs/exit.up": "thank you for looking after the lantern\n",
@@ -262,7 +262,7 @@ def count_expected_products() -> int:
 
 
 def possible_extras() -> list[Extra]:
-    """Return the optional parts that this host can build."""
+    """Return the optional groups of demo sources that this host can build."""
     return [extra for extra in EXTRAS if extra.is_possible()]
 
 
@@ -281,7 +281,7 @@ def explain(products: Iterable[str]) -> str:
         [
             "The demo has generated sources for two platforms, linux and server. Products:",
             *(f"{counts[kind]:>4} {kind:<12} {text}" for kind, _globs, text in _KINDS if counts[kind]),
-            f"Wrong on purpose: {INTENDED_FAILURES[0]} (a comma), {INTENDED_WARNINGS[0]} (a key twice).",
+            f"Deliberate mistakes: {INTENDED_FAILURES[0]} (missing comma), {INTENDED_WARNINGS[0]} (duplicate key).",
             *_list_gaps(),
         ]
     )

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 FRAME_S = 0.1
 """Minimum interval of frames after a burst (seconds)."""
 _BURST = 6
-"""Number of frames after an idle time that are drawn without a wait.
+"""Number of frames that are drawn without a delay after an idle time.
 
 It takes two or three frames to show the result of a changed filter, and five frames to show the first rows.
 """
@@ -43,7 +43,7 @@ It takes two or three frames to show the result of a changed filter, and five fr
 NEWS_FRAME_S, MANY_NEWS_FRAME_S = 0.25, 0.5
 """Shortest and longest interval between frames that show updates, after a burst (seconds); `_INTERVAL_FACTOR` sets the interval."""
 _NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
-"""Number of frames with updates that are drawn without a wait after an idle time, and the length of this idle time (seconds).
+"""After `_NEWS_QUIET_S` seconds without updates, the next `_NEWS_BURST` frames with updates are drawn without a delay.
 
 So the user sees the first results at once.
 """
@@ -190,7 +190,7 @@ class MainScreen(Screen[None], inherit_bindings=False):
         if is_supported():
             self._compositor = ChangedLines()
         self.is_shown = False
-        """Whether the screen is drawn."""
+        """Whether drawing has started; until then the widgets are only laid out."""
 
     def show(self) -> None:
         """Start to draw the screen."""

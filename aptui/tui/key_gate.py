@@ -22,11 +22,11 @@ _CHECK_S = 0.05
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
 """Keys that never wait: Ctrl+C and Ctrl+L do not act on a row, log or filter."""
 _LEAVE, _SHOW = "quit", "switcher.number("
-"""The action that closes the screen, and the first characters of the actions that go to another pane."""
+"""`_LEAVE` is the action that closes the screen; every action that goes to another pane begins with `_SHOW`."""
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
-"""Awaited states that do not delay a key that closes the screen or goes to another pane.
+"""Awaited states for which a key does not wait if it closes the screen or goes to another pane.
 
-The state "the sheet" delays these keys too: otherwise a sheet that is about to open would cover the next pane.
+The state "the sheet" is not listed: a sheet that is about to open would otherwise cover the next pane.
 """
 
 
@@ -87,7 +87,7 @@ class Keyboard:
 
 
 class KeyGate:
-    """Holds keys, one at a time, until the state that they act on is shown.
+    """Delays keys, one at a time, until the state that they act on is shown.
 
     Args:
         awaited: returns the name of the state that a key has to wait for, "" = none.
@@ -99,7 +99,7 @@ class KeyGate:
         self._moved = asyncio.Event()
 
     def check_again(self) -> None:
-        """Check again whether the held key may act, because the state changed."""
+        """Check again whether the waiting key may be handled, because the state changed."""
         self._moved.set()
 
     async def lets_through(self, key: str) -> bool:

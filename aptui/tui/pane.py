@@ -105,7 +105,7 @@ class Pane(Container):
         return cast("Shell", self.app)
 
     def name_awaited(self, focused: Widget | None) -> str:  # noqa: ARG002  # for panes that read slowly
-        """Return what the pane is still reading and the next keystroke has to wait for; "" if the key can be handled now."""
+        """Return the name of the state that the next key has to wait for, "" = the pane can handle a key now."""
         return ""
 
     def activate(self) -> None:

@@ -30,14 +30,14 @@ _SCREEN = "the screen"
 
 
 class PaneSwitcher(Actions):
-    """Mounts panes when they are first visited, and shows one pane, or a sheet in its place.
+    """Mounts panes when they are first visited, and shows one pane, or a sheet (help, info, news …) in its place.
 
     Args:
         specs: all panes.
         memory: remembers which pane was shown last.
         wake: requests a frame.
-        read_jobs: reads the table of jobs again, for a pane that was opened after the table was handed out.
-        hold: makes keys wait for a named state until the returned function is called.
+        read_jobs: reads the table of jobs again; called if a pane opens after the feed has delivered the table.
+        hold: delays all keys until the function that it returns is called; its argument names the awaited state.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class PaneSwitcher(Actions):
 
     @property
     def pane(self) -> Pane | None:
-        """The current pane; a sheet may cover it."""
+        """The current pane, even while a sheet (such as the help) is shown in its place."""
         return self.mounted.get(self._current)
 
     @property
@@ -104,7 +104,7 @@ class PaneSwitcher(Actions):
             arrived()
 
     def reveal(self, pane_id: str, text: str, **how: str) -> None:
-        """Go to a pane and call its `reveal` with the arguments; keys wait until then."""
+        """Go to a pane and call its `reveal` with the arguments. Keys wait until `reveal` has returned."""
         arrived = self._hold(_SCREEN)
 
         async def go() -> None:
@@ -212,7 +212,7 @@ class PaneSwitcher(Actions):
         sheet.take_focus()
 
     def close_sheet(self, *, focuses: bool = True) -> None:
-        """Show the pane in place of the sheet."""
+        """Close the sheet (such as the help) and show the current pane again."""
         if not self.sheet:
             return
         self.sheet = ""
@@ -223,5 +223,5 @@ class PaneSwitcher(Actions):
 
 
 def _first_part(pane: Container) -> Widget | None:
-    # Inputs are left out, because an input gets the focus only when the user asks for it.
+    # Input lines are skipped, because a text line gets the focus only when the user opens it.
     return next((each for each in pane.query("*") if each.focusable and not isinstance(each, Input)), None)

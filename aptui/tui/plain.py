@@ -46,7 +46,7 @@ def line_of(notice: Notice, now_ms: int) -> str:
         case HealthChanged() if notice.health.is_paused:
             text = "‖ paused"
         case HealthChanged() if notice.health.is_draining:
-            text = "‖ draining: changes are ignored"
+            text = "‖ draining: new changes wait"
         case _:
             return ""
     return f"{time_of_day} {sanitize(text)}"

@@ -49,7 +49,7 @@ class CommandBar(Actions):
     def update_hints(self) -> None:
         """Draw the hints again; called when other keys have become active."""
         if not self._app.screen_stack:
-            return  # Textual also sends this signal when the app ends; then no screen exists
+            return  # Textual also reports changed key bindings while the app ends, when no screen exists
         for hints in self._app.screen.query(Hints):
             hints.refresh_if_changed()
 
@@ -72,8 +72,8 @@ def shell_commands(app: Shell) -> list[Command]:
         Command("resume", "continue after a pause", ask(ResumeJobs(), "resumed"), needs_engine=True),
         Command(
             "drain",
-            "finish the queue, then ignore changes",
-            ask(Drain(), "finishing the queue; changes are ignored from now on"),
+            "finish the queue; new changes wait",
+            ask(Drain(), "finishing the queue; new changes wait until ':resume'"),
             needs_engine=True,
         ),
         Command(
@@ -92,7 +92,7 @@ def shell_commands(app: Shell) -> list[Command]:
             True,
         ),
         Command("start", "start an engine if none is running", partial(_start, app)),
-        Command("stop", "stop the engine (asks)", act("engine.stop"), needs_engine=True),
+        Command("stop", "stop the engine (after a confirmation)", act("engine.stop"), needs_engine=True),
         Command(
             "theme", "choose a theme; 'reload' reads the files again", app.themes.choose, lambda: (*app.themes.names, "reload")
         ),

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 HEALTH_CELLS = 22
 """Width of the column of problems (cells): a wider column would leave too little room for names on a screen of 120 columns."""
 _LABELS = {"failed": "failed", "errors": "with errors", "warnings": "with warnings", "cancelled": "cancelled", "pending": "waiting"}
-"""{word of `UNWELL`: words that follow the number of jobs}."""
+"""{problem of jobs, as in `UNWELL`: text after the number of jobs with this problem}."""
 
 
 class UnwellSources(Struct, frozen=True):
@@ -64,7 +64,8 @@ class TreeHealth:
 
     Args:
         end: one past the last descendant of each node.
-        nodes: the node of each row of `unwell`, -1 = not in this tree.
+        nodes: the tree's node of each row of `unwell`, -1 = not in this tree.
+        unwell: the sources that have jobs with problems.
     """
 
     def __init__(self, end: Codes, nodes: npt.NDArray[np.int64], unwell: UnwellSources) -> None:
@@ -496,7 +497,7 @@ class AssetModel:
         self.depth = self.end = self.parent
 
     def refresh_health(self) -> bool:
-        """Apply the sources with problems if they were read again; return whether they were."""
+        """Show the problems of sources that were read last; return False if nothing changed."""
         unwell = self._store.unwell
         if self.tree is None or unwell is None or unwell is self._unwell or self._kind is Kind.PRODUCTS:
             return False
@@ -505,7 +506,7 @@ class AssetModel:
         return True
 
     def refresh(self) -> bool:
-        """Show the newest tree of the store; return whether it was new. The first call starts the read of the tree."""
+        """Show the tree that was read last; return False if nothing changed. The first call starts to read the tree."""
         tree = self._store.tree(self._kind)
         if tree is None or tree is self.tree:
             return False
@@ -527,11 +528,11 @@ class AssetModel:
         return None if self.tree is None else self.tree.node_of(key)
 
     def is_unread(self, _node: int) -> bool:
-        """Return False: a tree is read as a whole."""
+        """Return False: the children of every node are known, because the whole tree is read at once."""
         return False
 
     def read(self, _node: int) -> None:
-        """Do nothing: a tree is read as a whole."""
+        """Do nothing: every node is already read."""
 
     def cell(self, node: int, column_id: str) -> Cell:
         """Return the content of a cell."""

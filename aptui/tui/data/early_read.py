@@ -36,7 +36,7 @@ class EarlyRead:
         run_in_background("aptui-early", self._read)
 
     def parts(self) -> Iterator[JobPart]:
-        """Yield the parts as they are read; call this method only once. After an error the `Ending` or all parts are missing."""
+        """Yield the parts as they are read; call this method only once. A failed read yields no `Ending`, or no part at all."""
         while (part := self._parts.get()) is not None:
             self._free_places.release()
             yield part

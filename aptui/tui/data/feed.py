@@ -56,7 +56,7 @@ _PART = 400
 """Number of changed jobs that are applied at a time. This takes 2 ms, so a key is delayed by at most 2 ms."""
 _MOST_MESSAGES = 200
 _NO_ENGINE: Moment = (0, 0)
-"""Moment of a database that no engine of aptui writes."""
+"""(epoch, event number) of a database that was not written by an engine of aptui."""
 _FIRST_PAINT_S = 0.1
 """Pause of the reading thread after the first jobs (seconds): reading more would delay their paint."""
 _TIDY_MS = 1_000
@@ -171,7 +171,7 @@ class Feed(NoticeListener):
         self._analyses = AnalysisKeys()
         self._lock = threading.Lock()
         self._pending = _Pending()
-        self._shown: Moment | None = None  # moment of the rows that the UI has or will get
+        self._shown: Moment | None = None  # (epoch, event number) of the newest rows that were read
         self._subscribed: Moment = (0, 0)
         self._is_read_due = True
         self._has_failed = False
@@ -187,7 +187,7 @@ class Feed(NoticeListener):
     # ------------------------------------------------------------------------------------- called in the session's thread
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """Note that notices arrive from now on; all rows have to be read. `running` is {id: duration in ms} of the running jobs."""
+        """Read all rows; the notices of a new subscription follow. `running` is {id of a running job: duration so far in ms}."""
         now_ms = self._clock_ms()
         with self._lock:
             # The notices of an earlier connection are discarded: their changes are in the answer to the new subscription, or in the
@@ -329,7 +329,7 @@ class Feed(NoticeListener):
             return self._is_reading
 
     def _catch_up(self) -> None:
-        """Read, and read again as soon as the database has reached the moment of the subscription."""
+        """Read all jobs. If the database is older than the subscription, read again as soon as it has caught up."""
         self.read()
         self._find_builders()
         give_memory_back()

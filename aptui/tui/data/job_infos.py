@@ -163,7 +163,7 @@ def word_of(table: JobTable, row: int) -> str:
 
 
 def _mark(table: JobTable, row: int) -> CheckMark | None:
-    """Return the check findings of a completed job, else None: if a check blocked a job, the job's error has the finding."""
+    """Return the findings of the checks of a completed job, else None: if a check blocked a job, its error has the finding."""
     return table.checks.mark(row) if table.value("status", row) == COMPLETED else None
 
 
@@ -311,7 +311,7 @@ _SCREENFUL = 100
 _SAMPLE = 300
 """Approximate number of rows after the first screenful in which the widths of texts are measured."""
 _CHEAP_SORT = 200_000
-"""If rows changed, an edit of the filter sorts at most this number of rows again (10 ms); more rows keep their previous order."""
+"""Maximum number of rows that an edit of the filter sorts again if rows changed (10 ms); more rows keep their previous order."""
 
 
 class ViewRequest(Struct, frozen=True):
@@ -444,7 +444,7 @@ def _gather(request: ViewRequest, rows: Codes) -> Codes:
 
 
 SIGN_CELLS = 2
-"""Cells before a path for the sign of a source with several jobs."""
+"""Width of the space before a source's path for the sign that marks a source with several jobs (cells)."""
 
 
 def _complete(request: ViewRequest, rows: Codes) -> View:
@@ -481,7 +481,7 @@ def source_key(job_ids: npt.NDArray[np.number]) -> int:
 
 
 def job_of_key(key: int) -> int:
-    """Return the smallest job id of the source with this key; return the key of a job unchanged."""
+    """Return the job id for a key of a line: for the key of a source the smallest id of its jobs, for the key of a job the key."""
     return key - _SOURCES if is_source_key(key) else key
 
 
@@ -510,8 +510,8 @@ class SourceLines:
         """Compute the lines.
 
         Args:
-            sources: the code of the source of each row.
-            expanded: the codes of the expanded sources.
+            sources: the number of the source of each row.
+            expanded: the numbers of the expanded sources.
         """
         count = len(sources)
         changes = np.flatnonzero(sources[1:] != sources[:-1]) + 1
@@ -533,13 +533,13 @@ class SourceLines:
         return self.source_count if self._tops is None else int(self._tops[-1])
 
     def rows_of(self, line: int) -> tuple[int, int]:
-        """Return the range of rows of a line: all rows of a source, or the row of one job."""
+        """Return (start, end) of the rows that a line shows: all rows of a source, or the row of one job."""
         source, member = self._place(line)
         start, end = int(self._starts[source]), int(self._starts[source + 1])
         return (start, end) if member < 0 else (start + member, start + member + 1)
 
     def rows_around(self, row: int) -> tuple[int, int]:
-        """Return the range of rows of a row's source."""
+        """Return (start, end) of the rows that have the same source as `row`."""
         source = int(np.searchsorted(self._starts, row, "right")) - 1
         return int(self._starts[source]), int(self._starts[source + 1])
 

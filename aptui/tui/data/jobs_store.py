@@ -94,7 +94,7 @@ class ShownRows:
         return len(self.rows) if self.lines is None else self.lines.count
 
     def rows_of(self, line: int) -> Codes:
-        """Return the rows of a line."""
+        """Return the rows of the jobs that a line shows: one job, or all jobs of a source."""
         start, end = (line, line + 1) if self.lines is None else self.lines.rows_of(line)
         return self.rows[start:end]
 
@@ -120,11 +120,11 @@ class ShownRows:
         return (int(places[0]), int(places[0]) + 1) if self.lines is None else self.lines.rows_around(int(places[0]))
 
     def lines_of(self, places: Rows) -> Rows:
-        """Return the lines of rows, which are given by their positions in `rows`."""
+        """Return the lines that show the rows at these positions in `self.rows`."""
         return places if self.lines is None else self.lines.lines_of(places)
 
     def hold(self, start: int, end: int) -> None:
-        """Set the range of lines that is on the screen: their rows are not removed."""
+        """Set the range of lines on the screen; the jobs on them stay shown even if they no longer pass the filter."""
         if self.lines is not None and self.lines.count:
             first, last = (self.lines.rows_of(min(line, self.lines.count - 1)) for line in (start, max(start, end - 1)))
             start, end = first[0], last[1]
@@ -204,7 +204,7 @@ class _Derived(Struct):
     sources: dict[int, SourceJobs] = field(default_factory=dict)
     """{first row of a line: the jobs of the line}."""
     job_counts: Rows | None = None
-    """Number of jobs of each source, by its code."""
+    """Number of jobs of each source; the index is the number of the source."""
     failed_lines: Rows | None = None
     """Lines with a job that failed or has errors, in order."""
 
@@ -546,7 +546,7 @@ class JobsStore:
         self._request_view()
 
     def hold(self, start: int, end: int) -> None:
-        """Set the range of lines on the screen; their rows are not removed."""
+        """Set the range of lines on the screen; the jobs on them stay shown even if they no longer pass the filter."""
         self._shown.hold(start, end)
 
     def warm(self) -> None:
@@ -699,7 +699,7 @@ class JobsStore:
         self._reconsider(rows)
 
     def _reconsider(self, changed: Rows | set[int]) -> None:
-        """Apply the filter to the changed rows again: add the rows that match now, and remove the rows that do not."""
+        """Filter the changed rows again: show the rows that match now, and remove the rows that no longer match."""
         if len(changed) and self._is_complete and self._shown.reconsider(self._table, self.filter, changed):
             self._lay_lines()
             self.version += 1

@@ -72,7 +72,7 @@ class NoticeListener:
     """Base class of objects that receive notices in the session's thread, such as `feed.Feed`; its methods do nothing."""
 
     def note_subscription(self, epoch: int, seq: int, running: Mapping[int, int]) -> None:
-        """Note that notices arrive from now on, and the running jobs, {job id: duration in ms}."""
+        """Handle a new subscription: its notices follow. `running` is {id of a running job: its duration so far in ms}."""
 
     def receive(self, news: Sequence[NoticeLine]) -> None:
         """Receive notices, in their order."""
@@ -152,7 +152,7 @@ class NoSession(Session):
     state = SessionState.NONE
 
     def open(self) -> None:
-        """Have listeners read the database."""
+        """Make the listeners read the database."""
         self._have_read()
 
     def ask(self, verb: Verb) -> Future[Answer]:

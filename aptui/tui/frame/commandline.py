@@ -215,7 +215,7 @@ class Host(Protocol):
 
     @property
     def app(self) -> App[Any]:
-        """The same object as an instance of Textual's class `App`."""
+        """This app, typed as Textual's class `App`."""
 
     def commands(self) -> list[Command]:
         """Return the commands that the `:` line accepts now."""

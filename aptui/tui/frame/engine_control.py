@@ -161,7 +161,7 @@ class TrustQuestion:
         screen.question("\n".join(["trust this project?", *lines[:_MOST_LINES], *more]), choices)
 
     def ask_again(self, screen: Host) -> None:
-        """Ask again after the user has read the list of code."""
+        """Ask again whether to trust the project, after the user has closed the list of the code that it would run."""
         if self._is_listing:
             self._is_listing = False
             self.ask(screen)

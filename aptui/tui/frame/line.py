@@ -73,7 +73,7 @@ class Line(PlainLines):
         raise NotImplementedError
 
     def refresh_if_changed(self) -> None:
-        """Draw the line again if its parts changed or if the line is hidden."""
+        """Draw the line again if its parts changed, or if it is hidden: without a width, its parts cannot be compared."""
         if self.is_mounted and (not self.size.width or self.parts(self.size.width) != self._drawn):
             self.refresh()
 
@@ -95,7 +95,7 @@ class Line(PlainLines):
 
 _RULE_CELLS = 2
 FRAME_CELLS = 11
-"""Minimum width of the rules and blanks in the title line of a pane (cells)."""
+"""Minimum number of cells that horizontal rules and blanks take in the title line of a pane."""
 
 
 class Bar(Line):
@@ -103,7 +103,7 @@ class Bar(Line):
 
     Args:
         ends: returns the texts (left, right) for a width; the left text is cut if there is too little room.
-        rules: whether rules fill the line, as in the head of a pane.
+        rules: whether a horizontal rule fills the rest of the line, as in the title line of a pane.
     """
 
     def __init__(self, ends: Callable[[int], tuple[Sequence[Part], Sequence[Part]]], *, id: str, rules: bool) -> None:  # noqa: A002  # Textual's
@@ -117,7 +117,7 @@ class Bar(Line):
             left = _cut(left, width - width_of(right) - 2)
             return (*left, Part(" " * max(1, width - width_of(left) - width_of(right) - 1)), *right)
         rule = glyph("rule")
-        if not width_of((*left, *right)):  # if both ends have no text, the rule has no gap
+        if not width_of((*left, *right)):  # without texts, the horizontal rule is not interrupted
             return (Part(f" {rule * (width - 2)}", "rule"),)
         left = _cut(left, width - width_of(right) - FRAME_CELLS)
         fill = max(0, width - width_of(left) - width_of(right) - 2 * _RULE_CELLS - (4 if right else 2) - 2)
@@ -157,7 +157,7 @@ class TabLine(Line):
         self._titles, self._words, self._choose = titles, words, choose
 
     def parts(self, width: int) -> Parts:
-        """Return the tabs, and the words that fit."""
+        """Return the tabs at the left, and as many of the words at the right as fit."""
         titles, current = self._titles()
         left: list[Part] = []
         for at, title in enumerate(titles):

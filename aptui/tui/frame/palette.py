@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Palette(CommandPalette):
-    """The palette. If a burst of keys chooses twice, it still closes once: a second close would remove the screen below."""
+    """The command palette. Closes only once, even if fast keys choose two entries: a second close would close the main screen."""
 
     is_leaving = False
 

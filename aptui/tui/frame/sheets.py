@@ -67,7 +67,7 @@ _TWO_COLUMNS = 120
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     """A list of lines. With `has_cursor`, the user can choose a line.
 
-    With `folds`, a wide view that is too low for all lines shows them in two columns. The cursor goes down the left column, and
+    With `folds`, a wide view with fewer rows than lines shows the lines in two columns. The cursor goes down the left column, and
     then down the right column.
     """
 
@@ -207,7 +207,7 @@ class Sheet(Vertical):
         self.mount(Lines(has_cursor=self._placeholder is not None, folds=self._folds))
 
     def show(self, lines: Sequence[Parts]) -> None:
-        """Show lines without a filter."""
+        """Show these lines from the top, and clear the text of the filter."""
         self._fill()
         self._all = lines
         for narrow in self.query(Input):
@@ -234,7 +234,7 @@ class Sheet(Vertical):
         self.screen.set_focus(self.query_one(Input))
 
     def action_close(self) -> None:
-        """Clear the filter if there is one, otherwise close the sheet."""
+        """Clear the filter and leave its input if it has a text or the focus; otherwise close this sheet."""
         for narrow in self.query(Input):
             if narrow.value or narrow.has_focus:
                 narrow.value = ""
@@ -315,13 +315,13 @@ FILTER = (
     ("failed", "jobs with this status: failed warnings errors completed processing pending cancelled"),
     ("status:failed,pending", "jobs with any of these statuses"),
     ("!rock", "all jobs that the term without '!' does not match"),
-    ("platform: key: builder:", "jobs with the text after ':' in this field; also folder: reason:"),
+    ("platform: key: builder:", "jobs whose field matches the expression after ':'; also folder: reason:"),
     ("error:IDAT", "failed jobs whose error contains this text"),
     ("cause:", "failed jobs with this cause (the key 'f' groups failed jobs by cause)"),
     ("after:9:30 before:2h", "jobs completed after 9:30, and more than two hours ago; also dates: 2026-11-20T23:01"),
     ("after:9:00..10:00", "jobs completed from 9:00 to 10:00"),
     ("slower:1.5s faster:2m", "jobs that took longer than 1.5 seconds, and less than 2 minutes; also slower:1s..5s"),
-    ("is:draft is:flaky", "jobs with a draft; jobs that succeeded after a failed run; also is:critical"),
+    ("is:draft is:flaky", "jobs with a draft; flaky jobs (success after a failed run); also is:critical"),
     ("one two", "jobs that match all of the terms"),
 )
 """(term, meaning) of the filter language, for the help."""
@@ -450,8 +450,8 @@ def _folder_rows(config: Config) -> list[tuple[str, str]]:
         rows.append((title, f"{orders[at]}  {names[at]}   {folder.path}{only}{flat}"))
     if len(folders) > 1:
         rows += [
-            ("", "if two folders have a file with the same path, the folder with the lower order has precedence;"),
-            ("", "run 'aptui explain PATH' to see which file that is"),
+            ("", "if two folders have a file with the same path, the file in the folder with the lower order is used"),
+            ("", "run 'aptui explain PATH' to see which file is used"),
         ]
     if config.project.metadata_types:
         wait = f"   a new source waits up to {config.meta_delay_ms:,} ms for its '.meta' file" if config.meta_delay_ms else ""

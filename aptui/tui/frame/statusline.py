@@ -77,7 +77,7 @@ class TabBar(Line):
             middle = _join(health, state)
             less = least = _join(state if state.role != "muted" else health)
         else:
-            # All is well. On a narrow screen the connection is left out before the platforms, because line 1 implies it.
+            # The engine is connected and reports no problem. A narrow screen omits this state first, because line 1 implies it.
             middle, less, least = _join(platforms, health), _join(platforms), _join(state)
         for gap, is_short, right in (
             (3, False, full), (2, False, full), (2, False, middle), (2, True, full), (2, True, middle), (2, False, less),
@@ -195,9 +195,9 @@ class Banner(Line):
 
 
 _PATH, _PATH_CELLS = re.compile(r"'(/[^']+)'"), 40
-"""Matches a path in a message, and the maximum width of a path in the banner (cells).
+"""`_PATH` matches a path in a message. In the banner, a path wider than `_PATH_CELLS` cells loses its middle.
 
-The middle of a longer path is cut out, so that there is room for the reason.
+So the banner has room for the reason.
 """
 
 
@@ -233,7 +233,7 @@ def banner_text(session: Session) -> str:
 
 
 _FOLDER = re.compile(r"^/\S*/(?=[^/\s]+:\d+:\d+: )")
-"""Matches the folder in a message that begins `file:line:column:`. The banner leaves the folder out to show the reason."""
+"""Matches the folder of the file in a message that begins `/folder/file:line:column:`; the banner omits it to save room."""
 
 
 def trouble_of(health: Health) -> str:

@@ -120,7 +120,7 @@ def _decode_answer(view: PictureView) -> tuple[dict[str, object], bytes]:
     plugin = f"PIL.{READERS[form]}ImagePlugin" if READERS[form] else "texture2ddecoder"
     for name in ("copy", "PIL.MpoImagePlugin", "PIL.TiffImagePlugin", plugin):
         try:
-            # Imported now, because the readers would import these modules after this process has given up its privileges.
+            # Pillow would import these modules while it decodes, when this process can no longer open files.
             import_module(name)
         except ImportError:
             return {"why": f"a preview of {form} needs the Python package {name}, which is not installed"}, b""
@@ -147,7 +147,7 @@ def _decode_answer(view: PictureView) -> tuple[dict[str, object], bytes]:
 def _draw(view: PictureView) -> tuple[dict[str, object], bytes]:
     """Return the answer for a sound, a font or a model."""
     if view.form == "GLB":
-        glb = import_module("aptui.tui.pictures.glb")  # imported by its name, because it imports this module
+        glb = import_module("aptui.tui.pictures.glb")  # imported at run time, because `glb` imports this module
         glb.import_modules()
         draw = glb.draw_model
     else:
@@ -169,7 +169,10 @@ def _only_level(stream: BinaryIO, view: PictureView) -> BinaryIO:
 
 
 def _decode_ktx2(data: bytes, view: PictureView) -> Image.Image:
-    """Return a face or layer of a KTX2 file at the wanted level, or at the next smaller level that is at most twice the view."""
+    """Return a face or layer of a KTX2 file.
+
+    The level is the first one, from the wanted level on, that is at most twice as wide and high as the view, else the smallest.
+    """
     import texture2ddecoder
     from PIL import Image
 
@@ -231,7 +234,7 @@ def _drop_privileges() -> None:
 
 
 def _thin_out(picture: Image.Image, view: PictureView) -> Image.Image:
-    """Skip pixels of a large picture first, because all other calculations need memory for a second copy of the pixels."""
+    """Reduce a large picture by skipping pixels: every other way to scale it would need memory for a second copy of all pixels."""
     from PIL import Image
 
     shrunk = max(picture.width / (view.width * _FINE), picture.height / (view.height * _FINE))
@@ -350,7 +353,7 @@ def _open_wave(stream: BinaryIO) -> tuple[int, int, Read]:
 
 
 def _draw_font(stream: BinaryIO, view: PictureView) -> Image.Image:
-    """Return three rows of glyphs, as large as fits."""
+    """Draw up to 24 characters of a font in up to three rows, in the largest size that fits."""
     from PIL import Image, ImageDraw, ImageFont
 
     data = stream.read()

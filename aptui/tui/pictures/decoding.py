@@ -100,7 +100,7 @@ def _ktx2(head: bytes) -> Facts:
 
 
 def _wav(head: bytes) -> Facts:
-    """Read the format chunk, which comes first, and the length of the data if their chunk begins within the first bytes."""
+    """Read the format of a WAV file, and its duration if the chunk "data" begins within the first bytes of the file."""
     channels, rate, bytes_a_second, _, bits = struct.unpack_from("<HIIHH", head, 22)
     words = [f"{channels} channel{'s' if channels != 1 else ''}", f"{rate:,} Hz", f"{bits} bits"]
     at = head.find(b"data", 36)
@@ -128,7 +128,7 @@ def _riff(head: bytes) -> Facts | None:
 
 
 def _jpeg(head: bytes) -> Facts | None:
-    """Walk the segments up to the one with the size."""
+    """Read the size from the frame header of a JPEG file, None if that header is not within the first bytes."""
     at = 2
     while at + 9 < len(head) and head[at] == 0xFF:
         marker = head[at + 1]

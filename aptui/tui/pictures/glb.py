@@ -192,7 +192,7 @@ _TURN, _TILT = 30, 20
 _MOST_POINTS = 4 << 20
 """Maximum number of vertices: each takes 12 bytes, and 12 more while it is read."""
 _MOST_DOTS, _CHUNK_DOTS = 24 << 20, 1 << 20
-"""Maximum number of dots of all edges, and of those that are calculated at once: 24 Mi take about two seconds."""
+"""Maximum number of dots of all edges together (24 Mi take about two seconds), and of dots that are calculated at a time."""
 _CHUNK_TRIANGLES = 1 << 16
 _SAMPLED_TRIANGLES = 1 << 12
 _LIT, _DARK = (150, 205, 255), (35, 55, 85)
@@ -205,10 +205,10 @@ _KINDS = {5120: "i1", 5121: "u1", 5122: "i2", 5123: "u2", 5125: "u4", 5126: "f4"
 
 
 def import_modules() -> None:
-    """Import modules that drawing needs, before files can no longer be opened."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # each thread would take memory
-    import numpy  # noqa: F401, ICN001  # as the docstring says
-    from PIL import Image  # noqa: F401  # as above
+    """Load the modules that drawing needs; call this before the process loses the right to open files."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # more threads would need more memory
+    import numpy  # noqa: F401, ICN001  # only to load the module
+    from PIL import Image  # noqa: F401  # only to load the module
 
 
 def draw_model(stream: BinaryIO, view: PictureView) -> Image.Image:
@@ -238,7 +238,7 @@ def draw_model(stream: BinaryIO, view: PictureView) -> Image.Image:
 
 
 def _choose_stride(meshes: list[tuple[Points, Numbers]]) -> int:
-    """Return n such that drawing every n-th triangle needs few enough dots, as estimated from some triangles of each mesh."""
+    """Return n: only every n-th triangle is drawn, so that by an estimate all edges need at most `_MOST_DOTS` dots."""
     import numpy as np
 
     dots = 0.0
@@ -253,7 +253,7 @@ def _draw_edges(points: Points, triangles: Numbers, nearest: Numbers, deep: floa
 
     Args:
         nearest: (height, width) of `depth * _SHADES + shade` for each pixel.
-        deep: number of depths in the length of a pixel.
+        deep: number of depth steps for a distance of one pixel.
     """
     import numpy as np
 
@@ -314,7 +314,7 @@ class _Buffer:
         self._accessors, self._views = (as_objects(self.tree.get(name)) for name in ("accessors", "bufferViews"))
 
     def read(self, index: object, width: int) -> NDArray[np.generic]:
-        """Return the values of an accessor, as (count, width) of its own type.
+        """Return the values of an accessor as an array (count, width) of its component type; normalized integers become floats.
 
         Raises:
             ValueError: the accessor is damaged, or its data are compressed or in another file.

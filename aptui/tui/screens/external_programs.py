@@ -45,7 +45,7 @@ def offer_pair(shell: Shell, panel: KeyValue, place: tuple[int, int] | None = No
 
 
 def copy_paths(shell: Shell, paths: Sequence[str]) -> None:
-    """Copy paths with the same bytes as on disk. If any path has control characters, remove them from all paths."""
+    """Copy paths byte for byte. If any path contains control characters, copy all paths without control characters."""
     names = [native(path) for path in paths if path]
     if not names:
         shell.show_toast("there is nothing to copy", "warning")
@@ -68,6 +68,6 @@ def editor() -> list[str]:
 def _command(wanted: str, otherwise: str) -> list[str]:
     try:
         words = shlex.split(wanted)
-    except ValueError:  # the variable has an unclosed quote, so the default command is used
+    except ValueError:  # the environment variable has an unclosed quote: use the default command
         words = []
     return words or [otherwise]

@@ -57,7 +57,7 @@ class Copied(Struct, frozen=True):
         size = size_text(self.size_bytes)
         if not self.routes:
             return (
-                f"{size} → '{self.file}', because this terminal has no access to the clipboard"
+                f"{size} written to '{self.file}', because this terminal has no access to the clipboard"
                 if self.file
                 else f"{size} not copied: this terminal has no access to the clipboard"
             )

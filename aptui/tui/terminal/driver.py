@@ -69,7 +69,10 @@ The bytes of Tab, Enter and Backspace are left out.
 _TORN = re.compile(r"\x1b\[[0-9;:<=>?]+[ -/]*\Z")
 """Matches the first piece of a terminal's reply, which a user cannot type."""
 _BEGUN, _BEGUN_PASTE_END = re.compile(r"\x1b\[\Z"), re.compile(r"\x1b\[?\Z")
-"""Matches the first piece of a reply while a reply is due, and the first piece of the end of a paste."""
+"""Match the first piece of a sequence that a read has cut: `_BEGUN` of a reply, `_BEGUN_PASTE_END` of the mark that ends a paste.
+
+They also match a lone Esc [ or Esc, so they are used only while a reply is due, or within a paste.
+"""
 _ESC_TAKEN_S = 0.15
 """Time after which Textual has surely turned the byte of Esc into a key (seconds)."""
 _ANSWER_WITHOUT_ESC = re.compile(r"\[\d[\d;]*(R|\Z)")
@@ -249,10 +252,10 @@ class Terminal(LinuxDriver):
         self._note_resize()
 
     def _sigcont_application(self, *arguments: object) -> None:
-        """Continue after a stop.
+        """Continue after SIGCONT; one `fg` of the shell may send this signal twice.
 
-        Textual's handler would start a second thread that reads keys if the first thread is still alive, or if the code that lent
-        the terminal is about to take it back. One `fg` may send two signals.
+        Textual's handler starts a thread that reads keys, so it is called only if Textual has suspended the screen and has ended
+        its first thread. If another program uses the terminal, the code that started this program takes the terminal back.
         """
         if self._must_signal_resume:
             super()._sigcont_application(*arguments)
@@ -263,7 +266,7 @@ class Terminal(LinuxDriver):
         """Take over the terminal again and set all its modes: a shell or another program may have changed them."""
         if self._modes is None:
             return
-        # If this process is in the background, the call stops it again (SIGTTOU).
+        # If this process is still in the background, `tcsetattr` stops it with SIGTTOU.
         termios.tcsetattr(self.fileno, termios.TCSANOW, self._modes)
         self.write(_ENTERED)
         self._enable_bracketed_paste()
@@ -273,9 +276,9 @@ class Terminal(LinuxDriver):
         self._app.refresh(layout=True)
 
     def _note_resize(self, *_: object) -> None:
-        """Schedule the reading of the terminal's new size in the event loop; Textual's handler would read the size at once.
+        """Make the event loop read the terminal's new size and report it, after the signal SIGWINCH.
 
-        If a signal arrives while that handler runs for an earlier signal, the handler would report the older size last.
+        Textual's handler reads the size at once. If a second signal interrupts it, the older size is reported last.
         """
         if self.output is not None:
             self.output.forget()
@@ -327,7 +330,7 @@ class Terminal(LinuxDriver):
         return self._pixel_question is not None and not self._pixel_question.is_answered
 
     def _take_answers(self, text: str) -> tuple[str, str]:
-        """Remove the answers to the question for pixels from input; called by the reading thread."""
+        """Remove from input the terminal's answers to the question whether it shows pixels; called by the reading thread."""
         question = self._pixel_question
         if question is None:
             return text, ""
@@ -342,7 +345,7 @@ class Terminal(LinuxDriver):
             self._loop.call_soon_threadsafe(do, *arguments)
 
     def _end_question(self, question: PixelQuestion, then: Callable[[], object]) -> None:
-        """Find out, in a thread, what the answers mean."""
+        """Evaluate the answers in a thread: set `pixels` of the output layer, then call `then`."""
         if self._pixel_question is not question:
             return  # the question has already ended, or a newer question replaced it
         self._pixel_question = None
@@ -402,7 +405,7 @@ class Terminal(LinuxDriver):
         self.flush()
 
     def _enable_mouse_pixels(self) -> None:
-        """Do nothing, because a terminal that reports the mouse in pixels reports every motion."""
+        """Do nothing: mouse reports in pixels would be sent for every motion of the mouse, also within a cell."""
 
     def set_mouse(self, *, is_on: bool) -> None:
         """Turn mouse reports on or off while the app runs; while they are off, the terminal selects text."""

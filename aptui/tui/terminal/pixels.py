@@ -58,7 +58,7 @@ class PixelScreen(Struct, frozen=True):
 # ----------------------------------------------------------------------------------- queries about pixels and their answers
 
 _PROBE = 31
-"""Number of the picture in the question whether the terminal supports kitty graphics. The terminal does not store this picture."""
+"""Number of the test picture that asks the terminal whether it supports kitty graphics; the terminal does not store it."""
 _KITTY_QUESTION = f"\x1b_Gi={_PROBE},s=1,v=1,a=q,t=d,f=24;AAAA\x1b\\\x1b[>q"
 _CELL_QUESTION, _COLOUR_QUESTION, _LAST_QUESTION = "\x1b[16t", "\x1b[?1;1;0S", "\x1b[c"
 """Questions for the size of a cell, the number of colours, and the kind of terminal. Every terminal answers the last one."""
@@ -73,7 +73,7 @@ Its first byte, Esc, may be missing: if the rest of the answer arrives late, Esc
 _BEGUN = re.compile(r"\x1b[_P][^\x1b]*\x1b?\Z")
 """Matches the first piece of an answer that is not a control sequence."""
 _SIXEL = "4"
-"""A terminal supports sixel if its answer about the kind of terminal contains this parameter."""
+"""Number in a terminal's reply to `_LAST_QUESTION` (device attributes) that means "supports sixel pictures"."""
 _PLACEHOLDERS_SINCE = ("kitty", (0, 28)), ("ghostty", (1, 0))
 """(name, version) of the terminals with Unicode placeholders.
 
@@ -106,7 +106,7 @@ class PixelQuestion:
 
     @property
     def text(self) -> str:
-        """The question. tmux gets only the part that it can answer, because it would treat the other part as a title."""
+        """The questions. Within tmux, the question about kitty graphics is left out, because tmux would treat it as a title."""
         return ("" if self._multiplexer else _KITTY_QUESTION) + _CELL_QUESTION + _COLOUR_QUESTION + _LAST_QUESTION
 
     def take_answers(self, text: str) -> tuple[str, str]:
@@ -235,7 +235,7 @@ def encode(image: Image, number: int, screen: PixelScreen) -> PixelPicture:
 
 
 def _upload(image: Image, number: int, columns: int, rows: int) -> Iterator[str]:
-    """Yield the parts of a sequence that stores a picture for placeholders."""
+    """Yield the kitty graphics sequences that store a picture in the terminal, to be shown in cells with Unicode placeholders."""
     data = base64.standard_b64encode(zlib.compress(image.tobytes(), 6)).decode()
     head = f"a=T,U=1,i={number},c={columns},r={rows},f=24,s={image.shape[1]},v={image.shape[0]},o=z,q=2,"
     for at in range(0, len(data), _CHUNK):

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from textual.strip import Strip
 
 TRUECOLOUR = 1 << 24
-_WITHHELD = "(hidden: the check for unsafe characters does not work)"
+_WITHHELD = "(text hidden: the check for unsafe characters does not work)"
 
 GLYPHS: dict[str, tuple[str, str]] = {
     "failed": ("✗", "x"),
@@ -124,7 +124,7 @@ def glyph(name: str) -> str:
 
 
 def facts() -> TerminalFacts:
-    """Return the facts that were passed to `install`."""
+    """Return the facts about the terminal that `install` has stored."""
     return _wall.facts
 
 
@@ -136,10 +136,10 @@ def make_safe(text: str) -> str:
 
 
 def install(terminal: TerminalFacts) -> None:
-    """Install the wall before the app runs; can be called again.
+    """Make `Strip.render` remove unsafe characters from all output; call this before the app runs. It can be called again.
 
     Raises:
-        InternalError: the wall does not see all text that Textual writes. From then on, `make_safe` hides all foreign text.
+        InternalError: Textual writes text that bypasses this check. From then on, `make_safe` hides all foreign text.
     """
     from textual.strip import Strip  # imported here to start faster
 
@@ -191,9 +191,9 @@ def _render(strip: Strip, console: Console) -> str:
 PICTURE = "picture"
 """Metadata key in the style of cells that show a picture as pixels; the value is (number of the picture, row of the picture)."""
 FIRST_COLUMN = 0x100000
-"""Code point of a cell in the first column of a picture; the following columns have the following code points.
+"""A picture's cells contain a code point for their column: this one for the first column, the next ones for the next columns.
 
-Foreign text never has them.
+Foreign text never contains these code points.
 """
 
 

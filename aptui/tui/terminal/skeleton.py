@@ -62,8 +62,8 @@ def frame(project_name: str, width: int, height: int) -> str:
     rule = ("─" if is_unicode else "-") * max(0, width - 2)
     lines = {1: f" aptui  {name}   opening"}
     if height >= 10:
-        # The lower rule is left out: it takes half a kilobyte if the terminal cannot repeat characters, and the program does not
-        # know yet whether the terminal can.
+        # The horizontal line at the bottom is left out: it takes half a kilobyte if the terminal cannot repeat characters, and this
+        # ability is not known yet.
         lines |= {2: f" {_TABS}", 3: f" {rule}"}
     return "".join(f"\x1b[{row};1H{text[:width]}" for row, text in lines.items())
 

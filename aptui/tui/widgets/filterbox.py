@@ -202,7 +202,7 @@ class FilterBox(Widget):
         self._line.selection = Selection(0, len(self.text))
 
     def show_count(self, text: str, hint: str = "") -> None:
-        """Show the number of hits at the right, with a hint before it if there is room; hide the mistake."""
+        """Show the number of hits at the right, with a hint before it if there is room; hide the message about a mistake."""
         self._mistake.display = False
         hinted = f"{make_safe(hint)}   {make_safe(text)}"
         free_width = self.size.width * _MOST_FOR_COUNT // 100 - _AROUND_COUNT
@@ -231,7 +231,7 @@ class FilterBox(Widget):
         self._mistake.display = True
 
     def show_error(self, error: KnownError) -> None:
-        """Show the mistake in the text that an error reports, at its position if the error is a `FilterError`."""
+        """Show an error about the typed text below the line; for a `FilterError`, mark the position of the mistake."""
         self.show_mistake(getattr(error, "column", 1) - 1, error.what, error.hint)
 
     def walk_history(self, step: int) -> None:

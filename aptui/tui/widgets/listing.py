@@ -89,7 +89,12 @@ _EMPTY = Cell("")
 
 
 class ListedRow(Struct, frozen=True):
-    """A row of finished cells; `data` is the record that the row shows. Columns missing in `order` are sorted by their text."""
+    """A row of finished cells.
+
+    Args:
+        order: {column id: sort value}; all other columns are sorted by their text.
+        data: the record that the row shows.
+    """
 
     key: int
     cells: Mapping[str, Cell]

@@ -55,7 +55,7 @@ class LineSource(Protocol):
 
     @property
     def version(self) -> int:
-        """Rises whenever lines are added, removed or changed."""
+        """Number that rises whenever lines are added, removed or changed."""
 
     def line_count(self) -> int:
         """Return the number of lines."""
@@ -64,7 +64,7 @@ class LineSource(Protocol):
         """Return a line; called for visible lines only."""
 
     def key(self, index: int) -> int:
-        """Return the stable key of a line."""
+        """Return the key of a line, which does not change while other lines are added or removed."""
 
     def index_of(self, key: int) -> int | None:
         """Return the current index of a line."""

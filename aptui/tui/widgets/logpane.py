@@ -117,7 +117,10 @@ _MOST_CHARS = 16_384
 _SHIFT_CELLS = 16
 _LEAST_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
 _BEFORE_CONTEXT, _LEAST_VALUE, _BETWEEN_PAIRS = 14, 12, "   "
-"""Cells before the details below a line (so that they begin below its level), minimum width of a value, text between values."""
+"""Layout of the details below a line: indent (cells), minimum width of a value (cells), and text between two values.
+
+With this indent the details begin below the level of the line.
+"""
 _ENGINES_OWN = frozenset({"", "aptui", "none"})
 """Origins that are never shown as a word before the text, because most lines of the engine's log have one of them."""
 
@@ -318,7 +321,7 @@ class LogPane(Rows):
         return [edge, *head, *painter.pieces(row, text_role, is_cursor=is_lit)]
 
     def _head(self, line: LogPaneLine, *, is_lit: bool) -> tuple[list[Segment], str]:
-        """Return the painted time, level and window as far as they fit, and the role of the text."""
+        """Return the painted time, level and origin of a line, as far as they fit, and the style role of its text."""
         painter, width = self.painting.painter, self.painting.width
         role = LEVEL_WORDS.get(line.level, "")
         text_role = role if role == "debug" else ""

@@ -56,7 +56,7 @@ class MenuItem(Struct, frozen=True):
 
 
 MenuChoice = tuple[MenuItem | None, Callable[[], object]]
-"""An item, and the function that is called when the user chooses the item; None in place of an item is a rule between groups."""
+"""(item, function that is called when the user chooses it); None in place of the item draws a separator between groups."""
 
 
 def _first_key(item: MenuItem) -> str:
@@ -99,7 +99,7 @@ class _PopUp(Widget):
         self.focus_first()
 
     def _settle(self, tries: int = 5) -> None:
-        """Move to the requested position, or a little above the centre."""
+        """Move the pop-up to the requested position, by default a little above the centre of the screen."""
         if not self.is_attached:  # a key that was typed ahead has closed the pop-up
             return
         if self._place is None and not self.outer_size.area and tries:  # the pop-up is not laid out yet
@@ -112,7 +112,7 @@ class _PopUp(Widget):
         self.styles.offset = self._place or centre
 
     def expect_size(self, screen: Size) -> Size:
-        """Return the expected size with the frame."""
+        """Return the expected size of the pop-up, including its frame."""
         raise NotImplementedError
 
     def focus_first(self) -> None:
@@ -205,7 +205,7 @@ class Menu(_PopUp, can_focus=True):
         return max(1, min(len(self._items), viewport.height - 2))
 
     def expect_size(self, screen: Size) -> Size:
-        """Return the expected size with the frame."""
+        """Return the expected size of the menu, including its frame."""
         width = min(self.get_content_width(screen, screen) + 2, screen.width)
         return Size(width, min(self.get_content_height(screen, screen, width) + 2, screen.height))
 
@@ -254,7 +254,7 @@ class Menu(_PopUp, can_focus=True):
             self.action_choose()
 
     def action_step(self, step: int) -> None:
-        """Move to another item; rules and disabled items are skipped."""
+        """Move to another item; separators and disabled items are skipped."""
         able = [at for at, item in enumerate(self._items) if item is not None and item.is_enabled]
         if not able:
             return
@@ -310,7 +310,7 @@ class Question(Menu):
 
 
 class Confirm(Question):
-    """A question to answer with yes or no; no, `n` and Esc are the safe answer."""
+    """A question that the user answers with "yes" (`y`) or "no" (`n` or Esc); "no" is selected first."""
 
     @classmethod
     def ask(  # type: ignore[override]  # the parameters differ from those of `Menu.ask`
@@ -547,6 +547,6 @@ class Prompt(Form):
 
 
 def list_exit_keys(taking: str) -> str:
-    """Return the text for the frame of an input: the keys that end the input. `taking` is the effect of Enter in one word."""
+    """Return the text for the frame of an input: the keys that end the input. `taking` is a word for the effect of Enter."""
     between = "·" if terminal_facts().is_utf8 else "-"
     return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"

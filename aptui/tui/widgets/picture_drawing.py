@@ -50,11 +50,14 @@ _MOST_S = 0.4
 The slowest connections get shades of grey, which need at most as many bytes as a screen of text.
 """
 _RETRIES, _RETRY_S = 4, 0.5
-"""Number of retries with more bytes while the speed of the connection is unknown, and their interval (seconds)."""
-_PIXELS_A_BYTE = 2
-"""Estimated number of pixels per byte of a protocol.
+"""Maximum number and interval (seconds) of attempts to draw a picture with more bytes.
 
-A picture is not encoded if by this estimate the connection is too slow for it.
+They follow if too little was known about the speed of the connection.
+"""
+_PIXELS_A_BYTE = 2
+"""Estimated number of pixels that one byte of an encoded picture carries.
+
+A picture is not encoded as pixels if, by this estimate, the connection is too slow for its bytes.
 """
 
 
@@ -156,7 +159,7 @@ def pixel_cell(widget: Widget) -> tuple[int, int] | None:
 
 
 def _pixel_output(widget: Widget, painter: Painter) -> OutputLayer | None:
-    """Return the output if it shows pixels, else None; a theme without colours never uses pixels, but shades of grey."""
+    """Return the output layer if it can show pixels and the theme has colours, else None (draw with characters)."""
     output = output_of(widget.app)
     return output if output is not None and output.pixels is not None and _has_colours(painter) else None
 
@@ -239,7 +242,7 @@ class Ground(NamedTuple):
 def draw_picture(
     pixels: Pixels, columns: int, rows: int, manner: Manner, ground: Ground, *, is_utf8: bool = True
 ) -> list[list[Segment]]:
-    """Return the lines of a picture, as large as fits into `columns` × `rows` cells; a manner without colours draws greys."""
+    """Return the lines of a picture, as large as fits into `columns` × `rows` cells; `Manner.SHADES` draws it in greys."""
     if pixels.is_drawing and is_utf8:
         return _in_dots(pixels, columns, rows, manner, ground)
     width, height = fit_size(pixels.width, pixels.height, columns, rows * 2)
@@ -306,9 +309,9 @@ def _shares(before: int, after: int) -> Grid:
 
 
 def _on_checker(picture: Grid, ground: Ground, height: int, side: int = _CHECKER_PIXELS) -> Grid:
-    """Return a picture whose transparent pixels show the checker.
+    """Return a picture whose transparent pixels show a checkerboard.
 
-    The fourth channel is 1 for pixels of the picture, and 0 for lines after `height`, which fill the last row of cells.
+    The fourth channel is 1 for the first `height` lines, and 0 for a line below them, which only completes the last row of cells.
     """
     down, across = (np.arange(size) // side for size in picture.shape[:2])
     is_odd = ((down[:, None] + across) % 2)[..., None]

@@ -77,7 +77,7 @@ _MOST_STRIPS = 1024
 
 
 class RowPainting:
-    """Paints rows, and caches the strip of each row by the state of the row."""
+    """Paints rows, and caches each painted row (a `Strip` of Textual) by the state of the row."""
 
     def __init__(self, view: Rows) -> None:
         self._view = view
@@ -87,7 +87,7 @@ class RowPainting:
 
     @property
     def painter(self) -> Painter:
-        """The current styles; a change of theme discards all strips."""
+        """The painter with the styles of the current theme; after a change of the theme, all cached rows are discarded."""
         if self._fixed_width is not None and self._painter is not None:
             return self._painter
         painter = painter_of(self._view, self._painter)
@@ -303,7 +303,7 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Te
 
         @property
         def control(self) -> Rows:
-            """The widget; `@on(Rows.Opened, "#jobs")` selects by it."""
+            """The widget that posted the message; Textual compares it with the selector in `@on(Rows.Opened, "#jobs")`."""
             return self.rows
 
     class Highlighted(RowMessage):

@@ -46,7 +46,7 @@ class Column(Struct, frozen=True):
         weight: relative share of a flexible column in the free cells.
         is_prose: long texts lose their end even if they contain "/".
         is_name: long texts lose their middle even if they contain no "/".
-        needs: width of the texts of a flexible column; 0 = unknown. A column never gets more cells than its texts need.
+        needs: width of the texts of a flexible column; 0 = unknown. Only the last flexible column may get more cells.
         is_picture: the column draws the value of another column as a bar, and is not copied.
     """
 
@@ -95,7 +95,10 @@ def lay_out(columns: Sequence[Column], width: int) -> list[tuple[Column, int]]:
 
 
 def _free_width_beside(columns: Sequence[Column], width: int) -> int:
-    """Return the number of free cells if each column is as wide as its texts; 0 if the width of a column's texts is unknown."""
+    """Return the number of cells that stay free if each column is as wide as its texts; negative if the columns do not fit.
+
+    Returns 0 if the width of a column's texts is unknown.
+    """
     if not all(column.width or column.needs for column in columns):
         return 0
     return width - width_of_all(columns)
@@ -107,9 +110,9 @@ def width_of_all(columns: Sequence[Column]) -> int:
 
 
 def _share(columns: Sequence[Column], widths: list[int], flexible: Sequence[int], spare: int) -> None:
-    """Widen the columns `flexible` (positions) by `spare` cells in all, by weight; no column gets more than its texts need.
+    """Widen the columns `flexible` (positions) by `spare` cells in all.
 
-    The last of these columns gets the cells that no column needs.
+    The columns share the cells by weight until their texts fit. The last of these columns then gets all remaining cells.
     """
     growing = list(flexible)
     while growing:
@@ -152,7 +155,7 @@ def fit_columns(columns: Sequence[Column], rows: Sequence[ListedRow]) -> tuple[C
 
 
 def _narrow(column: Column, need: int) -> Column:
-    """Return a column that is at most as wide as its longest text or its title, whichever is wider."""
+    """Return the column, narrowed if both its longest text and its title need less width."""
     least = max(need, width_of(column.title), 1)
     if column.width:
         return replace(column, width=min(column.width, least))
@@ -169,7 +172,7 @@ class TableModel(Protocol):
 
     @property
     def version(self) -> int:
-        """Rises whenever a value that the table shows may have changed."""
+        """Number that rises whenever a value in the table may have changed."""
 
     def row_count(self) -> int:
         """Return the number of rows."""
@@ -429,10 +432,10 @@ class KeyValue(Table):
         self._lines: Listing[tuple[int, str, str]] = Listing(_pair_cell)
         self._wrapped_width = 0
         self.pairs: list[tuple[str, str]] = []
-        """All pairs as `show` got them."""
+        """All (key, value) pairs, as passed to `show`."""
 
     def show(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Show these pairs in their order."""
+        """Show these (key, value) pairs in the given order."""
         self.cursor, self.cursor_key = 0, None
         self._lay_out(list(pairs))
 
@@ -459,7 +462,7 @@ class KeyValue(Table):
         return _rows_of(value, self._wrapped_width)
 
     def current(self) -> tuple[str, str] | None:
-        """Return the pair under the cursor."""
+        """Return the (key, value) pair under the cursor, None if the table is empty."""
         return self.pairs[self._lines.at(self.cursor)[0]] if self._lines.row_count() else None
 
 

@@ -42,9 +42,9 @@ class TreeModel(Protocol):
     """
 
     version: int
-    """Rises whenever any node may have changed."""
+    """Number that rises whenever any node may have changed."""
     structure_version: int
-    """Rises whenever nodes are added, removed or moved, but not for a changed label."""
+    """Number that rises whenever nodes are added, removed or moved; a changed label does not change it."""
     node_count: int
     """Number of nodes."""
     parent: Ids
@@ -52,7 +52,7 @@ class TreeModel(Protocol):
     depth: Ids
     """The depth of each node, 0 = top level."""
     end: Ids
-    """For each node, the number after its last descendant."""
+    """For each node: one more than the node number of its last descendant, or of the node itself if it is a leaf."""
 
     def cell(self, node: int, column_id: str) -> Cell:
         """Return a cell; the cell of the first column is the label."""
@@ -64,7 +64,10 @@ class TreeModel(Protocol):
         """Return the node with this key, None if it does not exist."""
 
     def is_unread(self, node: int) -> bool:
-        """Return whether the children of a node are unknown. The tree then draws it as a parent, and calls `read` to open it."""
+        """Return whether the children of a node are not read yet.
+
+        The tree draws this node as a closed parent, and calls `read` when the user opens it.
+        """
 
     def read(self, node: int) -> None:
         """Request the children of a node; when they arrive, `version` rises and the node opens."""
@@ -113,7 +116,7 @@ class _OpenNodes:
         sign = f"{glyph('open' if self.is_open(node) else 'closed')} " if self.is_parent(node) else "  "
         return add_prefix(_INDENT * int(self.model.depth[node]) + sign, cell)
 
-    # The other methods are used only by the tree.
+    # The methods above implement `TableModel`; only the tree uses the methods below.
 
     def index_of_node(self, node: int) -> int | None:
         at = int(np.searchsorted(self.view, node))
@@ -443,15 +446,15 @@ class LazyTree:
         self.structure_version += 1
 
     def cell(self, node: int, column_id: str) -> Cell:
-        """Return a cell of a branch."""
+        """Return the cell of a tree node in one column; empty if the node has no text for this column."""
         return self._order[node].cells.get(column_id, Cell(""))
 
     def key(self, node: int) -> int:
-        """Return the key of a branch."""
+        """Return the key of the tree branch at this node."""
         return self._order[node].key
 
     def node_of(self, key: int) -> int | None:
-        """Return the node of a branch."""
+        """Return the node of the tree branch with this key, None if it is not in the tree."""
         return self._place.get(key)
 
     def is_unread(self, node: int) -> bool:

@@ -70,7 +70,7 @@ class References(LazyTree):
         self._before = {}
 
     def list_opened_at_first(self) -> list[int]:
-        """Return the nodes of groups that are open when an asset is shown, because they are short."""
+        """Return the nodes of the groups with few references, which are open when an asset is first shown."""
         return [self._place[branch.key] for branch in self._roots if branch.children and len(branch.children) <= _OPEN_UP_TO]
 
     def above(self, branch: Branch) -> set[int]:
@@ -84,12 +84,12 @@ class References(LazyTree):
         return found
 
     def _adopt_key(self, branch: Branch, parent: Branch | None) -> Branch:
-        """Give a branch the key of the equal branch of the previous panel, and the children that were read for that branch."""
+        """Set the key of a branch. If the previous panel had an equal branch, reuse its key and the children that it has read."""
         identity = branch.data[:3] if isinstance(branch.data, Ref) else branch.data
         place = (-1 if parent is None else parent.key, identity)
         branch.key = self._keys.setdefault(place, len(self._keys))
-        while branch.key in self._by_key:  # another branch has this key, because the parent has the same reference twice
-            place = (*place, 0)  # type: ignore[assignment]  # each turn makes the tuple longer
+        while branch.key in self._by_key:  # the parent has the same reference twice
+            place = (*place, 0)  # type: ignore[assignment]  # the tuple gets longer
             branch.key = self._keys.setdefault(place, len(self._keys))
         branch.parent = parent
         self._by_key[branch.key] = branch
@@ -143,7 +143,7 @@ class TreeTabs(Line):
         self._width = 0
 
     def show(self, kind: Kind, counts: dict[Kind, int], *, is_roomy: bool, is_brief: bool) -> None:
-        """Mark the front tree's tab and show the numbers of files (-1 = unknown). With `is_brief`, titles are short (`_BRIEF`)."""
+        """Mark the visible tree's tab and show numbers of files (-1 = unknown). With `is_brief`, titles are short (`_BRIEF`)."""
         self._kind, self._counts, self._is_roomy, self._is_brief = kind, counts, is_roomy, is_brief
         width = width_of(self.parts(0))
         if width != self._width:
@@ -151,7 +151,7 @@ class TreeTabs(Line):
         self.refresh_if_changed()
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # it is as wide as its parts
-        """Return the tabs; a sign marks the front tab, for terminals without colours."""
+        """Return the tabs; a sign marks the tab of the visible tree, for terminals without colours."""
         parts: list[Part] = []
         for kind, title in (_BRIEF if self._is_brief else TITLES).items():
             is_here = kind is self._kind
@@ -350,7 +350,7 @@ class AssetDetail(Vertical):
         return self.query_one("#assets-title", TitleLine)
 
     def clear(self) -> None:
-        """Show no asset, because the front tree has no rows."""
+        """Show no asset, because the visible tree has no rows."""
         if self._panel is None:
             return
         self._panel, self._previewed, self._preview = None, (), None

@@ -49,7 +49,7 @@ class SelectedAsset:
         """The asset whose explanations are being read, None = none."""
 
     def show_row(self, key: int) -> None:
-        """Show a row of the front tree: a folder at once, an asset after it was read."""
+        """Show a row of the visible tree: a folder at once, an asset after it was read."""
         place = (self._trees.kind, key)
         if place == self.place and self.panel is not None and key >= 0:
             return
@@ -220,7 +220,7 @@ class AssetNavigation:
     """Puts the cursor on requested assets.
 
     Args:
-        show_tree: puts another tree in front.
+        show_tree: shows another tree.
     """
 
     def __init__(

@@ -74,7 +74,7 @@ class QueryWorker:
             do()
 
     def has_follow_up(self, kind: str) -> bool:
-        """Return whether a function waits for a query of a kind (`after`)."""
+        """Return whether a function that was passed to `after` still waits for the end of a query of this kind."""
         return kind in self._follow_ups
 
     def close(self) -> None:

@@ -83,9 +83,9 @@ class AssetTreeView(VTree):
 
 
 class AssetTrees(Vertical):
-    """The widgets of the trees; only the front tree is visible.
+    """The widgets of the trees of sources, intermediate products and products; one tree is visible at a time.
 
-    `kind` is the kind of the front tree. `wanted` is the row to which the cursor will go as soon as its tree is read.
+    `kind` is the kind of the visible tree. `wanted` is the row to which the cursor will go as soon as its tree is read.
     """
 
     def __init__(self, store: AssetsStore) -> None:
@@ -107,12 +107,12 @@ class AssetTrees(Vertical):
 
     @property
     def view(self) -> AssetTreeView:
-        """The widget of the front tree."""
+        """The widget of the visible tree."""
         return self._views[self.kind]
 
     @property
     def model(self) -> AssetModel:
-        """The model of the front tree."""
+        """The model of the visible tree."""
         return self.models[self.kind]
 
     @property
@@ -125,7 +125,7 @@ class AssetTrees(Vertical):
         return {kind: model.tree.file_count if model.tree is not None else -1 for kind, model in self.models.items()}
 
     def put_in_front(self, kind: Kind) -> None:
-        """Put another tree in front; if the previous tree had the focus, the new tree gets it."""
+        """Show this tree instead of the visible tree; if the previous tree had the focus, the new tree gets it."""
         had_focus = self.app.focused is self.view and kind is not self.kind
         self.kind = kind
         for each, view in self._views.items():
@@ -134,7 +134,7 @@ class AssetTrees(Vertical):
             give_focus(self.view)
 
 
-# The next classes search the front tree: for a typed text, for the next hit, and for the next source with problems.
+# The next classes search the visible tree: for a typed text, for the next hit, and for the next source with problems.
 
 SEARCH = "search"
 """Kind of the search queries."""
@@ -163,7 +163,7 @@ def search(tree: AssetTree, text: str, reader: Reader) -> SearchResult:
 
 
 class TreeSearch:
-    """Filters the front tree by the text in the search box.
+    """Filters the visible tree by the text in the search box.
 
     Args:
         shown: called with the result once the tree shows it.
@@ -178,7 +178,7 @@ class TreeSearch:
 
     @property
     def found(self) -> SearchResult | None:
-        """The search result for the front tree, None = the whole tree is shown."""
+        """The search result in the visible tree, None = this tree is shown without a search."""
         return self._found[self._trees.kind]
 
     @property
@@ -188,7 +188,7 @@ class TreeSearch:
 
     @property
     def is_shown(self) -> bool:
-        """Whether the front tree shows the result for the text in the box."""
+        """Whether the visible tree shows the result for the text in the box."""
         return self._describe_found() == self._box.text
 
     @property
@@ -207,7 +207,7 @@ class TreeSearch:
             self._queries.request(SEARCH, lambda reader: search(newest, text, reader), partial(self._show, kind))
 
     def remove(self) -> None:
-        """Show the whole front tree. Nodes that were open before the search are open again, and the cursor stays visible."""
+        """Show the whole visible tree. Nodes that were open before the search are open again, and the cursor stays visible."""
         trees, key = self._trees, self._trees.view.cursor_key
         self._box.text = ""
         self._found[trees.kind] = None
@@ -274,7 +274,7 @@ class TreeSearch:
             self.reveal(found)
 
     def reveal(self, node: int) -> None:
-        """Put the cursor on a node of the front tree; if the search hides the node, remove the search."""
+        """Put the cursor on a node of the visible tree; if the search hides the node, remove the search."""
         if not self._trees.view.reveal(node):
             self.remove()
             self._trees.view.reveal(node)
@@ -300,8 +300,8 @@ class LiveTrees:
     """Reads trees again after notices and shows the newest trees; the slower a read is, the longer is the interval.
 
     Args:
-        came: called when a newer version of the front tree is shown.
-        health_came: called when the problems of the front tree changed.
+        came: called when a newer version of the visible tree is shown.
+        health_came: called when the problems in the visible tree changed.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class LiveTrees:
 
     @property
     def is_placed(self) -> bool:
-        """Whether the cursor was put on the first problem or can stay: products have no problems, and a failed read finds none."""
+        """Whether the cursor will not be moved to the first problem: it was moved, the tree shows products, or the read failed."""
         return self._is_placed or self._trees.kind is Kind.PRODUCTS or self._store.error is not None
 
     @property
@@ -392,7 +392,7 @@ class LiveTrees:
             self.renew()
 
     def search(self) -> None:
-        """Search the newest front tree for the text in the search box, or show the whole tree again."""
+        """Search the newest version of the visible tree for the text in the search box, or show the whole tree again."""
         if self._store.tree(self._trees.kind) is None:
             return
         if self._search.is_wanted:

@@ -44,7 +44,7 @@ _ROOMY, TIGHT = 100, 72
 _PEEK = "-peek"
 """CSS class of the pane while, on a narrow screen, the preview replaces the tree; the next zoom shows the tree again."""
 _ABOVE_TREE = ("-detail", "-zoom-detail", "-zoom-references", "-zoom-preview", _PEEK)
-"""CSS classes of the pane that hide the tree on a narrow screen."""
+"""CSS classes of the pane; if it has any of them, a narrow screen shows something else in place of the tree."""
 
 CSS = """
 AssetsPane { layers: base; }
@@ -75,8 +75,8 @@ AssetsPane.-zoom-preview .for-references { display: none; }
 
 
 _PLACEHOLDER = "name, path/, UUID or asset id"
-_NO_ASSET = {"pattern": "it is a pattern", "exclusion": "it is an exclusion", "path": "no product has this path"}
-"""{note of a reference without a target: sentence for the user}."""
+_NO_ASSET = {"pattern": "it is a pattern", "exclusion": "it excludes files", "path": "no product has this path"}
+"""{note of a reference without a target: reason in the message "'…' is not an asset: …"}."""
 
 
 class AssetsPane(Pane):
@@ -190,7 +190,7 @@ class AssetsPane(Pane):
         self.shell.memory.put("assets.search", self.box.text)
 
     def on_news(self, batch: Batch) -> None:
-        """Note which trees, and whether the shown asset, may have changed."""
+        """Note whether trees or the shown asset may have changed."""
         self.live.note(batch)
         for each in self.extensions:
             each.note(batch)
@@ -222,7 +222,7 @@ class AssetsPane(Pane):
         return [*trees, asset, *(command for each in self.extensions for command in each.commands())]
 
     def status(self) -> str:
-        """Return the name of the front tree and its number of files."""
+        """Return the name of the visible tree and its number of files."""
         tree = self.trees.model.tree
         return f"{TITLES[self.trees.kind]}: {tree.file_count:,}" if tree is not None else ""
 
@@ -246,7 +246,7 @@ class AssetsPane(Pane):
     # ----------------------------------------------------------------------------------------------------------------- trees
 
     def show_tree(self, kind: Kind) -> None:
-        """Put another tree in front."""
+        """Show another tree."""
         self.trees.put_in_front(kind)
         self._show_tabs()
         self.live.show_newest()
@@ -317,7 +317,7 @@ class AssetsPane(Pane):
         self.actions.menu_at((event.x, event.y))
 
     def on_filter_box_changed(self, event: FilterBox.Changed) -> None:
-        """Search the front tree for the typed text."""
+        """Search the visible tree for the typed text."""
         event.stop()
         self.live.search()
 

@@ -121,7 +121,7 @@ class Preview(Struct, frozen=True):
         return ", ".join(filter(None, (*words, self.text.kind)))
 
     def beside(self, label: str, now: Preview, place: TexturePlace) -> Lines:
-        """Return the lines above two pictures: this picture at the left, and the picture `now` at the right."""
+        """Return the two lines above a comparison: the titles of this picture (left) and of the picture `now` (right)."""
         return (
             (("left   ", "key"), (f"{make_safe(label)}  ", "value"), (self.title(place), "muted")),
             (("right  ", "key"), ("now  ", "value"), (now.title(place), "muted")),
@@ -193,7 +193,7 @@ def _fold(listed: Sequence[tuple[str, str]]) -> Lines:
 # ------------------------------------------------------------------------------------------------------- earlier versions
 
 _MOST_COMMITS = 2
-"""Number of commits that are compared with the file: if the file was not edited, the newest commit is equal to it."""
+"""Number of commits that are compared with the current file; two, because the newest commit often has the same content."""
 _MOST_BYTES = 128 << 20
 
 
@@ -209,7 +209,7 @@ class AnonymousFile:
 
     @property
     def path(self) -> str:
-        """Path of the file for this process."""
+        """Path by which this process can open the file in memory."""
         return f"/proc/self/fd/{self._fd}"
 
 
@@ -219,7 +219,7 @@ class EarlierVersion(NamedTuple):
     Args:
         label: where it comes from, such as "run of Nov 26 14:02".
         path: path of a file with the bytes of the earlier version.
-        now: path of the current file to compare; if the earlier product is not stored, this is the source.
+        now: path of the current version of this file: the product, or the source if the earlier product is no longer stored.
         file: the file in memory that `path` names; None = `path` is on the disk.
     """
 
@@ -281,7 +281,7 @@ def _find_stored(places: AssetPlaces, digest: str) -> str:
 
 
 def _find_committed(file: str) -> EarlierVersion | str:
-    """Return the newest committed version of a source that differs from the file."""
+    """Return the newest committed version of a source whose content differs from the current file, or why it is not found."""
     folder, name = Path(file).parent, f"./{os.path.basename(file)}"
     try:
         now = Path(file).read_bytes() if os.path.getsize(file) <= _MOST_BYTES else b""

@@ -77,7 +77,7 @@ class LineContext(Vertical):
         self.is_about_job = False
 
     def show(self, context: Sequence[tuple[str, str]], job_details: JobDetails | None) -> bool:
-        """Show the context of a line, else facts about `job_details` (unless None); return whether the content changed."""
+        """Show the context of a log line, or facts about the job if the context is empty; return whether the content changed."""
         is_about_job = not context and job_details is not None
         pairs = job_facts(job_details) if is_about_job and job_details is not None else list(context)
         is_other = pairs != self.panel.pairs or is_about_job != self.is_about_job
@@ -386,7 +386,7 @@ class LogSearch:
         self._changed()
 
     def parts(self) -> list[Part]:
-        """Return the text about the search for the title."""
+        """Return the parts of the log's title about the search: its text, the number of hits, whether other lines are hidden."""
         if not self.text:
             return []
         found = self._found
@@ -650,7 +650,7 @@ class EventLog(Vertical):
             self._show_details()
 
     def _show_context(self, key: int | None) -> bool:
-        """Show the context of a line; return whether the shown context changed."""
+        """Show the context of a log line in the details; return whether the content of the details changed."""
         records = self.records
         is_hidden = self.has_class("-tall") and self._only != "details"  # the log itself shows the context, below the line
         context = records[key].context if key is not None and key < len(records) and not is_hidden else ()

@@ -55,7 +55,7 @@ class RowActions:
     def __init__(self, pane: JobsView) -> None:
         self._pane, self._shell = pane, pane.shell
         self.is_asking_why = False
-        """Whether the explanation for `why` is being read; the next key waits until the sheet shows it."""
+        """Whether the explanation of why a job runs is being read; the next key waits until the explanation is shown."""
 
     def can(self, action_id: str) -> bool:
         """Return whether an action is possible on this screen."""
@@ -202,7 +202,7 @@ class RowActions:
             ("l", "path of the log", bool(shown and shown.log), lambda: copy_files([shown.log if shown else ""])),
             ("u", f"source UUID{plural}", True, lambda: query(partial(_uuids, infos), lambda found: copy_text("\n".join(found)))),
             ("t", f"row{word} as text", True, lambda: copy_text("\n".join(rows))),
-            ("c", f"command{word} to run only this", bool(commands), lambda: copy_text(commands)),
+            ("c", f"'aptui rerun' command{word}", bool(commands), lambda: copy_text(commands)),
             ("b", "a bug report (Markdown)", shown is not None, lambda: copy_text(job_texts.bug_report(shown)) if shown else None),
         ]
         choices = [(MenuItem(key, f"Copy {label}", key, is_enabled), do) for key, label, is_enabled, do in entries]

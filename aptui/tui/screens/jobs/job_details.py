@@ -106,7 +106,7 @@ class DetailsReader:
     Args:
         database: the asset database.
         log_dir: the folder of the logs.
-        deliver: called in the thread with the details of the requested job, and again with the author of the commit in `failing`.
+        deliver: called in the thread with the details of the requested job, and again with the author of `failing.commit`.
         project: the project folder, in whose Git history authors are found; None = the database has no project.
     """
 

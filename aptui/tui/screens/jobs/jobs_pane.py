@@ -221,8 +221,8 @@ class JobsPane(Pane):
     def _lower_height(self, height: int) -> int:
         """Return the height of the lower panes.
 
-        It is the height that the user chose. By default, it is a share of the screen, or the room that the rows do not need if that
-        is larger.
+        The user's choice has precedence. By default, it is the larger of two heights: a share of the screen, and the lines that the
+        table does not need.
         """
         share = self.shell.memory.get("jobs.split", 0)
         wanted = max(_LEAST_LOWER, height * (share or _SPLIT) // 100)
@@ -451,7 +451,7 @@ class JobsPane(Pane):
         """Return the text at the left (the filter) and at the right (marks, number of jobs, order) of the line above the table."""
         text, mistake = self.choices.text, self.choices.mistake()
         press = "keys.press('slash')"
-        if self.shows_causes:  # filters have no effect on the list of causes
+        if self.shows_causes:  # the list of failures by cause ignores the filter
             return [Part(" all failures by cause", "header")], [Part(count(self._causes.row_count(), "cause"), "title")]
         left = [Part(" / ", "accent", press), Part(sanitize(text) if text else "filter", "path" if text else "muted", press)]
         if mistake is not None:

@@ -85,8 +85,8 @@ def choose_columns(
 
     Args:
         has_failed: whether the column of reasons has errors to show. If False, this column gets only the width that it needs.
-        alike: columns with one value for all jobs. They are dropped early, except the column of reasons while it shows errors, and
-            columns that the user added.
+        alike: columns with the same value for all jobs. The default columns among them are dropped early, except the column of
+            reasons while it shows errors.
         needs: {column id: width of its texts in cells}.
     """
     wanted = set(ids) & {column.id for column in COLUMNS} or set(USUAL)
@@ -282,7 +282,7 @@ class RunningStrip(Line):
         self._counts: deque[int] = deque(maxlen=_SPARK_CELLS - 3)
         self._filled_ms = 0
         self._most = 0
-        """The largest number of jobs that ran at one time since the strip was shown."""
+        """Maximum number of jobs that ran at the same time since this line of running jobs was shown."""
 
     def update_jobs(self) -> None:
         """Show the jobs that run now; called with each frame."""
@@ -521,7 +521,7 @@ class Choices:
         self.memory.put("jobs.sort", [order, turned])
 
     def ask_order(self) -> None:
-        """Open the menu of orders."""
+        """Open the menu in which the user chooses the sort order."""
         current, is_descending = self._store.sort
         arrow = glyph("descending" if is_descending else "ascending")
         titles = [(FAILED_FIRST, "Failed first"), *((column.id, column.title) for column in COLUMNS)]

@@ -78,7 +78,10 @@ class SelectedJob:
                 self._expects = (news.notice.status, news.notice.run_key) if is_over else None
 
     def follow(self, cursor_key: int | None) -> None:
-        """Show the current state of the selected job, or a job of its source with a worse status; no job if the table is empty."""
+        """Show the current state of the selected job.
+
+        If another job of the selected source now has a worse status, show that job; if the table is empty, show no job.
+        """
         if self.key is None:
             return
         if cursor_key is None:
@@ -105,7 +108,7 @@ class FixedJobs:
         """Jobs that run again after they failed."""
 
     def note(self, batch: Batch) -> str:
-        """Return a message about the jobs that a batch of notices fixes, or "". Call this before the batch is applied."""
+        """Return a message about jobs that succeeded after a failure, or "". Call this before the batch of notices is applied."""
         fixed: dict[str, list[str]] = {}
         failed = self._store.find_failed_among([news.notice.job_id for news in batch.jobs]) if batch.jobs else set()
         for notice in (news.notice for news in batch.jobs):
@@ -180,7 +183,7 @@ class LastVisit:
         )
 
     def _read(self, infos: Sequence[JobRowInfo], project: Path | None) -> None:
-        """Read since when these jobs have failed or succeeded; runs in a thread."""
+        """Read when each of these jobs began to fail or to succeed; runs in a thread."""
         try:
             with closing(open_reader(self._pane.database)) as reader, reader.snapshot():
                 changes = read_changes(reader, [info.key for info in infos[:_MOST_NAMED]], project)

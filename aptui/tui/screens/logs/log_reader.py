@@ -202,7 +202,7 @@ class RecordLines:
         return found
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line with one of these levels."""
+        """Return the next (`step` 1) or previous (-1) line after `index` with one of these levels, None = not found."""
         if step > 0:
             return min((at for level in levels.encode() if (at := self.levels.find(level, index + 1)) >= 0), default=None)
         return max((at for level in levels.encode() if (at := self.levels.rfind(level, 0, index)) >= 0), default=None)
@@ -271,7 +271,7 @@ class LogReader:
         self._worker.put(None, _CHECK)
 
     def pop(self) -> list[LogPiece]:
-        """Return the pieces that were found since the last call, and remove them."""
+        """Return and remove the pieces of the log that were read since the last call."""
         with self._lock:
             pieces, self._pieces = self._pieces, []
             return pieces
@@ -361,7 +361,8 @@ class LogReader:
                 batch.append(_LogRow(start, found[-1], level_letter(found[-1].level), has_context))
             has_context = not found and not skips_first and (has_context or bool(raw))
             skips_first = False
-            if is_ended and not has_context:  # context whose line is not written yet is read again later, with the line
+            # Context precedes its log line. If that line is not written yet, the context is read again later, together with it.
+            if is_ended and not has_context:
                 self._end = start + len(raw) + 1
             if len(batch) >= _MOST_LINES:
                 _add(wanted, piece, batch)

@@ -65,13 +65,13 @@ def values_of(tabs: Sequence[LogTab]) -> list[dict[str, Any]]:
 
 
 def tab_of(form: dict[str, str]) -> LogTab:
-    """Return the tab that the user filled in on a form."""
+    """Return the tab of the Logs screen that the user described in a form."""
     levels = "".join(level for level in LEVELS if level in form["levels"].upper()) if form["levels"].strip() else LEVELS
     return LogTab(form["name"], levels, form["source"], form["text"], is_own=True)
 
 
 def mistake_in(tab: LogTab) -> tuple[str, str] | None:
-    """Return (field, mistake) of a tab, None if the tab is valid."""
+    """Return (field, mistake) if a field of a tab of the Logs screen is not valid, else None."""
     if not tab.name or len(tab.name) > _LONGEST_NAME:
         return ("name", f"the name must have 1 to {_LONGEST_NAME} characters")
     if not tab.levels or set(tab.levels) - set(LEVELS):
@@ -111,7 +111,7 @@ class LineFilter:
         return mask
 
     def passing(self, texts: Sequence[str]) -> list[bool]:
-        """Return for each text whether it matches; for lines without origin and level."""
+        """Return for each text whether it matches; the text is also used as the origin of the line, and the level is info."""
         if not self.terms:
             return [True] * len(texts)
         clean = clean_texts(texts)
@@ -235,7 +235,7 @@ class TabList:
         """Open the form of a tab; None = a new tab."""
         tab = LogTab("", is_own=True) if number is None else self.tabs[number]
         fields = [
-            Field("name", "Name", tab.name, "shown above the lines"),
+            Field("name", "Name", tab.name, "title of the tab"),
             Field("source", "Source", tab.source, "a regular expression for the origin; empty: all"),
             Field("text", "Text", tab.text, "a filter, as after /; empty = all"),
             Field("levels", "Levels", tab.levels, "letters of EWID"),

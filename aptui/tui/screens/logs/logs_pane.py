@@ -97,9 +97,9 @@ class LogsSearch:
         self._screen.request_lines()
 
     def reach_hit(self) -> None:
-        """If the user has ended typing, go to the nearest hit before the cursor.
+        """After the user has left the search line, go to the nearest hit above the cursor, or else to the nearest hit below it.
 
-        Without such a hit, go to the nearest later hit.
+        If the line under the cursor is a hit, the cursor stays.
         """
         if not self._wants_hit:
             return
@@ -127,7 +127,7 @@ class LogsSearch:
 _MOST_ROWS = 6
 """Maximum height of the details (lines)."""
 _AROUND_TEXT = 12
-"""Approximate number of cells in a line of the details that are not available for the value."""
+"""Approximate number of cells beside a value in a line of the details: the key and the margins."""
 
 
 _BASES = ("aptui", "AP_GUI", "AP_Batch")
@@ -415,7 +415,7 @@ class LogsPane(Pane):
         self.call_after_refresh(self._show_details)
 
     def _show_details(self) -> None:
-        """Show the line under the cursor in at most the lower third: its full text if the row cuts it, and its context."""
+        """Show the context of the line under the cursor, and its full text if the row cuts it, in at most a third of the height."""
         record, whole = self.records.record(self.pane.source, self.pane.cursor_key), self.pane.cut_text()
         pairs = [*([("Text", whole)] if whole else []), *(record.context if record is not None else ())]
         if pairs != self.details.pairs:

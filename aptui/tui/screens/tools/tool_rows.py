@@ -77,10 +77,10 @@ class Adjustable(Struct, frozen=True):
 
 ADJUSTABLE = (
     Adjustable("workers", "Workers", "worker processes; 0 = one per core", "4"),
-    Adjustable("limits.analyse", "Analysis limit", "an analysis that takes longer fails", "30s, 5m"),
-    Adjustable("limits.process", "Job limit", "a job that takes longer fails", "10m, 1h"),
-    Adjustable("limits.memory", "Memory limit", "a job that uses more fails; 0 = no limit", "2GiB"),
-    Adjustable("limits.all_memory", "Memory for all", "for all running jobs; 0 = free memory", "16GiB"),
+    Adjustable("limits.analyse", "Analysis limit", "maximum duration of an analysis", "30s, 5m"),
+    Adjustable("limits.process", "Job limit", "maximum duration of a job", "10m, 1h"),
+    Adjustable("limits.memory", "Memory limit", "maximum memory of a job; 0 = no limit", "2GiB"),
+    Adjustable("limits.all_memory", "Memory for all", "maximum for all jobs; 0 = free memory", "16GiB"),
     Adjustable("logs", "Log folder", "folder for logs of jobs and the engine", "../logs"),
     Adjustable("ignore", "Ignore", "add files to ignore, as in .gitignore", "*.tmp, raw/**/old", "list"),
     Adjustable("metadata_types", "Metadata types", "add a type that has '.meta' files", ".png", "list"),
@@ -148,7 +148,7 @@ def _queue(facts: ToolFacts) -> Iterator[ToolRow]:
         yield ToolRow("resume", "Queue", "End draining", "draining", "handle changes again", ":resume", "", "warning")
     elif not is_paused:
         note = "Pending jobs are finished; changes wait until ':resume'."
-        yield ToolRow("drain", "Queue", "Drain", "off", "finish the queue, then ignore changes", ":drain", note)
+        yield ToolRow("drain", "Queue", "Drain", "off", "finish the queue; new changes wait", ":drain", note)
     if facts.failed:
         now, role = (count(facts.failed, "job"), "failed") if facts.failed > 0 else ("…", "muted")
         yield ToolRow("retry", "Queue", "Retry failed", now, "run every failed job again", ":retry", "", role)
@@ -190,8 +190,8 @@ def _engine(facts: ToolFacts) -> Iterator[ToolRow]:
     if facts.options is not None and "debug_output" in facts.options:
         is_on = facts.options["debug_output"]
         note = (
-            "Builders that support it make debug products: their jobs run again at each switch. The log has all steps of jobs."
-            " It asks first."
+            "Builders with debug output make debug products, and the log has all steps of jobs. A switch runs the jobs of these"
+            " builders again, after a confirmation."
         )
         yield ToolRow("debug", "Engine", "Debug output", _on(is_on), "debug products, and a fuller log", ":debug", note)
     yield ToolRow("restart", "Engine", "Restart engine", "running", "stop it and start another one", ":restart")
@@ -206,7 +206,7 @@ def _settings(facts: ToolFacts) -> Iterator[ToolRow]:
         where = f" It is set at {setting.where}." if setting and setting.file else ""
         note = (
             f"'{each.key}' in aptui.yaml, for example {each.example}.{where}"
-            " Comments and order stay; the engine reloads it by itself."
+            " Comments and order of the file stay; the engine reloads it."
         )
         yield ToolRow(
             f"set:{each.key}", "Settings", each.name, _format_setting(each, setting), each.does, "", note, "value", origin
@@ -388,7 +388,7 @@ def of_health(health: Health | None) -> list[DoctorRow]:
 
 def _checks_of(health: Health) -> Iterator[DoctorRow]:
     for hold in health.holds:
-        yield DoctorRow("held back", "warn", f"by {hold}", "changes wait until it ends")
+        yield DoctorRow("held back", "warn", f"by {hold}", "changes wait until this hold ends")
     if health.is_paused:
         yield DoctorRow("queue", "warn", "paused: no job starts", "run 'aptui resume' to continue")
     if health.is_draining:
@@ -414,7 +414,7 @@ def _checks_of(health: Health) -> Iterator[DoctorRow]:
 def _check_of_root(root: WatchedRoot) -> DoctorRow:
     state, advice = {
         WatchMode.NATIVE: ("ok", ""),
-        WatchMode.STARTING: ("ok", "no changes are lost until then"),
+        WatchMode.STARTING: ("ok", "changes during the start are not lost"),
         WatchMode.POLLING: (
             "warn",
             "changes are noticed some seconds late; move the folder to a local disk to notice them at once",

@@ -206,7 +206,7 @@ def _show_start(answer: Answer) -> str:
 
 
 _ROOMY_LINES = 30
-"""Height of the screen below which the note is shorter (lines)."""
+"""Minimum height of the screen for a note of three lines; on a lower screen the note has two lines."""
 
 
 class ToolsTable(Table):
@@ -309,13 +309,23 @@ class ToolsPane(Pane):
         if "doctor" in ids:
             commands.append(Command("doctor", "check the project and its environment", lambda _rest: self.action_doctor()))
         if "retry" in ids:
-            commands.append(Command("retry", "run every failed job again (asks)", lambda _rest: self._failed.retry(), None, True))
+            commands.append(
+                Command(
+                    "retry", "run every failed job again (after a confirmation)", lambda _rest: self._failed.retry(), None, True
+                )
+            )
         if "faster" in ids:
             text = "let rescans skip unchanged files, on or off"
             commands.append(Command("faster", text, self._engine.set_fast_scanning, lambda: ("on", "off"), True))
         if "debug" in ids:
             commands.append(
-                Command("debug", "turn debug output on or off (asks)", self._engine.set_debug, lambda: ("on", "off"), True)
+                Command(
+                    "debug",
+                    "turn debug output on or off (after a confirmation)",
+                    self._engine.set_debug,
+                    lambda: ("on", "off"),
+                    True,
+                )
             )
         if self._editor.known is not None:
             keys = tuple(each.key for each in listed.ADJUSTABLE)

@@ -148,7 +148,7 @@ class DiffRenderingApp(App[None]):
         return getattr(self._driver, "output", None)
 
     def line_rest_s(self) -> float:
-        """Return for how long updates must leave the connection to the terminal free for keys (seconds)."""
+        """Return the time (seconds) until updates may use the connection to the terminal; until then only keys may use it."""
         output = self.output_layer
         return 0.0 if output is None else output.pace.rest_s()
 

@@ -68,7 +68,7 @@ _MOST_UNANSWERED = 40
 _SLOW_S = 0.02
 """A frame that occupies the connection for less than this time does not noticeably delay keys (seconds)."""
 _SHARE, _SHARE_AT_WORK = 10, 4
-"""Maximum share of the connection's time for updates: 1/10 while the user is idle, 1/4 while the user is active."""
+"""Updates may use at most 1/10 of the connection's capacity while the user is idle, and 1/4 while the user is active."""
 _LONGEST_REST_S = 1.0
 _ROUND_TRIP_GROWTH = 1.002
 """Factor by which the stored quickest round trip grows with each reply, because the connection may become slower."""
@@ -106,7 +106,7 @@ class Pace:
 
     @property
     def asks(self) -> bool:
-        """Whether the next frame must be followed by a query."""
+        """Whether to query the terminal after the next frame; False after too many queries to a terminal that has never replied."""
         return self._answered > 0 or self._asked < _MOST_UNANSWERED
 
     @property
@@ -216,7 +216,7 @@ _QUESTION = "\x1b[6n"
 """Query for the position of the cursor; the terminal replies after it has handled all earlier output."""
 _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _TESTED_COLUMN = 3
-"""Column of the cursor (counted from 0) after the test of an ability, if the terminal has the ability."""
+"""Column (counted from 0) to which the output of each test in `_TESTS` moves the cursor if the terminal has the tested ability."""
 _TESTS = {
     # The tests write in the last line of the screen, which is empty until the first frame. They repeat a blank and a no-break
     # space, because tmux repeats only ASCII characters.
@@ -290,7 +290,7 @@ class OutputLayer:
             self._store(picture)
 
     def close(self) -> None:
-        """End, and reset the terminal's pen for the next program."""
+        """Stop the output: remove pictures from the terminal, and reset its colours and attributes for the next program."""
         if self._is_open:
             removals = "".join(picture.removal for picture in self._pictures.values())
             self._send(removals + ("\x1b]8;;\x1b\\\x1b[m" if self._has_links() else "\x1b[m"))

@@ -70,8 +70,8 @@ class StyleCache:
         """Return the pen with these parameters of SGR."""
         found = self._pens.get((sgr, link))
         if found is None:
-            # Many different links have filled the cache. Clearing it is safe: a pen that is made a second time only costs some more
-            # bytes.
+            # Each link needs pens of its own, and a large number of links fills the cache. Clearing it is safe: a pen that is made
+            # a second time only costs some more bytes.
             if len(self._pens) > _MOST_PENS:
                 self._pens.clear()
                 self._changes.clear()
@@ -331,8 +331,7 @@ def shift_lines(lines: Sequence[T], count: int) -> list[T | None]:
 
 
 _NEAR = 4
-"""Maximum distance (columns) of two changed cells that are written in one run: cells between them cost less than a cursor move.
-"""
+"""Maximum distance (columns) of two changed cells with no cursor move between them: to write the cells between them is cheaper."""
 _MOST_WITHOUT_SCROLL = 4
 """Maximum number of changed lines that are written without an attempt to scroll."""
 _WORTH_REPEATING = 8
@@ -423,7 +422,7 @@ class FramePainter:
             self._out.append("\x1b[K")
 
     def _erasable_from(self, row: Row) -> int:
-        """Return the column from which only blanks follow that can be erased."""
+        """Return the start of the blanks at the end of a row that "erase to the end of the line" can draw, else the row's width."""
         texts, pens = row.texts, row.pens
         x, pen = len(texts), pens[-1]
         if pen is None or not self._erases(pen):
@@ -645,7 +644,7 @@ def _widen(here: set[int], old: Row, new: Row) -> set[int]:
 
 
 def _spans(places: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield (start, end) of each range of columns that is written in one run."""
+    """Yield (start, end) of each range of columns that is written without a cursor move within it."""
     start = last = None
     for x in places:
         if start is None or last is None:

@@ -425,7 +425,7 @@ def test_engine_problems_are_rows_with_advice_worst_first():
 
     assert [check.state for check in found] == sorted((check.state for check in found), key=["fail", "warn", "ok"].index)
     assert all(check.advice for check in found if check.state != "ok")
-    assert DoctorRow("held back", "warn", "by /game/.git/index.lock", "changes wait until it ends") in found
+    assert DoctorRow("held back", "warn", "by /game/.git/index.lock", "changes wait until this hold ends") in found
     assert DoctorRow("database", "fail", "deleted", "restore it") in found
     assert {check.name for check in found} == {
         "held back",
