@@ -76,7 +76,7 @@ _KINDS = (
     ("fonts", "*/fonts/*", "WOFF2 for linux; for the server a TTF with only four letters"),
     ("languages", "*/languages/*", "languages/de.json and fr.json: tables of texts"),
     ("data", "*/data/* */levels/* */dialogue/*", "JSON, YAML and XML, checked; for linux also minified"),
-    ("texts", "*", "docs/, scripts/; signs/ made by 'tr'; words/ by builders/wordlist.py"),
+    ("texts", "*", "docs/, scripts/; signs/ by 'tr', words/ by wordlist.py"),
 )
 """(kind of products, patterns of their paths, description); for each product the first pattern that matches is used."""
 
@@ -281,7 +281,7 @@ def explain(products: Iterable[str]) -> str:
         [
             "The demo has generated sources for two platforms, linux and server. Products:",
             *(f"{counts[kind]:>4} {kind:<12} {text}" for kind, _globs, text in _KINDS if counts[kind]),
-            f"Deliberate mistakes: {INTENDED_FAILURES[0]} (missing comma), {INTENDED_WARNINGS[0]} (duplicate key).",
+            f"Intended mistakes: {INTENDED_FAILURES[0]} (no comma), {INTENDED_WARNINGS[0]} (key twice).",
             *_list_gaps(),
         ]
     )
