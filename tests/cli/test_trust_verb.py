@@ -363,7 +363,7 @@ def test_check_verb_refuses_a_command_check_of_an_untrusted_project(
     process(hostile, markers)
 
     assert main.main(["check"]) == 3
-    assert "check 'look' was not applied: it runs a command of this project" in capsys.readouterr().err
+    assert "check 'look' was not applied: the check runs a command of this project" in capsys.readouterr().err
 
 
 def test_plain_screen_on_a_pipe_neither_asks_nor_starts_an_engine(

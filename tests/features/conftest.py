@@ -16,7 +16,7 @@ __all__ = ["make_store", "run", "store"]
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a coroutine; return None for other tests."""
+    """Run a test that is a coroutine function, and return True; return None for any other test, which pytest then runs."""
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}))

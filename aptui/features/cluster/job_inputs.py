@@ -40,7 +40,7 @@ _FILES = frozenset({"dependency", "companion", "discovered"})
 _OTHER_JOBS = frozenset({"job", "products", "ring"})
 """Kinds of a job's inputs that are other jobs; a job with an input of these kinds runs on this machine."""
 _KNOWN_BLOBS = 100_000
-"""Maximum number of remembered digests of files that the store has."""
+"""Maximum number of remembered digests of stored files. A file with a remembered digest is not uploaded to the store again."""
 _TIME_LIMIT = "time limit of "
 """Beginning of the error of a run that exceeded its time limit.
 

@@ -182,7 +182,7 @@ def resources_of(task: RemoteTask, fit: Iterable[RemoteWorker]) -> dict[str, flo
 
 
 def departure_message(gone: Sequence[RemoteWorker], left: int) -> str:
-    """Return the message about workers that have left."""
+    """Return the message about workers that have left the cluster; `left` is the number of remaining workers."""
     names = ", ".join(sorted(f"{worker.number} on '{worker.host}'" for worker in gone)[:_MOST_NAMED])
     more = f" and {len(gone) - _MOST_NAMED} more" if len(gone) > _MOST_NAMED else ""
     rest = f"{left} are left" if left > 1 else "1 is left" if left else "no worker is left"
@@ -428,9 +428,8 @@ class Scheduler:
 
     async def _watch(self, client: Any) -> None:
         last_answer_s = time.monotonic()
-        while (
-            time.monotonic() - last_answer_s < RECONNECT_TIMEOUT_S and client.status == "running"
-        ):  # a client with another status is reconnecting and has lost its tasks
+        # While Dask's client reconnects, its status is not "running", and its tasks are lost.
+        while time.monotonic() - last_answer_s < RECONNECT_TIMEOUT_S and client.status == "running":
             with contextlib.suppress(OSError, TimeoutError):
                 known = await within(client.scheduler.identity(n_workers=-1), _PULSE_LIMIT_S)
                 busy = await within(client.scheduler.processing(workers=None), _PULSE_LIMIT_S)
@@ -459,7 +458,7 @@ class Scheduler:
     # ------------------------------------------------------------------------------------------------------------ workers
 
     def _register_workers(self, known: Mapping[str, Mapping[str, Any]], busy: Mapping[str, Iterable[object]]) -> None:
-        """Register the current workers and ask new ones for their reports."""
+        """Register the current workers, and ask each new worker for a report of its versions and toolchains."""
         before, now = self.workers, {}
         for address, facts in known.items():
             worker = before.get(address)

@@ -396,7 +396,7 @@ class Bench:
 
     def _take(self, results: list[Result]) -> None:
         for result in results:
-            if isinstance(result, RunResult):  # always true, because this class requests only runs
+            if isinstance(result, RunResult):  # for type checkers; this class requests runs only, so every result is a `RunResult`
                 self._answers.pop(result.run_key).set_result(result)
 
 

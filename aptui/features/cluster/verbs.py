@@ -75,7 +75,12 @@ def worker_arguments(parser: ArgumentParser) -> None:
         help="memory limit of all jobs together, in GiB; 80 %% of the machine's memory by default",
     )
     parser.add_argument("--name", default=None, metavar="NAME", help="name of this worker in the cluster")
-    parser.add_argument("--host", default=None, metavar="ADDRESS", help="address to listen on; with tcp:// the loopback")
+    parser.add_argument(
+        "--host",
+        default=None,
+        metavar="ADDRESS",
+        help="address to listen on; 127.0.0.1 by default if the scheduler's address is tcp://",
+    )
 
 
 def worker(arguments: Namespace) -> int:

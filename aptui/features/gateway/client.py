@@ -49,7 +49,7 @@ _CONNECT_LIMIT_S = 10.0
 _HEARTBEAT_S = 30.0
 """Interval of pings in seconds; a connection ends if a ping is not answered."""
 _WINDOW = 15
-"""Window size of the compression offered to a gateway on another machine."""
+"""Window size (binary logarithm of the bytes) for compressing messages to and from a gateway on another machine."""
 _CLOSE_LIMIT_S = 2.0
 """Timeout (seconds) for closing a connection; afterwards the connection is dropped."""
 _MOST_UNREAD = 100_000
@@ -95,7 +95,8 @@ class _PendingRequest(Struct):
     Args:
         answer: gets the answer or the error.
         record: type of the answer's record.
-        pieces: received bytes of the product, if `has_bytes`; then the request is complete when the last bytes have arrived.
+        has_bytes: whether the bytes of a product follow the record. Then the request is complete when the last bytes have arrived.
+        pieces: received bytes of the product.
         answered: the received record.
     """
 
@@ -507,7 +508,7 @@ class Client:
 
     @property
     def welcome(self) -> Welcome:
-        """The gateway's last welcome."""
+        """The gateway's answer to the hello of the current connection."""
         return self._connected.welcome
 
     @classmethod

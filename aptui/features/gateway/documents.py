@@ -68,7 +68,7 @@ _CHANGE: _Json = {
     "type": "object",
     "description": "One record of the change feed, one per line. A client stores the last `seq` and passes it as `since`.",
     "properties": {
-        "seq": {"type": "integer", "description": "Number of the change; absent in the records of a listing."},
+        "seq": {"type": "integer", "description": "Number of the change; absent if the record belongs to the initial list."},
         "kind": {
             "type": "string",
             "enum": ["source", "product", "listed", "resync"],
@@ -115,7 +115,7 @@ class Address(Struct, frozen=True):
 @cache
 def addresses() -> tuple[Address, ...]:
     """Return every published address, the most useful addresses first."""
-    methods, forwarded = ("get", "post", "put", "delete"), (("default", "The answer of the service."),)
+    methods, forwarded = ("get", "post", "put", "delete"), (("default", "The forwarded answer of the configured service."),)
     return (
         Address("/", "/", list_addresses, scope=None, kind="application/json", answers=(("200", "The addresses."),)),
         Address("/v1/products{rest}", "/v1/products/{platform}/{path}", http_files.product, answers=_FILE, query=(*_WAIT, _LIST)),
@@ -132,7 +132,7 @@ def addresses() -> tuple[Address, ...]:
             "/v1/changes", "/v1/changes", change_feed.changes, kind="application/x-ndjson", schema="Change",
             answers=(("200", "One record per line."),),
             query=(("since", {"type": "integer"}, "The last known `seq`, 0 for the first; without it, everything is listed."),
-                   ("follow", _FLAG, "1: keep the connection open and send changes as they come.")),
+                   ("follow", _FLAG, "1: keep the connection open, and send each change when it happens.")),
         ),
         Address(METRICS_PATH, METRICS_PATH, metrics, kind="application/openmetrics-text", answers=(("200", "The figures."),)),
         Address("/v1/connect", wire_codec.PATH, WireSessions.connect, answers=(("101", "A WebSocket."),), kind="",
@@ -164,14 +164,14 @@ def http_document() -> _Json:
         "paths": paths,
         "webhooks": {"device": {"get": {
             "summary": "The gateway connects to a listed device.",
-            "description": f"At `{DEVICE_PATH}` of the device: a WebSocket with the gateway as server.",
+            "description": f"The gateway opens a WebSocket at `{DEVICE_PATH}` of the device, and answers the device's requests.",
             "responses": {"101": {"description": "A WebSocket."}},
         }}},
         "components": {
             "schemas": {"Change": _CHANGE},
             "securitySchemes": {"token": {
                 "type": "http", "scheme": "bearer",
-                "description": f"Or the cookie `{guard.COOKIE}`; `aptui token add NAME` makes a token.",
+                "description": f"The token can also be sent in the cookie `{guard.COOKIE}`. `aptui token add NAME` makes a token.",
             }},
         },
     }  # fmt: skip
@@ -262,7 +262,11 @@ def protocol_document() -> _Json:
             "messages": messages,
             "schemas": dict(sorted(schemas.items())),
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "Or the subprotocol `aptui.token.<token>`."}
+                "token": {
+                    "type": "http",
+                    "scheme": "bearer",
+                    "description": "The token can also be sent as the subprotocol `aptui.token.<token>`.",
+                }
             },
         },
     }
@@ -342,18 +346,18 @@ async def refuse_unknown(request: web.Request, handler: guard.Handler) -> web.St
 
 
 async def list_addresses(_request: web.Request) -> web.Response:
-    """List the addresses; the only address that needs no token."""
+    """List the addresses of the gateway. Only this address needs no token."""
     return web.Response(body=_encode_addresses(), content_type="application/json")
 
 
 async def send_document(request: web.Request) -> web.Response:
-    """Return these addresses as OpenAPI."""
+    """Return the description of the gateway's HTTP addresses (OpenAPI)."""
     guard.require(request)
     return web.Response(body=_encode_document(http_document), content_type="application/json")
 
 
 async def send_protocol(request: web.Request) -> web.Response:
-    """Return the messages of the WebSocket as AsyncAPI."""
+    """Return the description of the WebSocket's messages (AsyncAPI)."""
     guard.require(request)
     return web.Response(body=_encode_document(protocol_document), content_type="application/json")
 

@@ -383,9 +383,9 @@ class GatewayRequests:
             for request in saving:
                 request.answer()
         else:
-            # If the thread of another caller is still writing the catalogs, `begin` only makes that thread write them again, and
-            # `_note_saved` is not called. The next `poll` calls `begin` again. When the other thread has ended, `begin` starts a
-            # new thread, which has nothing left to write and calls `_note_saved`.
+            # `begin` calls `_note_saved` only if it starts the thread that writes the catalogs. If another caller's thread is
+            # running, that thread writes the catalogs again, and each `poll` repeats this call until the thread has ended.
+            # Then `begin` starts a new thread, which has nothing left to write and calls `_note_saved`.
             engine.catalogs.begin(self._note_saved)
 
     def _note_saved(self) -> None:

@@ -82,8 +82,8 @@ class Scope(StrEnum):
 
 SCOPES = {
     Scope.READ: "Read products, folders, changes, metrics and jobs; over the WebSocket, also logs of jobs.",
-    Scope.ESCALATE: "Raise the priority of jobs; process a product on demand (`wait=1`).",
-    Scope.CONTROL: "Run jobs again, rescan, write catalogs, read log files (`@log@`), see absolute paths.",
+    Scope.ESCALATE: "Raise the priority of jobs; request that a product is processed before it is sent (`wait=1`).",
+    Scope.CONTROL: "Run jobs again; rescan folders; write catalogs; read log files (`@log@`); receive absolute paths.",
     Scope.SHUTDOWN: "Stop the engine.",
 }
 """{scope: what a token with it may do}."""

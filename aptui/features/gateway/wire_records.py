@@ -496,7 +496,7 @@ class AssetRemoved(Notice, frozen=True):
 
 
 class SourceChanged(Notice, frozen=True):
-    """A source is new or changed."""
+    """A source was added or changed."""
 
     path: str
     uuid: str = ""
@@ -552,7 +552,7 @@ class Counts(Notice, frozen=True):
 
 
 class CriticalReady(Notice, frozen=True):
-    """No critical job of a platform is pending: an editor can open while other jobs run."""
+    """No critical job of a platform is pending any longer, so an editor can open while other jobs run."""
 
     platform: str
 

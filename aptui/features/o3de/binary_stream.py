@@ -88,7 +88,7 @@ def vector_of(element: bytes, allocator: bytes = ALLOCATOR) -> bytes:
 
 @lru_cache(maxsize=16)
 def pair_of(key: bytes, value: bytes) -> bytes:
-    """Return the type id of a pair."""
+    """Return the type id of `AZStd::pair<key, value>`."""
     return fold_template(key, value, _PAIR)
 
 
@@ -292,7 +292,7 @@ _pack_32, _pack_64, _pack_bits = struct.Struct(">I").pack, struct.Struct(">Q").p
 
 
 def _asset_id(uuid: bytes, sub_id: int) -> bytes:
-    """Return the element of an asset id without its head (`element_head`)."""
+    """Return the serialized asset id without the bytes of `element_head`."""
     return b"".join((_GUID, uuid, _SUB_ID, _pack_32(sub_id & 0xFFFF_FFFF), END, END))
 
 

@@ -16,7 +16,14 @@ from aptui.shared.forms import prepare_form
 
 
 class StatsForm(Struct, frozen=True):
-    """Forms of the statistics that are printed at the end, and their maximum number of rows."""
+    """Settings of the statistics that are printed at the end of a run.
+
+    Args:
+        is_human: whether to print the form for users.
+        is_machine: whether to print the form for programs.
+        cumulative: maximum number of rows with sums.
+        individual: maximum number of rows of single files and jobs.
+    """
 
     is_human: bool = True
     is_machine: bool = False
@@ -88,7 +95,7 @@ MARKER = "project.json"
 
 
 ENGINE_MEMORY = "engine of an O3DE project"
-"""Part of the key under which aptui stores, for each project folder, the engine that the last command used (as JSON)."""
+"""First part of the key of a stored JSON file; the other part is the project folder. The file has the last used engine's folder."""
 
 
 TAGS = ("profile", "tools", "assetprocessor")
@@ -99,7 +106,7 @@ Here all programs use this order; in O3DE the program with a window swaps the la
 
 
 BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
-"""The specialisations of `AssetProcessorBatch`: its name comes directly after "profile", which is the type of its build."""
+"""The specialisations of `AssetProcessorBatch`. Its own is directly after "profile" (the build type), and is thus merged early."""
 
 
 class Options(Struct, frozen=True):
@@ -118,7 +125,7 @@ class Options(Struct, frozen=True):
     has_gem_scan_folders: bool = True
     tags: tuple[str, ...] = TAGS
     program: str = ""
-    """The absolute path of the called program; if its folder is in an engine, this engine may be used."""
+    """The absolute path of the called program. Its engine is used if the project does not determine an engine."""
 
 
 def is_project(folder: str) -> bool:

@@ -160,9 +160,9 @@ class _Mending:
         return new
 
     def _find_rename(self, path: str, start: int) -> Rename | None:
-        """Return the rename of the path that the text names at `start`, None if the text names another file there.
+        """Return the rename of the file that the text refers to at `start`, None if that file is not renamed.
 
-        The text before `start` decides whether `path` is the whole path or only the end of a longer path.
+        The text contains `path` at `start`. The text before `start` decides whether `path` is only the end of another path.
         """
         before = self._before(start)
         for rename in self._paths[path]:
@@ -248,7 +248,7 @@ def read(path: str) -> bytes:
     except OSError as error:
         raise UnreadableError(f"it cannot be read: {error.strerror}") from error
     if len(data) > LIMIT_BYTES:
-        raise UnreadableError("it is too large")
+        raise UnreadableError("the file is too large")
     return data
 
 

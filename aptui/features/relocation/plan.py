@@ -191,7 +191,7 @@ class Plan(Struct):
 # For each moved or deleted file, the plan lists the file's dependants, whether they would break, and how their texts are updated.
 
 OWN = -1
-"""Value used instead of a target's index for references in a moved file that are relative to the file's own folder."""
+"""Used as `Rename.target` for a relative reference inside a moved file; other renames have the index of a moved item."""
 
 
 def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
@@ -331,7 +331,7 @@ def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationI
 
 
 def _update(plan: Plan, mention: Mention, named: _MentionResult) -> Update | None:
-    """Return the update of a dependant's text, None if the text needs no update."""
+    """Return the planned rewrite of a file that contains moved paths, None if its text stays valid."""
     missing = [
         at
         for at in mention.targets
@@ -483,7 +483,7 @@ def _set_destinations(plan: Plan, found: FoundSource, target: Destination) -> No
         new = _destination_beside(item, owner) if owner is not None else _absolute(found.folder, target.of(item.old))
         place = plan.tree.owner(new)
         if new == item.old_file:
-            plan.skipped.append(SkippedFile(item.old, "it is already at its destination"))
+            plan.skipped.append(SkippedFile(item.old, "the file is already at its destination"))
             continue
         moved = replace(item, new_file=new, new=place[1] if place else "", new_folder=place[0].name if place else "")
         sent[item.old] = moved
@@ -557,7 +557,7 @@ def _check_plan(plan: Plan) -> None:
         problem = _problem(plan, item)
         other = seen.setdefault(item.new_file.lower(), item) if item.new_file else item
         if not problem and other is not item:
-            problem = f"'{other.old}' has the same destination"
+            problem = f"'{other.old}' is moved to the same destination"
         if problem:
             plan.items[at] = replace(item, problem=problem)
             plan.refusals.append(f"'{item.old}': {problem}")

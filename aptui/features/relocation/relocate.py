@@ -234,7 +234,7 @@ def _rewrite_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str])
 
 
 def _remove_temporary(journal: Journal) -> None:
-    """Remove the temporary files of the killed relocation."""
+    """Remove the temporary files of a relocation whose process was killed; `journal` is its record."""
     begun = [f"{os_path(item.new_file)}{moved_files.BEGUN}" for item in journal.report.items if item.new_file]
     for each in journal.rewrites:
         begun += [*list_begun(Path(os_path(each.file))), *list_begun(Path(os_path(each.new_file)))]
@@ -387,7 +387,9 @@ class _RelocationSteps:
         if not moved and place.new_file == mention.file:
             return replace(update, action=RelocationAction.LEFT, problem="the file that it refers to was not moved")
         if not update.count:
-            return replace(update, action=RelocationAction.FAILED, problem=update.problem or "it does not contain the old name")
+            return replace(
+                update, action=RelocationAction.FAILED, problem=update.problem or "the file does not contain the old path"
+            )
         try:
             count = _rewrite_file(place.new_file, renames_for(self._plan, place, moved), prefixes_of(self._plan))
         except UnreadableError as error:
@@ -395,7 +397,7 @@ class _RelocationSteps:
         return replace(update, file=place.new_file, path=place.new_path, count=count, action=RelocationAction.DONE)
 
     def _locate(self, mention: Mention) -> Mention:
-        """Return a mention with the dependant's actual path, which is the old path if the dependant could not be moved."""
+        """Return `mention` with the current path of its file, which is the old path if the file could not be moved."""
         mover = self._places.get(mention.file)
         if mover is None or self._items[mover].action is RelocationAction.DONE:
             return mention
@@ -420,7 +422,7 @@ def hold_engines_off(config: Config) -> Iterator[None]:
 # engine then processes all moved files as one batch of changes.
 
 HOLDER = -1
-"""The client id with which this module holds file changes back while files move; no client has this number."""
+"""Id that this module uses, instead of a client's id, to hold file changes back while files move; no client has this id."""
 _LISTED = 1_000
 """Maximum number of entries in each list of an answer: files, updates, warnings and others."""
 _WAITING_LIMIT = 32
@@ -469,7 +471,7 @@ class RelocationRequests:
             self._live.watching.hold(HOLDER, f"{'deleting' if order.is_delete else 'moving'} '{order.source}'")
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when to check again whether the first request has ended or can start."""
+        """Return the time of the next `poll`, None if no request is running or queued."""
         return now + _POLL_S if self._thread is not None or self._waiting else None
 
     def poll(self, now: float) -> None:

@@ -79,7 +79,7 @@ def from_switches(switches: Iterable[str]) -> Relocate | None:
 
 
 def _needs(switches: Sequence[tuple[str, str]]) -> RelocationError:
-    """Return the error about switches without their command, with a line for each switch in O3DE's words."""
+    """Return the error for switches whose command (move or delete) was not given, with O3DE's line about each switch."""
     names = ", ".join(f"'{name}'" for name, _command in switches)
     mistakes = [f"Command --{name} must be used with command {command}" for name, command in switches]
     return RelocationError(f"{names} can be used only with a move or a deletion", "\n".join(mistakes))

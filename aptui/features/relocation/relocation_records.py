@@ -55,7 +55,7 @@ class Fate(StrEnum):
 
     BREAKS = "breaks"
     HOLDS = "holds"
-    """The dependency stays valid, or the dependant moves too."""
+    """The dependency stays valid, or the dependant is deleted, too."""
     MENDED = "mended"
     """The dependant's text is updated to the new path."""
 
@@ -291,7 +291,7 @@ def _updates(report: RelocationReport, arrow: str) -> Iterator[Line]:
         elif update.problem:
             yield f"{line(update.path)}: not rewritten: {line(update.problem)}", "yellow"
         for old, new in update.possible:
-            yield f"    {line(update.path)}: no reference found for {line(old)} {arrow} {line(new)}", "yellow"
+            yield f"    {line(update.path)}: a reference was not found and not rewritten: {line(old)} {arrow} {line(new)}", "yellow"
     yield from _more(report.counts.updates - len(report.updates), "rewritten file")
 
 

@@ -8,13 +8,13 @@ FEATURE = Feature(
     verbs={
         "assetlist": VerbInfo(
             "aptui.features.shipping.verbs",
-            "list the products that ship with some assets",
+            "list all products that some assets need",
             "build",
             ("aptui assetlist levels/one.json --platform linux", "aptui assetlist 'levels/*' --platform linux --output one.list"),
         ),
         "bundle": VerbInfo(
             "aptui.features.shipping.verbs",
-            "pack the products that ship with some assets",
+            "pack all products that some assets need",
             "build",
             ("aptui bundle levels/one.json --output one.zip", "aptui bundle --list one.list --output one.zip"),
         ),

@@ -231,7 +231,7 @@ def check(arguments: Namespace) -> int:
         skipped = commands if commands and not trust.is_trusted(config) else []
         found += _of_commands(project, [] if skipped else commands)
     for each in skipped:
-        why = "it runs a command of this project, which you have not trusted; run 'aptui trust' first"
+        why = "the check runs a command of this project, which you have not trusted; run 'aptui trust' first"
         printing.complain(f"aptui: check '{printing.line(each.name)}' was not applied: {why}", "yellow")
     found += _of_lint(arguments, [each for each in wanted if each.lint])
     if arguments.json:

@@ -135,7 +135,7 @@ class DeclaredReference(Struct):
             self.sources.add(uuid)
 
     def has_path(self, path: str) -> bool:
-        """Whether a path (lower case) is declared as a path."""
+        """Whether a product's path (lower case) is a declared path dependency, or matches a declared wildcard."""
         return path in self.paths or any(pattern.fullmatch(path) for pattern in self.wildcards)
 
 
@@ -379,10 +379,10 @@ def unpack_names(data: bytes) -> Names:
 
 
 def results(reader: Reader, product_ids: Collection[int]) -> list[FoundName]:
-    """Return the missing dependencies of these products, and the outcomes of their scans, by name.
+    """Return the missing dependencies of these products, and the outcomes of their scans, sorted by the product's name.
 
-    Each row has the name of the referenced product on the platform of the scanned product. If the referenced product is not made
-    for that platform, the row has its name on another platform.
+    A referenced product usually has the platform of the scanned product. If it is not made for that platform, the row has its name
+    on another platform.
     """
     meant = """SELECT q.ProductName FROM Sources s JOIN Jobs j ON j.SourcePK = s.SourceID JOIN Products q ON q.JobPK = j.JobID
         WHERE s.SourceGuid = m.DependencySourceGuid AND +q.SubID = m.DependencySubId"""

@@ -294,7 +294,7 @@ class ScannedFile(NamedTuple):
 
 
 def learn(known: KnownAssets, named: Sequence[tuple[ScannedFile, Names]]) -> None:
-    """Look up all names in these files at once; results of earlier calls are dropped."""
+    """Find the assets that the names in these files refer to, and store them in `known`; drop results of earlier calls."""
     known.forget()
     uuids = {uuid for _, names in named for uuid in (*names.uuids, *(uuid for uuid, _ in names.assets))}
     paths = {subject.inner for subject, _ in named}
@@ -365,7 +365,7 @@ def _find_by_name(known: KnownAssets, subject: ScannedFile, name: str, declared:
 
 
 def _is_settled(targets: tuple[MissingTarget, ...], subject: ScannedFile, declared: DeclaredReference) -> bool:
-    """Whether a name counts as declared, because it means the file's own source, or a source with a declared product."""
+    """Whether a name counts as declared: it refers to the file's own source, or to a source with a declared product."""
     return bool(targets) and (targets[0].uuid == subject.uuid or targets[0].uuid in declared.sources)
 
 
@@ -443,7 +443,7 @@ class MissingSearch:
             pages = [wanted[at : at + _PAGE] for at in range(0, len(wanted), _PAGE)]
             begun = work.begin(pages[0]) if pages else {}
             for at, page in enumerate(pages):
-                # The names of this page are looked up while the next page is read.
+                # The reader processes read the next page while `rows_of` finds the assets that names in this page refer to.
                 following = work.begin(pages[at + 1]) if at + 1 < len(pages) else {}
                 save(work.rows_of(page, begun))
                 begun = following

@@ -119,7 +119,7 @@ class NameScan:
         self._scan_block(data[:end])
 
     def finish(self) -> Names:
-        """Return all names; call it after the last bytes."""
+        """Return all names in the file. The caller has passed the last bytes to `feed`."""
         self._scan_block(self._rest)
         self._rest = b""
         return self._names
@@ -127,9 +127,10 @@ class NameScan:
     # -------------------------------------------------------------------------------------------------------------- lines
 
     def _scan_block(self, block: bytes) -> None:
-        """Scan whole lines at once.
+        """Find the names in a block of the file.
 
-        A line that continues after the block is scanned name by name, so that the names in the line are counted.
+        Complete lines are scanned together. A line that begins in an earlier block, or continues in the next block, is scanned
+        alone, because the number of names in a line is limited.
         """
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
         begin = 0
@@ -205,7 +206,7 @@ class NameScan:
                     self._add_name(piece[0])
 
     def _add_quoted(self, block: bytes, begin: int, end: int) -> None:
-        """Add the quoted text that ends with the sequence of path characters, as in `"Crystal Sunset (new).png"`."""
+        """Add the whole quoted text if a closing quote follows at `end`, as in `"Crystal Sunset (new).png"`."""
         quote = block.rfind(block[end : end + 1], max(0, begin - _QUOTED_MAX), begin)
         if 0 <= quote < begin - 1 and not _BREAK.search(block, quote, begin):
             self._add_name(block[quote + 1 : end])

@@ -77,7 +77,9 @@ class MissingScanRequests:
             refused.exit_code = _BUSY
             raise refused
         if self._running is not None:
-            refused = UserError(f"a search for missing dependencies is running: {self._running.name}", hint="wait until it ends")
+            refused = UserError(
+                f"a search for missing dependencies is running: {self._running.name}", hint="wait until the search ends"
+            )
             refused.exit_code = _BUSY
             raise refused
         running = self._running = _Running(request, verb.name or ", ".join(verb.patterns) or "all products", engine.epoch)

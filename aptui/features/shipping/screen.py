@@ -126,7 +126,7 @@ class MissingScans(AssetExtension):
     def _is_engine_idle(self) -> bool:
         progress = self._shell.session.latest_progress
         if progress is None or self._shell.session.state is not SessionState.ATTACHED:
-            return True  # no engine is attached, so the command is enabled and its request reports the error
+            return True  # without an engine, the command stays enabled, so that its error message shows the reason
         return not progress.is_working
 
     def scan(self) -> None:
@@ -144,7 +144,7 @@ class MissingScans(AssetExtension):
             self._shell.show_toast(_BUSY, "warning")
 
     def clear(self) -> None:
-        """After confirmation, delete the findings in the products of the marked entries, or of the entry under the cursor."""
+        """Ask, then delete the stored missing dependencies of the marked entries' products, or of the entry under the cursor."""
         self._with_products(self._ask_to_clear)
 
     def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:

@@ -1,4 +1,4 @@
-"""`assetlist`, `bundle`, `compare`: list the products that ship with some assets, pack them into a zip, compare two lists."""
+"""`assetlist`, `bundle`, `compare`: list the products that some assets need, pack these products into a zip, compare two lists."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _print_list(found: AssetList, *, is_orphans: bool) -> None:
     printing.say(_total(found))
     for end in found.loose_ends:
         what = {"unmet": "needs", "dangling": "needs asset", "missing": "mentions, undeclared,"}[end.kind]
-        note = "" if end.kind == "missing" else ", which does not exist"
+        note = "" if end.kind == "missing" else " (does not exist)"
         printing.say(f"{end.kind}: {printing.line(end.product)} {what} {printing.line(end.target)}{note}", "yellow")
 
 

@@ -25,7 +25,7 @@ from aptui.worker.file_access import stat_key
 
 
 class FakeScheduler:
-    """Simulates the scheduler: stores the sent tasks, and has the workers that the test sets."""
+    """Simulates the scheduler: stores the sent tasks. The test fills `workers`."""
 
     def __init__(self, *arguments: object) -> None:
         self.post = arguments[4]

@@ -37,7 +37,7 @@ class KilledWorker(Exception):
 
 
 class FakeFuture:
-    """Return value of `submit`; the test sets its result."""
+    """The future that the fake client's `submit` returns; the test sets its result."""
 
     def __init__(self, key: str, data: bytes) -> None:
         self.key, self.data, self.is_released = key, data, False
@@ -293,7 +293,7 @@ def test_cluster_worker_without_a_nanny_cannot_be_restarted(harness):
     assert "was not restarted: ValueError: Restarting workers requires a nanny" in harness.messages[0]
 
 
-def test_answer_received_as_an_announcement_is_not_fetched_again(harness):
+def test_answer_published_under_the_task_topic_is_not_fetched_again(harness):
     future = harness.send(1)
     task = cluster_messages.decode(future.data, cluster_messages.Task)
     manifest = b"i" + cluster_messages.encode(cluster_messages.TaskAnswer(RunResult(1, Outcome.CANCELLED), address="tcp://b:1"))

@@ -16,7 +16,7 @@ from aptui.features.sharing.stores.folder_store import FolderStore
 
 @dataclass
 class FakeBench:
-    """Simulates a `Bench`: runs no job, and calls `during` instead."""
+    """Simulates a `Bench`: calls `during` instead of running a job."""
 
     jobs: str
     during: Callable[[], None] = lambda: None
@@ -34,7 +34,7 @@ class FakeBench:
 
 
 class Harness:
-    """A cluster worker's state with its own bench, and one task for it."""
+    """The state of a cluster worker that runs jobs in a `FakeBench`, and one task for this worker."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "jobs").mkdir()

@@ -105,7 +105,7 @@ class Garden:
         return client.ask(WaitReady(term=term), TIMEOUT_S)
 
     def rest(self) -> None:
-        """Open the gate, restore the files and wait for all jobs.
+        """Release the jobs that wait for the file `gate`, restore the sources, and wait for all jobs.
 
         The next test, or the next attempt, starts with the same state.
         """

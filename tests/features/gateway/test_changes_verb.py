@@ -1,4 +1,4 @@
-"""`changes`: output for a project that is processed repeatedly."""
+"""The verb `aptui changes` prints the changes of a project that is processed repeatedly."""
 
 from __future__ import annotations
 

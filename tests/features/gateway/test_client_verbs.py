@@ -97,7 +97,7 @@ def test_invalid_arguments_are_reported_before_connecting(
     assert capsys.readouterr().err.startswith("aptui: ")
 
 
-def test_token_argument_gives_a_warning_unlike_a_token_file_or_stdin(
+def test_only_a_token_in_the_arguments_causes_a_warning(
     there: Garden, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.delenv("APTUI_TOKEN", raising=False)

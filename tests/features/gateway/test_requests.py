@@ -54,7 +54,7 @@ def test_barrier_is_answered_after_the_jobs_of_new_files_are_stored(tmp_path: Pa
 
         may_commit.set()
         project.until(lambda: request.is_over, "the barrier")
-        assert not has_passed or rows, "the barrier passed before the job was stored"
+        assert not has_passed or rows, "the request `Barrier` was answered before the job was stored"
         assert request.answered is not None
         assert request.answered["is_whole"]
         assert statuses(project, "b.txt") in (["pending"], ["completed"])

@@ -88,7 +88,7 @@ def test_unknown_fields_and_notifications_are_ignored() -> None:
         ('{"id": 5, "request": "asset_status", "match": "fuzzy"}', 5, "fuzzy"),
     ],
 )
-def test_invalid_message_is_an_error_with_its_id_if_readable(frame: str, number: int, what: str) -> None:
+def test_error_of_an_invalid_message_has_the_message_id_if_readable(frame: str, number: int, what: str) -> None:
     with pytest.raises(RequestMistake) as mistake:
         wire_codec.decode_request(frame)
 

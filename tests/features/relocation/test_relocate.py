@@ -118,7 +118,7 @@ def test_file_that_is_already_at_its_destination_is_skipped(harness: RelocationH
     report = harness.do("art/*", "art/*")
 
     assert report.items == ()
-    assert [skipped.why for skipped in report.skipped] == ["it is already at its destination"]
+    assert [skipped.why for skipped in report.skipped] == ["the file is already at its destination"]
     assert harness.files() == ["art/a.png"]
 
 
@@ -189,7 +189,7 @@ def test_move_of_two_files_to_the_same_destination_is_refused(harness: Relocatio
 
     report = harness.do("a?.png", "b.png")
 
-    assert report.refusals == ("'a2.png': 'a1.png' has the same destination",)
+    assert report.refusals == ("'a2.png': 'a1.png' is moved to the same destination",)
     assert harness.files() == ["a1.png", "a2.png"]
 
 

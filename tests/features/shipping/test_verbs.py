@@ -269,7 +269,7 @@ def test_bundle_is_refused_while_sources_have_unprocessed_changes(
 
     source.write_text("new, and longer")
     assert main.main(["bundle", "sub/a.txt", "-o", "b.zip"]) == 3
-    assert "sources changed since they were processed, in 'sub'" in capsys.readouterr().err
+    assert "sources in 'sub' have changed since the last run" in capsys.readouterr().err
     assert not (tmp_path / "b.zip").exists()
     assert main.main(["bundle", "sub/a.txt", "-o", "b.zip", "--unsettled"]) == 0
     assert main.main(["batch"]) == 0

@@ -107,7 +107,7 @@ class Audit:
         })  # fmt: skip
 
     def report_unlogged(self) -> None:
-        """Log the number of refused requests that were only counted in past minutes; called regularly."""
+        """For each past minute, log the number of refused requests that have no log line of their own; called regularly."""
         for name, count in self._refused.spans_over(self._clock()):
             self._append({"identity": name, "outcome": f"refused: {more_like_this(count)}", "count": count})
 

@@ -144,7 +144,7 @@ def read(file: Path) -> list[Token]:
 
 
 def add(file: Path, name: str, scopes: Collection[Scope], *, lasts_ms: int = 0) -> str:
-    """Make a token, store its digest, and return it.
+    """Make a token, store its digest, and return the token.
 
     Args:
         lasts_ms: lifetime in ms; 0 = the token is valid until it is revoked.

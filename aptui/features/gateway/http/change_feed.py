@@ -53,7 +53,7 @@ class FeedPulse:
         self.is_over = False
 
     def tail(self, since: int | None) -> ChangeTail:
-        """Return the position after the change `since` (None = the start of a full list), from which `page` reads."""
+        """Return the position from which `page` reads: after the change `since`, or at the start of the full list if it is None."""
         return ChangeTail(self._path, since, self._pages)
 
     async def page(self, tail: ChangeTail) -> list[Record]:

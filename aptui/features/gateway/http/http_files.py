@@ -58,7 +58,7 @@ async def _wait_until_processed(
 ) -> None:
     """Raise the priority of the pending jobs of these sources, and wait for these jobs.
 
-    Then wait until the product exists, or the engine makes no products now (`_is_idle`).
+    Then wait until the product exists, or until the engine is not working (`_is_idle`) and so will not make the product.
 
     Raises:
         web.HTTPConflict: a job failed. KnownError: no engine runs, or it refuses.
@@ -167,7 +167,7 @@ def _is_awaited(request: web.Request) -> bool:
 
 
 async def product(request: web.Request) -> web.StreamResponse:
-    """Return a product; list a folder if the path ends with `/`, or with `list`."""
+    """Return a product. If the path ends with `/`, or the query has `list`, list the folder."""
     require(request, Scope.READ)
     path = read_asked_path(request, PRODUCTS).lower()
     return await _send_path(request, path, is_folder=not path)

@@ -291,7 +291,7 @@ class OutboundConnection:
             wait_s = min(1.5 * wait_s, RETRY_S[1])
 
     async def _try(self) -> str:
-        """Connect to the device and serve it until the connection ends; return why that failed, "" = success."""
+        """Connect to the device, and serve it until the connection ends; return why connecting failed, "" = it succeeded."""
         why = self._refuses(self.dial.address)
         if why:
             return why
@@ -414,9 +414,9 @@ _CHECK_S = 1.0
 _GATHER_S = 0.05
 """Delay of a report in seconds; changes within this time are reported together."""
 _LISTED_MOST, _LISTED_PER_S = 256, 128
-"""Maximum number of clients in a report, and maximum number of reported clients per second.
+"""Maximum number of incoming clients in a report, and maximum average number of clients reported per second.
 
-After a report with more clients than the second number, the gateway waits longer than a second.
+After a report with more than `_LISTED_PER_S` clients, the gateway waits one second for each `_LISTED_PER_S` clients.
 """
 _BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
 """Wall-clock time (ms) at which the monotonic clock was 0.
@@ -474,7 +474,7 @@ class Peers:
             await self._http.close()
 
     def _begin_task(self, work: Any) -> None:
-        task = gateway_context.begin(work, "a task of the connections")
+        task = gateway_context.begin(work, "a background task of the gateway's connections")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -535,7 +535,7 @@ class Peers:
                 self._begin_task(self.order(news.notice.order))
 
     def on_engine_change(self, is_here: bool) -> None:
-        """Send a full report to an engine that has connected."""
+        """When an engine has connected, send it the current report, even if the report did not change."""
         self._reported = None
         if is_here:
             self._on_change()
@@ -618,7 +618,7 @@ class Peers:
             self._is_changed.clear()
             report = self.report()
             if report != self._reported and self.context.engine.is_here:
-                with contextlib.suppress(KnownError):  # after a failure, the next engine gets a full report
+                with contextlib.suppress(KnownError):  # a report that the engine did not get is sent again after the next check
                     await self.context.engine.ask(engine_requests.ReportPeers(report))
                     self._reported = report
                     await asyncio.sleep(len(report.peers) / _LISTED_PER_S if len(report.peers) > _LISTED_PER_S else 0)

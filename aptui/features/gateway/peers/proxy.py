@@ -333,7 +333,7 @@ PROXY = web.AppKey("proxy", Proxy)
 
 
 def add_routes(app: web.Application) -> None:
-    """Forward to the configured services."""
+    """Add the routes that forward requests to the services of `serve.proxies`."""
     proxy = app[PROXY] = Proxy(targets(app[CONTEXT].config.serve.proxies))
     app.on_startup.append(lambda _app: proxy.open())
     app.on_cleanup.append(lambda _app: proxy.close())

@@ -241,10 +241,7 @@ ROOTS = (
     Column("detail", "Detail", 0, 10, weight=3),
 )
 _MUCH_BYTES = 64 << 10
-"""Number of bytes waiting to be sent to a client above which the client is shown as not reading.
-
-Fewer unsent bytes are normal while an answer is being sent.
-"""
+"""Maximum number of unsent bytes of a client in normal operation. A client with more unsent bytes is shown as not reading."""
 _STATES = {
     "working": "processing", "idle": "completed", "starting": "pending", "ending": "cancelled", "lost": "failed",
     "unfit": "warning",

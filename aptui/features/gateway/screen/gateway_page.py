@@ -63,7 +63,7 @@ class Orders:
 
     @property
     def is_attached(self) -> bool:
-        """Whether an engine is connected, so that a gateway would be started."""
+        """Whether the screen is connected to an engine. Such an engine starts the gateway if the gateway is enabled."""
         return self._shell.session.state is SessionState.ATTACHED
 
     @property
@@ -167,7 +167,7 @@ _LISTS = {
 _DONE = {PeerAction.ALLOW: "allowed", PeerAction.REJECT: "rejected", PeerAction.FORGET: "in neither list"}
 _NO_GATEWAY = (
     ("", "no gateway is running; write 'serve: {enabled: true}' in aptui.yaml to start one", ""),
-    ("", "if this is set already, the Logs screen (3) shows why the gateway did not start", "muted"),
+    ("", "if aptui.yaml has this setting already, the Logs screen (3) shows why the gateway did not start", "muted"),
 )
 _NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
 _ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
@@ -286,7 +286,7 @@ class GatewayPage(ConnectionTables):
         return str(row.data or "") if row is not None else ""
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Whether a key applies to the row under the cursor."""
+        """Whether the key of an action works for the row under the cursor."""
         if not self.is_mounted:
             return True
         if action in _ORDERS:
@@ -307,7 +307,7 @@ class GatewayPage(ConnectionTables):
         return frozenset(found)
 
     def on_descendant_focus(self) -> None:
-        """Update the offered keys."""
+        """Update the shown keyboard shortcuts when the focus moves to another table."""
         if self.has_class("-alone") or self.has_class("-lists"):
             self._zoom()
         self.refresh_bindings()
@@ -411,7 +411,7 @@ class GatewayPage(ConnectionTables):
             self.list_entry(change, word)
 
     def list_entry(self, change: PeerAction, word: str) -> None:
-        """Put an entry on a list, or remove the entry from both lists."""
+        """Put an entry on the allowed or the rejected list, or remove it from both lists; `change` is the action."""
         try:
             entry = canonical(word)
         except KnownError as error:
@@ -465,7 +465,7 @@ class GatewayPage(ConnectionTables):
 
     @property
     def is_zoomed(self) -> bool:
-        """Whether only the connections, or only the lists, are shown."""
+        """Whether a part of the page is hidden: either the connections, or the allowed and rejected lists."""
         return self.has_class("-alone") or self.has_class("-lists")
 
     def action_zoom(self) -> None:

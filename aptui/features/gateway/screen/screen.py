@@ -329,7 +329,7 @@ class EnginePage(ConnectionTables):
             return
         job = shorten(sanitize(worker.job), 60)
         if worker.state == "ending":
-            text = f"{name} ends when {job} has ended: end it now? The job runs again"
+            text = f"{name} ends when {job} has ended: end the worker now? Then the job runs again"
             yes, done = "end it now", f"{name} is ended; its job runs again"
         else:
             text = f"{name} runs {job}: restart the worker when the job has ended?"
@@ -446,7 +446,7 @@ class ConnectionsPane(Pane):
             self.query_one(TabLine).refresh_if_changed()
 
     def action_page(self) -> None:
-        """Show the other page."""
+        """Switch between the gateway's page and the engine's page."""
         self.show_page(1 - self._page)
 
     def _first_page(self) -> int:
@@ -503,5 +503,5 @@ class ConnectionsPane(Pane):
         return f"{gateway}{len(inquiry.connections)} clients, {len(inquiry.workers)} workers"
 
     def commands(self) -> Sequence[Command]:
-        """Return the commands of both pages."""
+        """Return the commands of the gateway's page and of the engine's page."""
         return (*self.gateway.commands(), *self.engine.commands())

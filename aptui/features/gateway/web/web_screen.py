@@ -180,7 +180,7 @@ class TerminalPage:
         serve, token = GatewaySettings(port=self._port), tokens.fresh()
         listening = bind(serve.address, serve.port, "--port")
         try:
-            # This token file cannot exist, so `token` is the only accepted token.
+            # A path below /dev/null cannot be a file. So there are no stored tokens, and only `token` is accepted.
             rules = Guard(serve, tokens.Tokens(Path(os.devnull, "none"), token), Audit(self._audit))
             app = Web(Server(shlex.join(bridge)), rules).application()
             self._server = LimitedServer(app, ConnectionLimits(2 * SCREENS_LIMIT + UNIDENTIFIED_LIMIT), handler_cancellation=True)

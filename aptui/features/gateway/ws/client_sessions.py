@@ -274,7 +274,7 @@ class WireSession:
     def queue(self, frame: Frame) -> None:
         """Send these notifications at once if the client has read all earlier ones; otherwise queue them.
 
-        If the queue is too long, drop it.
+        If the queue would become too long, drop it; then the client gets a `resync`.
         """
         if not (self._queue or self._is_writing or self._lost or self._catalog_due) and self._wire.takes(frame.message):
             return

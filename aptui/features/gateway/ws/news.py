@@ -121,7 +121,7 @@ class NewsPublisher:
         self.pulse.beat()
 
     def _drop_notices(self) -> None:
-        """Drop the waiting notices, and those that `_publish` has not sent yet."""
+        """Drop the queued notices. A running `_publish` drops the rest of its notices, too, because `_gaps` changes."""
         self._gaps += 1
         self._pending.clear()
         self._ids = None
@@ -215,7 +215,8 @@ class NewsPublisher:
             return wire_records.AssetChanged(asset_of(row))
         known = self._ids.pop(name, None) if self._ids is not None else None
         if digest or (self._ids is not None and known is None):
-            return None  # a later notice reports the removal, or the product is not an asset for the runtime
+            # Either a later notice reports the removal of this product, or clients never received it as an asset.
+            return None
         return wire_records.AssetRemoved(wire_asset_id(*known) if known is not None else "", platform, path)
 
     def _job(self, notice: JobChanged, known: dict[str, SourceRow]) -> list[Notice]:

@@ -309,7 +309,7 @@ async def _ask_about_product(
     request: wire_records.Dependencies | wire_records.UnresolvedCounts,
     query: Callable[[Reader, int], T],
 ) -> T:
-    """Return the result of a query for the product of a request; `query` gets the id of its row."""
+    """Return the result of `query`, which gets the row id of the product that the request names."""
 
     def ask(reader: Reader) -> T:
         products = _products(context, reader, request.asset, "", request.platform)
@@ -461,7 +461,7 @@ async def save_catalog(session: WireSession, _request: wire_records.SaveCatalog)
 
 
 async def clear_fingerprint(session: WireSession, request: wire_records.ClearFingerprint) -> Counted:
-    """Run the jobs of the sources that match a term again, even if their inputs did not change."""
+    """Find the sources that match a term, and run their jobs again, even if the inputs did not change."""
     term = normalize(request.term).lower()
     if not term:
         raise RequestMistake("'term' is missing")

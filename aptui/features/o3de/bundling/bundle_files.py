@@ -216,7 +216,7 @@ def _step(element: Element, path: Path) -> ComparisonStep:
     if number not in list(ComparisonKind):
         raise UserError(
             f"'{path}' has a comparison of unknown type {number}",
-            hint=f"use a type from 0 to {max(ComparisonKind)}; run 'compare --help' to see their meaning",
+            hint=f"use a type from 0 to {max(ComparisonKind)}; 'AssetBundlerBatch compare --help' lists the types",
         )
     return ComparisonStep(
         ComparisonKind(number),
@@ -230,7 +230,7 @@ def _step(element: Element, path: Path) -> ComparisonStep:
 
 
 def rules_text(steps: Iterable[ComparisonStep]) -> str:
-    """Return the text of a rules file (`.rules`) with these comparisons."""
+    """Return the text of a rules file (`.rules`) of the asset bundler, which lists the comparisons `steps`."""
     children = [
         Element("ComparisonData", _STEP, "element", version=3, children=[
             object_stream.number("comparisonType", int(step.kind), "unsigned char"),

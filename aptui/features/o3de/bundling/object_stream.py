@@ -80,12 +80,12 @@ class ObjectStream(Struct):
 
     @property
     def object(self) -> Element:
-        """The only object of the stream."""
+        """The object that an ObjectStream file holds: its only top-level element."""
         return self.root.children[0]
 
 
 def stream_of(element: Element) -> ObjectStream:
-    """Return a stream that holds a new object."""
+    """Return an O3DE ObjectStream (XML) whose only object is `element`."""
     return ObjectStream(Element("ObjectStream", "", children=[element]))
 
 
@@ -133,10 +133,10 @@ def load_text(text: str, path: Path, type_id: str) -> ObjectStream:
 
 
 def parse(text: str) -> ObjectStream:
-    """Parse a stream.
+    """Parse the text of an ObjectStream file (XML).
 
     Raises:
-        UserError: the text is not a stream.
+        UserError: the text is not an ObjectStream.
     """
     tags = _tags(text)
     lead, first = next(tags, ("", None))

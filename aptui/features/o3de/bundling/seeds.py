@@ -20,7 +20,7 @@ SUFFIX = ".seed"
 PLATFORMS = {
     name: 1 << at for at, name in enumerate(("pc", "linux", "android", "ios", "mac", "provo", "salem", "jasper", "server"))
 }
-"""The bit of each platform that the engine defines."""
+"""{platform: its bit in the flags of a seed}, as O3DE defines them."""
 _ALL, _ALL_CLIENTS = 1 << 30, 1 << 31
 _JSON_TYPE, _NAME, _NO_GUID = "JsonSerialization", "AZStd::vector<SeedInfo, allocator>", f"{{{UUID(int=0)}}}"
 _VECTOR, _SEED = "{82FC5264-88D0-57CD-9307-FC52E4DAD550}", "{FACC3682-2ACA-4AA4-B85A-07AD276D18A0}"
@@ -30,7 +30,7 @@ def flag_of(platform: str) -> int:
     """Return the bit of a platform.
 
     Raises:
-        UserError: the engine does not define a bit for this platform.
+        UserError: O3DE does not define a bit for this platform.
     """
     flag = PLATFORMS.get(platform)
     if flag is None:

@@ -40,9 +40,9 @@ _CHANGED, _REMOVED, _STARTED, _COMPLETED, _FAILED, _COUNT = 0, 1, 4, 5, 6, 7
 """Numbers of the types of notifications about assets and jobs."""
 _SOURCE_CHANGED, _SOURCE_REMOVED, _SOURCE_FAILED = range(3)
 _PAGE = 1_000
-"""Number of products in a bulk message."""
+"""Number of products in each message of the list of all products."""
 _MOST = 50_000
-"""Maximum number of queued notices. Above this limit, all of them are dropped, and every client gets the bulk messages again."""
+"""Maximum number of queued notices. Above this limit, all are dropped, and each client gets the list of all products again."""
 _REMEMBERED = 10_000
 _EDITOR = "EDITOR"
 
@@ -220,9 +220,9 @@ def _has_ended(notice: JobChanged) -> bool:
 
 
 def _list_jobs_of(pending: Sequence[NoticeLine], at: int) -> list[JobChanged]:
-    """Return the notices of the jobs that changed the products in the notice `pending[at]`.
+    """Return the notices of the jobs that made the product changes in the notice `pending[at]`.
 
-    In `pending`, the notices of these jobs directly follow the notice about the products, and have the same cause.
+    These notices directly follow `pending[at]`, and their `cause` is equal to its `cause`.
     """
     found: list[JobChanged] = []
     for number in range(at + 1, len(pending)):

@@ -134,7 +134,7 @@ class ConnectionSupervisor:
 
     def _on_end(self, code: int) -> None:
         """Handle a process that ended by itself."""
-        self._fail(f"the server for them ended with exit code {code}", time.monotonic())
+        self._fail(f"the server process for these programs ended with exit code {code}", time.monotonic())
 
     def _fail(self, why: str, now: float) -> None:
         self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])

@@ -99,7 +99,8 @@ class ClientAnswers:
         return await asyncio.to_thread(self._files.answer, request)
 
     async def _answer(self, handle: Callable[[O3deMessage], Awaitable[Values]], request: O3deMessage) -> Values:
-        if request.needs_barrier and request.shape.name != "RequestEscalateAsset":  # as in O3DE, no barrier
+        # As in O3DE, `RequestEscalateAsset` does not wait for earlier changes.
+        if request.needs_barrier and request.shape.name != "RequestEscalateAsset":
             await self._pass_barrier()
         return await handle(request)
 
@@ -110,7 +111,7 @@ class ClientAnswers:
             try:
                 await self._engine.ask(barrier(_BARRIER_S), 2 * _BARRIER_S)
             except KnownError:
-                return  # the engine reports an error, so the request is answered without a barrier
+                return  # the request is answered, although the engine may not have processed all earlier changes
 
     # -------------------------------------------------------------------------------------------------------------- status
 
@@ -337,7 +338,7 @@ class ClientAnswers:
         return {"CatalogSaved": True}
 
     async def _report_change(self, request: O3deMessage) -> Values:
-        """Return the effects of moving or deleting a source; unless it is a preview, also move or delete it."""
+        """Return the effects of moving or deleting a source. For a type in `_REAL_CHANGES`, also move or delete the source."""
         relocate, kind, paths = feature.find_request("relocate"), request["ChangeType"], (request["FromPath"], request["ToPath"])
         if kind not in _CHANGES or any(sign in path for path in paths for sign in "*?"):
             return {"Report": ["only one source or folder can be moved or deleted at a time"]}

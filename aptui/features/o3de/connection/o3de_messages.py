@@ -418,18 +418,19 @@ NOTIFICATIONS = {
 """{class of a notification: its name in the protocol}; the CRC of this name is the type in a frame."""
 SENT = {
     "AssetNotificationMessage": "sent: AssetChanged, AssetRemoved, JobStarted, JobCompleted, JobFailed to clients of the platform, "
-    "in the order of the events; JobStarted is sent before the changes of the job's products, and for a short job only after its "
-    "end; JobCount is the total of all platforms; JobFileClaimed and JobFileReleased are not needed",
+    "in the order of the events; JobStarted is sent before the changes of the job's products, but the JobStarted of a short job is "
+    "sent after the job has ended; JobCount is the total of all platforms; not sent: JobFileClaimed and JobFileReleased",
     "BulkAssetNotificationMessage": "sent after the negotiation: all products of the client's platforms, 1,000 in each message",
     "SourceFileNotificationMessage": "sent: FileChanged, FileRemoved, FileFailed",
     "AssetBrowserShowRequest": "sent to the Editor when a user shows an asset there",
 }
 """{notification: what it reports}."""
 UNSERVED = {
-    "FileInfosNotificationMessage": "not sent: aptui's asset database has other ids for files",
-    "WantAssetBrowserShowRequest": "not sent: on Linux, the Editor needs no permission to show its window",
-    "GetAbsoluteAssetDatabaseLocationRequest": "refused by an empty answer: aptui's asset database has other tables",
-    "BuilderHelloRequest, CreateJobsRequest, ProcessJobRequest": "refused by an empty answer: builders run in this engine's own "
+    "FileInfosNotificationMessage": "not sent: a file's id in aptui's asset database differs from its id in O3DE's asset database",
+    "WantAssetBrowserShowRequest": "not sent: it permits the Editor to show its window; on Linux, no permission is needed",
+    "GetAbsoluteAssetDatabaseLocationRequest": "answered with an empty message: O3DE's programs cannot read the tables of "
+    "aptui's asset database",
+    "BuilderHelloRequest, CreateJobsRequest, ProcessJobRequest": "answered with an empty message: aptui runs builders in its own "
     "workers",
 }
 """{message: why it is not served}."""

@@ -53,7 +53,7 @@ _REQUESTS_LIMIT = 32
 """Maximum number of requests of one client that are answered at a time; at this limit, the server stops reading from the client."""
 _REPORTS_LIMIT, _NAME_LENGTH = 64, 200
 _BACKLOG_MOST = 100_000
-"""Maximum number of notifications that are stored until the client has the bulk messages."""
+"""Maximum number of notifications that are stored until the client has received the list of all products."""
 
 
 class Answers(Protocol):
@@ -96,7 +96,7 @@ class O3deSession:
         """Whether the client runs on this machine as the same user as the engine."""
         self.platforms: tuple[str, ...] = ()
         self.backlog: list[tuple[Shape, bytes]] | None = []
-        """Notifications that are stored until the client has the bulk messages; None = notifications are sent at once."""
+        """Notifications that are stored until the client has the list of all products; None = notifications are sent at once."""
         self._queue: deque[bytes] = deque()
         self.queued_bytes = 0
         self._wake, self._is_empty = asyncio.Event(), asyncio.Event()
@@ -147,11 +147,11 @@ class O3deSession:
             self.end(f"{self.name} reads too slowly: more than {_QUEUE_BYTES >> 20} MiB of messages wait to be sent")
 
     def send_now(self, shape: Shape, payload: bytes) -> None:
-        """Queue a notification, even if the client does not have the bulk messages yet."""
+        """Queue a notification, even if the client has not received the list of all products yet."""
         self.send(crc_of(NOTIFICATIONS[shape.name]), 0, payload)
 
     def notify(self, shape: Shape, payload: bytes) -> None:
-        """Queue a notification; if the client does not have the bulk messages yet, store it until `release_backlog`."""
+        """Queue a notification. If the client does not have the list of all products yet, store the notification in `backlog`."""
         if self.backlog is None:
             self.send_now(shape, payload)
         elif len(self.backlog) < _BACKLOG_MOST:
@@ -160,13 +160,13 @@ class O3deSession:
             self.end(f"{self.name} reads too slowly: too many notifications wait to be sent")
 
     def release_backlog(self) -> None:
-        """Send the stored notifications, after the client has received the bulk messages."""
+        """Send the notifications in `backlog`. The client has now received the list of all products."""
         waiting, self.backlog = self.backlog or [], None
         for shape, payload in waiting:
             self.send_now(shape, payload)
 
     async def wait_until_sent(self) -> None:
-        """Return when the client has read everything, or its connection ended."""
+        """Wait until the client has read everything, or until its connection has ended."""
         await self._is_empty.wait()
 
     async def write_all(self) -> None:
@@ -202,7 +202,7 @@ class O3deServer:
 
     Args:
         answers: returns the `Answers` object of a session.
-        on_connect: called with a session after its client has negotiated; sends the bulk messages.
+        on_connect: called with a session after its client has negotiated; sends the list of all products.
         report: called with a sentence about a refused client; each sentence is reported only once.
     """
 
@@ -254,7 +254,7 @@ class O3deServer:
         session = O3deSession(reader, writer)
         self._silent[session] = None
         if len(self._silent) > _SILENT_LIMIT:
-            next(iter(self._silent)).end("too many clients are connected that do not speak O3DE's protocol")
+            next(iter(self._silent)).end("too many connected clients have not begun O3DE's protocol")
         try:
             remote = str((writer.get_extra_info("peername") or ("",))[0])
             session.is_local = is_loopback(remote) and places.loopback_uid(writer.get_extra_info("socket")) in (os.geteuid(), 0)
@@ -383,7 +383,7 @@ class O3deServer:
         try:
             values = await work
         except KnownError:
-            values = {}  # so each field has its default value, for example "not found" or "failed"
+            values = {}  # the answer has the default value of each field, for example "not found" or "failed"
         except Exception as error:  # noqa: BLE001 - a bug of aptui ends one connection, and is reported
             session.end(f"a request of {session.name} failed ({exchange.request.name}): {type(error).__name__}: {error}")
             return

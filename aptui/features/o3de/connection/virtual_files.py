@@ -115,9 +115,9 @@ class VirtualFiles:
     # --------------------------------------------------------------------------------------------------------------- paths
 
     def _find(self, path: str, *, to_write: bool = False) -> tuple[_Folder, bytes, str]:
-        """Return (folder of the alias, path below it, alias).
+        """Return (folder, path below the folder, alias of the folder).
 
-        Raise PermissionError if the path is outside these folders, or if `to_write` is set and its folder is read-only.
+        Raise PermissionError if the path is not below the folder of an alias, or if `to_write` is set and the folder is read-only.
         """
         text = path.replace("\\", "/")
         alias, rest = next(((each, text[len(each) :]) for each in self._folders if text.lower().startswith(each)), ("", text))

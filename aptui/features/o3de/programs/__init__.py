@@ -25,12 +25,12 @@ requests for other paths fail.
 
 This is *experimental*: no Editor, launcher or device has connected yet. A program that was built from the sources of O3DE's own
 AzCore, AzFramework and the Editor's asset classes (branch development, commit 354a2acc of 8 August 2025) has connected. Its
-`AssetSystemComponent` negotiated, was refused for another project and another branch token, waited for jobs, made jobs more
-urgent, and connected again after restarts. Its `AssetCatalog` loaded `assetcatalog.xml`, and followed changed, new and removed
-products. Its `RemoteFileIO` read, wrote and moved files. Its Editor classes asked for paths, assets and jobs, and received
-changes of sources and the request to show an asset in the Asset Browser. Messages that its classes write are equal to
-aptui's messages, byte for byte. Not tried: the Asset Browser itself. It also reads O3DE's asset database; aptui's asset database
-has other tables.
+`AssetSystemComponent` connected, waited for jobs, raised the priority of jobs, and connected again after restarts. With the name of
+another project, or with another branch token, it was refused, as intended. Its `AssetCatalog` loaded `assetcatalog.xml`, and
+received changed, new and removed products. Its `RemoteFileIO` read, wrote and moved files. Its Editor classes asked for paths,
+assets and jobs, and received changes of sources and the request to show an asset in the Asset Browser. The messages that its
+classes write are equal to aptui's messages, byte for byte. Not tried: the Asset Browser itself. It also reads O3DE's asset
+database, whose tables differ from those of aptui's asset database.
 `aptui/features/o3de/connection/__init__.py` describes frames and negotiation.
 """
 
@@ -49,7 +49,7 @@ def _page_sections() -> dict[str, list[tuple[str, str]]]:
         (f"--{each.name}", _write_accepted(each.name, each.why_ignored) if each.why_ignored else f"works: {each.help}")
         for each in program_switches.SWITCHES
     ]
-    processor += [(f"--{old}", f"works: the same as {new}") for old, new in program_switches.ALIASES.items()]
+    processor += [(f"--{old}", f"works: another name for --{new}") for old, new in program_switches.ALIASES.items()]
     builder = [(f"-{name}", f"works: {text}") for name, text in asset_builder.SWITCHES.items()]
     builder += [(f"-{name}", _write_accepted(name, why, "-")) for name, why in asset_builder.IGNORED.items()]
     refusal = f"{asset_builder.WHY_REFUSED}; {asset_builder.INSTEAD}"

@@ -39,11 +39,11 @@ from aptui.store.queries.reader import Reader, open_reader
 SWITCHES = {
     "debug": "analyse and process this source (an absolute path), and print all output of its builders",
     "debug_create": "analyse this source only",
-    "debug_process": "analyse and process this source, as -debug",
+    "debug_process": "the same as -debug: analyse and process this source",
     "task": "run debug, debug_create or debug_process for the source of -input",
     "input": "the source for -task (an absolute path)",
     "project-path": "the project's folder; by default the nearest project folder above the source",
-    "gamename": "deprecated: the name of the project's folder, which is above the source or beside a folder above it",
+    "gamename": "deprecated: the name of the project's folder, which is directly inside a folder above the source",
     "engine-path": "the engine's folder",
     "project-cache-path": "the folder of products and the asset database",
     "regset": "set a value of the settings registry: /json/pointer=value",
@@ -52,14 +52,14 @@ SWITCHES = {
 }
 IGNORED = {
     "port": "this program does the work itself, without an asset processor",
-    "id": "ids are only for children of an asset processor",
+    "id": "only processes that an asset processor starts need an id",
     "project-name": "the name is read from the project's own file",
     "module": "builders are taken from the configuration",
     "output": "products are stored in a folder that is printed at the end",
     "register": "builders are taken from the configuration",
 }
 CHILDREN = ("resident", "register", "create", "process")
-WHY_REFUSED = "is for children of O3DE's asset processor; this engine has its own workers"
+WHY_REFUSED = "is only for processes that O3DE's asset processor starts; aptui has its own workers"
 INSTEAD = "-debug=<absolute path> runs the builders of one source"
 _DEBUGS = ("debug", "debug_create", "debug_process")
 _FORWARDED = ("engine-path", "project-cache-path", "regset", "regremove")
@@ -67,9 +67,12 @@ _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DO
 
 
 class BuilderSwitches(Struct, frozen=True):
-    """The parsed command line. `source` is absolute. `project` is "" if the project must be searched for.
+    """The parsed command line.
 
-    `processes` is False if the source is only analysed.
+    Args:
+        source: absolute path of the source.
+        project: folder of the project; "" = search for it.
+        processes: whether the source is also processed; False = the source is only analysed.
     """
 
     source: str = ""
@@ -144,7 +147,7 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
 
 
 def _find_project_name(name: str, source: str) -> str:
-    """Return the project folder named `name` that is nearest above the source, or beside a folder above it; "" = not found."""
+    """Return the nearest project folder `name` that is directly inside a folder above the source; "" = not found."""
     for above in Path(source).parents:
         for path in ([above] if above.name == name else []) + [above / name]:
             if (path / MARKER).is_file():
@@ -214,7 +217,7 @@ def states(dependencies: tuple[JobDependency, ...], config: Config) -> Iterator[
                 yield f"needs job '{each.key}' for {each.platform} of every source that matches '{each.source}'", True
                 continue
             status = _status(each, config, database) if database is not None else _NO_JOB
-            yield f"needs job '{each.key}' of '{each.source}' for {each.platform}, which is {status}", status == "completed"
+            yield f"needs job '{each.key}' of '{each.source}' for {each.platform}; this job is {status}", status == "completed"
 
 
 def _status(dependency: JobDependency, config: Config, database: Reader) -> str:
@@ -276,7 +279,7 @@ def _find_config(given: BuilderSwitches, console: ProgramConsole) -> Config:
     else:
         if above in ("", named) or find_folder(given.source, config.project.scan_folders) is not None:
             return config
-    console.warn(f"'{given.source}' is not in project '{named}', so its own project '{above}' is used")
+    console.warn(f"'{given.source}' is not in project '{named}'; project '{above}', which contains it, is used instead")
     return _config(above, given)
 
 

@@ -317,7 +317,7 @@ def _bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOut
     for name, listed_values in (("bundleSettingsFile", settings), ("assetListFile", lists), ("outputBundlePath", targets)):
         if len(listed_values) not in (0, count):
             raise UserError(
-                f"--{name} has {printing.count(len(listed_values), 'value')}, but other switches have {count}",
+                f"--{name} has {printing.count(len(listed_values), 'value')}, but another switch has {count} values",
                 hint="give each switch one value for each bundle",
             )
     orders = []
@@ -398,8 +398,8 @@ def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProj
             output.say(f"Bundle '{path}' was written ({path.stat().st_size:,} bytes).")
 
 
-# `comparisonRules` and `compare` handle sequences of comparisons. The input of a comparison is a file, or the result `$name` of an
-# earlier comparison.
+# The commands `comparisonRules` and `compare` get a list of comparisons of asset lists. An input of a comparison is a file, or the
+# result `$name` of an earlier comparison.
 
 _VARIABLE = "$"
 
@@ -517,7 +517,9 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
     if any(word not in ("0", "1") for word in types):
         raise UserError("--filePatternType must be 0 (wildcard) or 1 (regular expression)", hint="0 for *.png, 1 for .*[.]png")
     if ComparisonKind.INTERSECTION_COUNT in kinds and len(kinds) > 1:
-        raise UserError("intersectionCount cannot be combined with another comparison", hint="run 'compare' once for each of them")
+        raise UserError(
+            "intersectionCount cannot be combined with another comparison", hint="run 'compare' once for each comparison"
+        )
     count = given.number("intersectionCount", 1, 1_000_000) or 2
     steps = []
     for kind in kinds:

@@ -66,7 +66,7 @@ _Work = tuple[int, int]
 class _IdleWaiter(Struct, eq=False):
     """A client that waits until all earlier changes are processed.
 
-    If `besides` (an amount of work done, `_Work`) is given, the client also waits until the present amount differs from it.
+    If `besides` is given, the client also waits until the measure of the work done differs from `besides`.
     """
 
     then: Callable[[], None]
@@ -120,11 +120,10 @@ class _Processor:
         self._wait(_IdleWaiter(then))
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when the engine next becomes idle, or immediately if it is idle and has not reported that to a client.
+        """Call `then` when the engine next becomes idle, or at once if it is idle and has worked since it last notified a client.
 
-        As in O3DE, a client that changes a file and then sends `signalidle` gets the answer after the change is processed, even if
-        the change was processed before the command arrived. aptui checks very recent files a second time; this check does not
-        count as work.
+        As in O3DE, a client that changes a file and then sends `signalidle` gets an answer, even if the change was processed before
+        the command arrived. aptui checks recently changed files a second time; during this check the engine counts as idle.
         """
         known = self._done if self._reported is None else self._reported
         is_at_rest = self.is_idle() or self._live.watching.is_looking_again

@@ -164,7 +164,7 @@ class _Batch:
         self._when_idle.append(then)
 
     at_next_idle = when_idle
-    """The same as `when_idle`, because a batch run becomes idle only once."""
+    """Call `then` when all work is done. A batch run becomes idle only once, so this function is equal to `when_idle`."""
 
     def quit(self) -> None:
         """Quit now; remaining work stays pending."""

@@ -83,7 +83,7 @@ class BundlerOutput:
         self.say("Save successful!")
 
     def save_lists(self, lists: Mapping[Path, Sequence[ListedAsset]], *, is_quiet: bool = False) -> None:
-        """Write asset lists, except empty ones.
+        """Write the asset lists that are not empty. Then raise an error if a list is empty.
 
         Raises:
             UserError: a list is empty, so its bundle would be empty, too.
@@ -136,7 +136,7 @@ class PlatformProducts(Struct, frozen=True):
         path = word.replace("\\", "/").lower()
         for cache in (self.folder.parent, self.folder.parent.resolve()):
             if path.startswith(f"{cache}/".lower()):
-                path = path[len(f"{cache}/") :].partition("/")[2]  # the path after the cache and the platform's folder
+                path = path[len(f"{cache}/") :].partition("/")[2]  # remove the paths of the cache and of the platform's folder
         path = path.removeprefix(f"{self.platform}/")
         if path in self.by_path:
             return [self.by_path[path]]
@@ -227,7 +227,8 @@ class BundlerProject:
         platforms = {platform for name in names if not name.startswith("$") and (platform := platform_of(name))}
         if len(platforms) > 1:
             raise UserError(
-                f"the files are for different platforms: {', '.join(sorted(platforms))}", hint="name only files for one platform"
+                f"the files are for different platforms: {', '.join(sorted(platforms))}",
+                hint="use input files for one platform only",
             )
         if platforms and self.asked and not platforms.issubset(self.asked):
             raise UserError(
@@ -273,7 +274,7 @@ class BundlerProject:
         return [path for path in dict.fromkeys(names) if path.is_file()]
 
     def default_dependencies(self, products: PlatformProducts) -> tuple[list[AssetKey], list[str]]:
-        """Return the products that the files of default dependencies list, and messages about missing required products."""
+        """Return the products in the `*_Dependencies.xml` files of engine, gems and project, and messages about missing ones."""
         engine, project = Path(self.facts.engine), self.config.project_dir
         files = [engine / "Assets" / "Engine" / "Engine_Dependencies.xml"]
         files += [Path(path) / "Assets" / f"{name}_Dependencies.xml" for name, path in self.facts.gems]
@@ -298,7 +299,7 @@ class BundlerProject:
         """Return the absolute path of a file on the command line; relative paths are below the engine's folder.
 
         Raises:
-            UserError: the path has another suffix.
+            UserError: the path does not end with `suffix`.
         """
         name = name.replace("\\", "/")
         if not name.lower().endswith(suffix):
@@ -342,15 +343,15 @@ def platform_of(name: str) -> str:
 
 
 def missing_list(path: Path, more: str = "") -> UserError:
-    """Return the error for an asset list that does not exist, in the engine's words."""
+    """Return the error for an asset list that does not exist; its text is that of O3DE."""
     return UserError(f"Cannot load Asset List file ( {path} ): File does not exist.{more}")
 
 
 def refuse_missing_lists(given: BundlerSwitches) -> None:
-    """Refuse an asset list that exists for no platform. Unlike later checks, this check does not need a project.
+    """Check the asset lists of the command `bundles`. Unlike later checks, this check does not need a project.
 
     Raises:
-        UserError: a list does not exist.
+        UserError: neither a list nor its variant for a platform exists.
     """
     for name in given.all("assetListFile") if given.command == "bundles" else ():
         path = Path(os.path.abspath(name.replace("\\", "/")))

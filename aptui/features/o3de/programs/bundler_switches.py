@@ -23,7 +23,7 @@ class Takes(Enum):
     MANY = auto()
     """Comma-separated values; the switch may be repeated."""
     MAYBE = auto()
-    """Optional comma-separated values."""
+    """Comma-separated values; the switch may also be given without a value."""
 
 
 HELP = "run 'AssetBundlerBatch {} --help' to list its switches"
@@ -80,7 +80,7 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
         "seedListFile": (Takes.MANY, "the seed lists whose assets are listed"),
         **_SEEDS,
         "addDefaultSeedListFiles": (Takes.NOTHING, "also list the assets of the default seeds of engine, gems and project"),
-        "skip": (Takes.MANY, "products to omit, with dependencies that only they need; * and ? are wildcards"),
+        "skip": (Takes.MANY, "products to omit, and the dependencies that no other listed product needs; * and ? are wildcards"),
         "print": (Takes.NOTHING, "print the list"),
         "dryRun": (Takes.NOTHING, "write nothing"),
         "generateDebugFile": (Takes.NOTHING, "write the reason for each asset (.assetlistdebug)"),
@@ -89,12 +89,12 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
     },
     "comparisonRules": {
         **_COMPARISON,
-        "addComparison": (Takes.NOTHING, "append the comparisons to those of the file"),
+        "addComparison": (Takes.NOTHING, "append the given comparisons to the comparisons in an existing rules file"),
         **_OVERWRITE,
     },
     "compare": {
         **_COMPARISON,
-        "print": (Takes.MAYBE, "print the result of the last comparison, or these asset lists"),
+        "print": (Takes.MAYBE, "print the asset lists with these names; without a value, the result of the last comparison"),
         **_OVERWRITE,
         **_PLATFORM,
     },
@@ -153,7 +153,7 @@ class BundlerSwitches(Struct, frozen=True):
         """
         found = self.all(name)
         if len(found) > 1:
-            raise UserError(f"--{name} has {len(found)} values, but must have one", hint="remove the other values")
+            raise UserError(f"--{name} has {len(found)} values, but must have one", hint="give only one value")
         return found[0] if found else ""
 
     def need_switch(self, name: str) -> str:

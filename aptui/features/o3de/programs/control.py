@@ -46,7 +46,7 @@ class Processor(Protocol):
         ...
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when the engine next becomes idle, or immediately if it is idle and has not reported that to a client."""
+        """Call `then` when the engine next becomes idle, or at once if it is idle and worked since it last notified a client."""
         ...
 
     def quit(self) -> None:
@@ -77,7 +77,7 @@ class _Peer(Struct, eq=False):
 
 
 def is_foreign(data: bytes) -> bool:
-    """Whether data cannot be a command: HTTP (which begins with a capital), TLS, or other text that is not in lower case."""
+    """Whether received data cannot be a control command: it does not begin with a lower-case letter, for example HTTP and TLS."""
     given = data.lstrip(_BETWEEN)
     return bool(given) and not (given[:1].isalpha() and given[:1].islower())
 

@@ -40,7 +40,7 @@ class Stat(Struct, frozen=True):
 
     @property
     def average_ms(self) -> int:
-        """The average in whole milliseconds."""
+        """The average duration of an occurrence, in whole milliseconds."""
         return self.total_ms // max(self.count, 1)
 
 

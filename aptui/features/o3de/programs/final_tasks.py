@@ -71,7 +71,7 @@ def opening_lines(order: Relocate) -> list[str]:
 
 
 def refusal_lines(report: RelocationReport) -> list[str]:
-    """Return the lines that say why a valid request was refused; [] if it was performed or is a preview."""
+    """Return O3DE's lines about why a valid relocation request was refused, [] if it was not refused."""
     if not report.refusals or report.is_performed:
         return []
     order, own = report.order, {f"'{item.old}': {item.problem}" for item in report.items}

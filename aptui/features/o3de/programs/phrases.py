@@ -53,9 +53,9 @@ RECEIVED = "Received {} files from the scanner.  Assessing..."
 PROCESSING = "Processing {} ({})..."
 """Placeholders: source, relative to its scan folder; platform."""
 PROCESSED = 'Processed "{}" ("{}")... '
-"""Placeholders: absolute path; platform."""
+"""Placeholders: absolute path of the source; platform."""
 JOB_FAILED = "Failed {}, ({})... "
-"""Placeholders: absolute path, platform."""
+"""Placeholders: absolute path of the source; platform."""
 CREATE_JOBS_FAILED = "Createjobs Failed: {}."
 IDLE = "Job processing completed. Asset Processor is currently idle. Process time: {:f}s"
 MISSING_SCAN = "Scanning for missing dependencies:\t{}"
@@ -67,7 +67,7 @@ CONNECTION_REFUSED = (
     "A program connected to the listening port and was refused: the Editor and launchers are served by AssetProcessor and by"
     " 'aptui serve', unless serve.o3de is false. Products are in '{}', one folder for each platform. This is printed once."
 )
-"""Placeholder: cache folder. Explains to users why the Editor and launchers cannot connect."""
+"""Placeholder: cache folder. The message explains why the Editor or a launcher was refused."""
 TOO_MANY_ERRORS = "Too Many Compile Errors - not printing out full logs for remaining errors"
 
 _TRACE_RULER = "=" * 66
@@ -101,7 +101,7 @@ def job_slots(asked: int, count: int) -> str:
 
 
 def optimization(analysed: int, seen: int, unclaimed: int) -> str:
-    """Return the line about analyses that were not needed. Override collisions, which O3DE also counts, cannot occur."""
+    """Return the line with the number of analysed files. Its number of override collisions is always 0; only O3DE can have them."""
     return (
         f"Builder optimization: {analysed} / {seen} files required full analysis, "
         f"{unclaimed} sources found but not processed by anyone. 0 override collisions."

@@ -66,9 +66,11 @@ SWITCHES = (
     ),
     Switch("logDir", SwitchArity.TEXT, "the folder of logs"),
     Switch(
-        "zeroAnalysisMode", SwitchArity.NOTHING, "trust sizes and times: do not read files again whose size and time are unchanged"
+        "zeroAnalysisMode",
+        SwitchArity.NOTHING,
+        "trust sizes and times: do not read a file again if its size and time are unchanged",
     ),
-    Switch("disableFileCache", SwitchArity.NOTHING, "do not cache folder contents", "every scan reads the disk itself"),
+    Switch("disableFileCache", SwitchArity.NOTHING, "do not cache folder contents", "aptui has no cache of folder contents"),
     Switch(
         "truncatefingerprint",
         SwitchArity.MAYBE_NUMBER,

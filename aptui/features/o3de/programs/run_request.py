@@ -129,8 +129,9 @@ def _prepare(given: GivenSwitches, base: str, console: ProgramConsole) -> RunReq
     if given.first("logDir") is None:
         console.open_log(config.log_dir, base)
     console.is_verbose = facts.user.is_verbose
-    with contextlib.suppress(OSError):  # the program that later needs the folder reports the error
-        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)  # tools expect the folder even without job logs
+    # O3DE's tools expect the folder of job logs, even if it is empty. If it cannot be made, writing the first log fails.
+    with contextlib.suppress(OSError):
+        (config.log_dir / JOB_LOGS).mkdir(parents=True, exist_ok=True)
     _print_doubts(given, config, console)
     console.say(phrases.PROJECT_ROOT.format(str(config.project_dir)))
     console.say(phrases.job_slots(facts.max_jobs, config.workers))

@@ -93,14 +93,14 @@ class ScanFolderSettings:
         if wanted and not any(wildcard(pattern).fullmatch(text) for pattern in wanted):
             return None
         if watch is None or not text:
-            self.warnings.append(f"{node.where}: scan folder '{name}' is not scanned, because it has no 'watch'")
+            self.warnings.append(f"{node.where}: scan folder '{name}' is not scanned, because its setting 'watch' is missing")
             return None
         path = self._expand(text, watch, name)
         if path is None:
             return None
         include = self._platforms(node.get("include"))
         if split_texts(node.get("include")) and not include:
-            return None  # the folder is only for platforms that the project does not declare
+            return None  # the project does not declare any of the platforms in `include`
         is_root = path in (self._places.engine, self._places.asset_root)
         return ScanFolderEntry(
             name=name,
@@ -122,7 +122,7 @@ class ScanFolderSettings:
         return tuple(found)
 
     def _expand(self, text: str, node: Node, name: str) -> str | None:
-        """Return an absolute path, None if a macro has no value."""
+        """Return the absolute path of a scan folder; `text` may contain macros. None = a macro has no value, so warn."""
         missing: list[str] = []
 
         def value(macro: re.Match[str]) -> str:

@@ -348,7 +348,7 @@ def read_registry(places: ProjectRoots, options: Options, recorder: InputRecorde
 
 
 def _tags(places: ProjectRoots, options: Options) -> tuple[str, ...]:
-    """Return the active specialisations (tags of settings files): the program's tags, and the project's name before `tools`."""
+    """Return the tags that select settings files: the program's tags, with the project's name in front of the tag `tools`."""
     at = options.tags.index("tools") if "tools" in options.tags else len(options.tags)
     return (*options.tags[:at], places.name, *options.tags[at:])
 

@@ -206,12 +206,13 @@ class AssetRules:
     # ── metadata types ──
 
     def companions(self, types: Mapping[str, Node], importer: Iterable[Node]) -> Node:
-        """Return {glob of sources: companions}.
+        """Return {glob of sources: metadata files (companions) of these sources}. `.meta` files are not included.
 
-        `types` is {metadata type: extension of sources}. A metadata type is an extension or a path. A metadata extension replaces
-        the extension of the sources; without an extension of sources, it is appended to the name of every source. A path is one
-        file on which all sources with the extension depend. Sources with an extension in `importer` also have a companion
-        `.assetinfo`. A `.meta` file always belongs to its source, so it needs no companion.
+        Args:
+            types: {metadata type: extension of sources}. If the type is a path, all sources with the extension depend on this file.
+                Otherwise the type is an extension, which replaces the extension of the sources. If the extension of sources is "",
+                the type is appended to the name of every source.
+            importer: extensions of sources that also have a companion `.assetinfo`.
         """
         found: dict[str, dict[tuple[str, str, str], Node]] = {}
 

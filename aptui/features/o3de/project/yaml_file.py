@@ -61,7 +61,7 @@ def _scripts(opened: OpenedO3deProject) -> Iterator[str]:
     for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project):
         script = os.path.join(root, "Editor", "Scripts", "bootstrap.py")
         if os.path.isfile(script):
-            yield f"{script}: the builders of this script do not run with '{FILE_NAME}', which cannot contain them"
+            yield f"{script}: the builders of this script do not run with '{FILE_NAME}', because this file cannot describe them"
 
 
 def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:

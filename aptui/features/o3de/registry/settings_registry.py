@@ -32,7 +32,9 @@ def steps_of(pointer: str) -> list[str]:
         UserError: the pointer does not begin with a slash.
     """
     if pointer and not pointer.startswith("/"):
-        raise UserError(f"'{pointer}' is not a JSON pointer", hint="begin it with '/', for example /Amazon/AzCore/Bootstrap")
+        raise UserError(
+            f"'{pointer}' is not a JSON pointer", hint="begin the pointer with '/', for example /Amazon/AzCore/Bootstrap"
+        )
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
@@ -418,7 +420,10 @@ class Registry:
             self.merge_file(file.path)
 
     def merge_file(self, path: str, anchor: str = "") -> bool:
-        """Merge a file below `anchor`, a `.setregpatch` as JSON patch, any other as merge patch. Return whether the file exists."""
+        """Merge a settings file into the object at the JSON pointer `anchor`; return whether the file exists.
+
+        A `.setregpatch` file is a JSON patch. Any other file is a JSON merge patch.
+        """
         patch = self._read(path)
         if patch is None:
             return False

@@ -437,7 +437,7 @@ class ScriptBuilder:
             log.error("\n".join((text, *_trace_lines(error))))  # noqa: TRY400  # `log` is a job's log, not a logger of `logging`
             return failed(error=text)
         except BaseException:
-            self._report("OnCancel")  # this process must end, so the script is asked to cancel its work
+            self._report("OnCancel")  # the worker process must end, so request that the script cancels the job
             raise
 
     def _report(self, name: str) -> None:

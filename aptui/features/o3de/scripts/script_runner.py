@@ -104,7 +104,7 @@ class _Finder:
 
 
 def _install(wanted: Surroundings) -> None:
-    sys.dont_write_bytecode = True  # because aptui must not write into scan folders, which may contain scripts
+    sys.dont_write_bytecode = True  # scripts may be in scan folders, where aptui must not write files
     for name in _MODULES:
         sys.modules[f"azlmbr{name}"] = importlib.import_module(f"{_REAL}{name}")
     if _Finder not in sys.meta_path:

@@ -81,7 +81,7 @@ def test_token_never_begins_with_a_dash(monkeypatch: pytest.MonkeyPatch) -> None
     assert tokens.fresh() == "ef-g"
 
 
-def test_sec_8_unknown_host_names_are_refused(there: Served) -> None:
+def test_unknown_host_names_are_refused(there: Served) -> None:
     """The exact allow-list for the `Host` header prevents DNS rebinding."""
     port = there.port
 
@@ -99,7 +99,7 @@ def test_sec_8_unknown_host_names_are_refused(there: Served) -> None:
         assert knock(there, Host=host, Authorization=bearer(there)) == 421
 
 
-def test_sec_8_other_origins_are_refused(there: Served) -> None:
+def test_other_origins_are_refused(there: Served) -> None:
     """`Origin` and `Sec-Fetch-Site` are checked on plain requests and on WebSockets."""
     own = f"http://127.0.0.1:{there.port}"
 
@@ -113,7 +113,7 @@ def test_sec_8_other_origins_are_refused(there: Served) -> None:
     assert there.get(ENDPOINT, Sec_Fetch_Site="same-origin").status == there.get(ENDPOINT, Sec_Fetch_Site="none").status == 200
 
 
-def test_sec_8_every_request_needs_a_token(there: Served) -> None:
+def test_every_request_needs_a_token(there: Served) -> None:
     """GET requests and WebSocket upgrades need a token."""
     wrong = "Bearer " + there.token[:-1] + ("A" if there.token[-1] != "A" else "B")
 
@@ -129,7 +129,7 @@ def test_browser_sends_its_token_as_subprotocol_or_cookie(there: Served) -> None
     assert there.get(ENDPOINT, Authorization="", Cookie=f"aptui-token={there.token}").status == 200
 
 
-def test_sec_8_answers_forbid_cors_and_requests_of_html_forms_are_refused(there: Served) -> None:
+def test_answers_forbid_cors_and_requests_of_html_forms_are_refused(there: Served) -> None:
     """Answers have no CORS header and have `X-Content-Type-Options`; the `Content-Type` of requests is checked."""
     reply = there.get(ENDPOINT, Origin=f"http://127.0.0.1:{there.port}")
     refused = there.get(ENDPOINT, Authorization="")
@@ -151,7 +151,7 @@ def test_configured_origins_are_accepted(tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------------- TCP, TLS, tokens
 
 
-def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
+def test_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
     """A non-loopback address without TLS or without a token is refused; the message names the setting."""
     file = tmp_path / "s" / "tokens.json"
     certificate, key = tmp_path / "c.pem", tmp_path / "k.pem"
@@ -172,7 +172,7 @@ def test_sec_7_other_machines_need_tls_and_a_token(tmp_path: Path) -> None:
         gateway.refuse_unsafe(GatewaySettings(address=address), file)
 
 
-def test_sec_7_gateway_is_disabled_and_uses_loopback_by_default(tmp_path: Path) -> None:
+def test_gateway_is_disabled_and_uses_loopback_by_default(tmp_path: Path) -> None:
     """TCP is disabled by default, and its default address is 127.0.0.1."""
     serve = load.load(Project(tmp_path / "p", PLAIN).root).serve
 
@@ -180,7 +180,7 @@ def test_sec_7_gateway_is_disabled_and_uses_loopback_by_default(tmp_path: Path) 
     assert serve.address == "127.0.0.1"
 
 
-def test_sec_7_tokens_are_256_bits_and_stored_as_digests_in_a_private_file(tmp_path: Path) -> None:
+def test_tokens_are_256_bits_and_stored_as_digests_in_a_private_file(tmp_path: Path) -> None:
     """A token has 256 bits, and its file has mode 0600."""
     file = tmp_path / "state" / "tokens.json"
     old = os.umask(0)
@@ -202,7 +202,7 @@ def test_sec_7_tokens_are_256_bits_and_stored_as_digests_in_a_private_file(tmp_p
         tokens.read(file)
 
 
-def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every token is compared by `hmac.compare_digest`."""
     file = tmp_path / "tokens.json"
     made = [tokens.add(file, name, [Scope.READ]) for name in ("a", "b", "c")]
@@ -214,7 +214,7 @@ def test_sec_7_tokens_are_compared_in_constant_time(tmp_path: Path, monkeypatch:
     assert len(compared) == 3
 
 
-def test_sec_7_token_is_limited_to_its_scopes_and_revocable(there: Served) -> None:
+def test_token_is_limited_to_its_scopes_and_revocable(there: Served) -> None:
     """A token allows only its scopes, and a revoked token is refused at once."""
     token = there.with_scopes(Scope.CONTROL)
     reader = there.with_scopes(Scope.READ)
@@ -339,7 +339,7 @@ def test_connection_with_regular_requests_is_not_closed(there: Served) -> None:
         assert connection.getresponse().read()
 
     async def grow_old() -> None:
-        there.context.connections.close()  # After this, no other thread reads the start times of connections.
+        there.context.connections.close()  # Stop the regular checks, so that no other thread reads `began_s`.
         for held in there.context.connections.all:
             held.began_s = -1e9
 
@@ -357,7 +357,7 @@ def test_connection_with_regular_requests_is_not_closed(there: Served) -> None:
     connection.close()
 
 
-def test_sec_10_socket_without_a_complete_request_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_socket_without_a_complete_request_is_dropped(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Single bytes do not extend the timeout for a request's header."""
     connections = there.context.connections
     monkeypatch.setattr(connections, "_header_limit_s", 0.3)
@@ -381,7 +381,7 @@ def test_sec_10_socket_without_a_complete_request_is_dropped(there: Served, monk
             pass
 
 
-def test_sec_10_new_connection_replaces_the_oldest_unauthenticated_socket(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_new_connection_replaces_the_oldest_unauthenticated_socket(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sockets are limited; incomplete requests do not block clients."""
     connections = there.context.connections
     monkeypatch.setattr(connections, "_unknown_limit", 8)
@@ -395,7 +395,7 @@ def test_sec_10_new_connection_replaces_the_oldest_unauthenticated_socket(there:
             each.close()
 
 
-def test_sec_10_silent_sockets_before_tls_do_not_block_clients(secure: tuple[Served, ssl.SSLContext]) -> None:
+def test_silent_sockets_before_tls_do_not_block_clients(secure: tuple[Served, ssl.SSLContext]) -> None:
     """A socket counts as a connection from `accept` on, not only from the end of its TLS handshake."""
     there, trusting = secure
     with contextlib.ExitStack() as stack:
@@ -438,7 +438,7 @@ def test_closed_unauthenticated_socket_receives_the_reason(there: Served, monkey
         assert first.recv(1000).startswith(b"HTTP/1.1 503 ")
 
 
-def test_sec_10_one_token_cannot_use_connections_reserved_for_the_owner(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_token_cannot_use_connections_reserved_for_the_owner(there: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(there.context.connections, "_limit", 40)
     with contextlib.ExitStack() as stack:
 
@@ -467,7 +467,7 @@ def test_client_that_does_not_read_its_answer_is_dropped(there: Served, monkeypa
         until(lambda: not there.context.connections.all)
 
 
-def test_sec_10_number_of_clients_is_limited(tmp_path: Path) -> None:
+def test_number_of_clients_is_limited(tmp_path: Path) -> None:
     """The configurable limit is 64 connections by default."""
     assert GatewaySettings().clients_limit == 64
     project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, clients_limit: 2}\n")
@@ -497,8 +497,8 @@ def test_rate_limit_admits_a_request_soon_after_the_limit_was_reached() -> None:
 # ------------------------------------------------------------------------------------------------------------ local files
 
 
-def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The folder has mode 0700 before the token file is created with mode 0600."""
+def test_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """First the folder of the token file is created with mode 0700, then the token file with mode 0600."""
     from aptui.link import places
 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -520,7 +520,7 @@ def test_sec_6_local_token_is_readable_by_its_user_only(tmp_path: Path, monkeypa
     assert places.find_gateway(settings.cache_dir) is None
 
 
-def test_sec_11_audit_log_has_client_request_and_outcome(tmp_path: Path) -> None:
+def test_audit_log_has_client_request_and_outcome(tmp_path: Path) -> None:
     """The log has one line of JSON for each call and is readable only by its owner. A disk error does not stop requests."""
     from aptui.features.gateway.access.guard import Audit, ClientIdentity
 
@@ -537,7 +537,7 @@ def test_sec_11_audit_log_has_client_request_and_outcome(tmp_path: Path) -> None
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-def test_sec_11_refusals_in_the_audit_log_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusals_in_the_audit_log_are_limited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refusals are counted, long texts are cut, and the log is rotated."""
     from aptui.features.gateway.access.guard import Audit, ClientIdentity
 

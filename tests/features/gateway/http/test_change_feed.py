@@ -103,7 +103,7 @@ def follow(place: Served) -> Iterator[Callable[[str], http.client.HTTPResponse]]
 Follow = Callable[[str], http.client.HTTPResponse]
 
 
-def test_sec_10_streams_of_one_token_are_limited_and_closed(place: Served, follow: Follow) -> None:
+def test_streams_of_one_token_are_limited_and_closed(place: Served, follow: Follow) -> None:
     """The number of streams per token is limited, and some streams are reserved for the user who runs the gateway."""
     assert follow(f"Bearer {place.token}").status == 200  # the first request opens files that stay open
     before = len(os.listdir("/proc/self/fd"))

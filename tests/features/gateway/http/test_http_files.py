@@ -342,7 +342,7 @@ def test_product_of_a_killed_engine_is_verified_before_sending(own: Served, monk
 
 
 def test_content_matches_its_etag_while_products_are_replaced(own: Served) -> None:
-    """Both versions have the same length, so that only the digest differs."""
+    """The old and the new content of a product have the same length, so that only the digest differs."""
     seen: set[bytes] = set()
     wrong: list[Reply] = []
     ends = threading.Event()

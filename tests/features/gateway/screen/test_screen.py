@@ -202,7 +202,10 @@ async def test_second_restart_ends_a_busy_worker_at_once_after_confirmation(tmp_
         await pilot.press("tab", "r")
         await until(
             pilot,
-            lambda: "ends when images: textures/rock.png (linux, image) has ended: end it now? The job runs again" in text(app),
+            lambda: (
+                "ends when images: textures/rock.png (linux, image) has ended: end the worker now? Then the job runs again"
+                in text(app)
+            ),
         )
         await pilot.press("y")
         await until(pilot, lambda: "worker 2 is ended; its job runs again" in text(app))

@@ -325,7 +325,7 @@ class Bare:
 HELLO = json.dumps({"id": 1, "request": "hello", "protocol": wire_codec.VERSION, "client": "bare"})
 
 
-def test_sec_10_huge_frame_is_refused_by_its_header(there: Garden) -> None:
+def test_huge_frame_is_refused_by_its_header(there: Garden) -> None:
     """The maximum length of a frame is 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)
@@ -335,7 +335,7 @@ def test_sec_10_huge_frame_is_refused_by_its_header(there: Garden) -> None:
     assert there.client().ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_sec_10_only_a_frame_beyond_the_size_limit_is_refused(there: Garden) -> None:
+def test_only_a_frame_beyond_the_size_limit_is_refused(there: Garden) -> None:
     """The maximum length of a frame is 1 MiB."""
     with Bare(there) as bare:
         bare.say(HELLO)
@@ -380,7 +380,7 @@ class Deaf:
         self.taken.append(data.decode())
 
 
-def test_sec_10_slow_client_loses_its_queue_and_gets_resync(there: Garden) -> None:
+def test_slow_client_loses_its_queue_and_gets_resync(there: Garden) -> None:
     """A client's queue holds at most 1,000 notifications; then the client gets `resync`."""
 
     async def scene() -> tuple[int, list[str]]:
@@ -415,7 +415,7 @@ def test_sec_10_slow_client_loses_its_queue_and_gets_resync(there: Garden) -> No
     assert len(after) <= wire_codec.QUEUE_LIMIT
 
 
-def test_sec_10_client_that_does_not_read_uses_limited_memory(there: Garden) -> None:
+def test_client_that_does_not_read_uses_limited_memory(there: Garden) -> None:
     """A slow reader never blocks the engine or another client."""
     with Bare(there) as deaf:
         deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
@@ -439,7 +439,7 @@ def test_engine_restart_is_notified_and_causes_a_new_catalog(tmp_path_factory: p
     with garden(tmp_path_factory.mktemp("garden"), SETTINGS, {"a.txt": "a"}) as there:
         client = there.client(platforms=("linux",), wants_catalog=True)
         assert catalog(client).keys() == {"linux/a.txt"}
-        there.served.context.engine._client.hang_up()  # The gateway sees the same disconnection as after a crash of the engine.
+        there.served.context.engine._client.hang_up()  # to the gateway, this looks like a crash of the engine
 
         assert not receive(client, wire_records.EngineChanged).is_here
         receive(client, wire_records.Resync)

@@ -27,7 +27,7 @@ def test_ping_request_is_answered(there: Garden) -> None:
     assert there.client().ask(wire_records.Ping()) == wire_records.Done()
 
 
-def test_asset_status_by_path_or_asset_id_of_a_product_is_compiled(there: Garden) -> None:
+def test_asset_status_of_an_existing_product_is_compiled_by_path_and_by_id(there: Garden) -> None:
     client = there.client()
 
     by_term = client.ask(wire_records.AssetStatus(platform="linux", term="a/rose.txt"))
@@ -39,7 +39,7 @@ def test_asset_status_by_path_or_asset_id_of_a_product_is_compiled(there: Garden
     assert (by_term.assets[0].path, by_term.assets[0].size) == ("a/rose.txt", 3)
 
 
-def test_asset_status_is_unknown_if_no_asset_is_named_and_missing_if_none_matches(there: Garden) -> None:
+def test_asset_status_without_asset_is_unknown_and_of_a_missing_asset_is_missing(there: Garden) -> None:
     client = there.client()
 
     assert client.ask(wire_records.AssetStatus()).status is Status.UNKNOWN
@@ -287,7 +287,7 @@ def test_product_is_read_whole_or_in_part_as_binary_frames(there: Garden) -> Non
         client.read_product(path="a/rose.txt", platform="linux", offset=-1)
 
 
-def test_sec_9_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> None:
+def test_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> None:
     """Each part of the path is opened below the cache, without following links."""
     client = there.client()
     there.write("trap/door.txt", "door")
@@ -309,7 +309,7 @@ def test_sec_9_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> N
     until(is_refused)
 
 
-def test_sec_11_changing_requests_need_scopes_and_are_audited(there: Garden) -> None:
+def test_changing_requests_need_scopes_and_are_audited(there: Garden) -> None:
     """Reprocessing, log paths and shutdown need scope control; each call is in the audit log, even if it is refused."""
     reader, controller = there.client(Scope.READ), there.client(Scope.READ, Scope.CONTROL)
     log = there.cache / ".aptui" / "logs" / "gateway-audit.log"
@@ -365,7 +365,7 @@ def test_client_without_scope_escalate_does_not_raise_priorities(there: Garden) 
     assert client.ask(wire_records.AssetStatus(term="a/rose.txt")).status is Status.COMPILED
 
 
-def test_sec_10_escalations_per_second_are_limited(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_escalations_per_second_are_limited(there: Garden, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client may raise priorities only a limited number of times per second."""
     monkeypatch.setattr("aptui.features.gateway.access.guard.ESCALATIONS_PER_S", 3)
     client = there.client(Scope.READ, Scope.ESCALATE)

@@ -137,18 +137,18 @@ def test_asset_builder_lists_each_job_dependency_with_its_status(project: O3dePr
     assert asset_builder.main([f"-debug_create={source}"]) == 0
     output = capsys.readouterr().out
     assert "AssetBuilder: Source dependency = b.txt\n" in output
-    assert "AssetBuilder: W: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is not processed yet\n" in output
+    assert "AssetBuilder: W: Job 'needy' needs job 'txt' of 'b.txt' for linux; this job is not processed yet\n" in output
 
     assert asset_processor_batch.main([f"--project-path={project.project}", "--randomListeningPort"]) == 0
     capsys.readouterr()
     assert asset_builder.main([f"-debug_create={source}"]) == 0
-    assert "AssetBuilder: Job 'needy' needs job 'txt' of 'b.txt' for linux, which is completed\n" in capsys.readouterr().out
+    assert "AssetBuilder: Job 'needy' needs job 'txt' of 'b.txt' for linux; this job is completed\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["-task=resident", "-id=1"], "-task=resident is for children of O3DE's asset processor"),
+        (["-task=resident", "-id=1"], "-task=resident is only for processes that O3DE's asset processor starts"),
         (["-task=paint"], "'paint' is not a task"),
         (["-debug=relative.txt"], "-debug expects an absolute path, not 'relative.txt'"),
         (["-port=1"], "the source is missing"),

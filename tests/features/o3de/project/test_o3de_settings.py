@@ -165,7 +165,7 @@ def test_scan_folder_names_its_platforms_by_id_or_tag(engine: SmallEngine) -> No
 
     assert [folder.platforms for folder in config.project.scan_folders] == [("linux", "server"), ("linux",), ("linux",)]
     assert [warning.partition(": ")[2] for warning in config.warnings] == [
-        "scan folder 'x' is not scanned, because it has no 'watch'"
+        "scan folder 'x' is not scanned, because its setting 'watch' is missing"
     ]
 
 

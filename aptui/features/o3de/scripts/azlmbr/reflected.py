@@ -20,7 +20,7 @@ _WHAT = {
 
 
 class Missing(Exception):
-    """A script uses a part of O3DE ("azlmbr.…") that does not exist here."""
+    """A script uses a part of O3DE ("azlmbr.…") that exists only in O3DE's own programs."""
 
     def __init__(self, name: str) -> None:
         what = _WHAT.get(name.split(".")[1], "a part")
@@ -28,11 +28,11 @@ class Missing(Exception):
 
 
 class MissingModule(Missing, ImportError):
-    """A script imports a module that does not exist here."""
+    """A script imports an O3DE module that exists only in O3DE's own programs."""
 
 
 class MissingName(Missing, AttributeError):
-    """A script uses a name, other than an imported module, that does not exist here."""
+    """A script uses a name of an O3DE module that exists only in O3DE's own programs."""
 
 
 def refusing(module: str) -> Callable[[str], object]:
@@ -79,15 +79,15 @@ class Outcome:
         self._value, self._error = value, error
 
     def is_success(self) -> bool:
-        """Whether there is a value."""
+        """Whether the request succeeded."""
         return not self._error
 
     def value(self) -> object:
-        """Return the value, None for an error."""
+        """Return the value of a successful request, None if the request failed."""
         return self._value
 
     def error(self) -> str:
-        """Return the error, "" for a value."""
+        """Return the error of a failed request, "" if the request succeeded."""
         return self._error
 
     IsSuccess, GetValue, GetError = is_success, value, error

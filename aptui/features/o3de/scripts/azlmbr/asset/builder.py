@@ -230,7 +230,7 @@ class PythonBuilderNotificationBusHandler:
         self._bus_id = None
 
     def is_connected(self) -> bool:
-        """Whether requests are received."""
+        """Whether this handler receives the requests of its builder."""
         return self._bus_id is not None
 
 
