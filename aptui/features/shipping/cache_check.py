@@ -49,7 +49,7 @@ def refuse_stale(config: Config, platform: str) -> None:
     if folders:
         more = f" and {len(folders) - _MOST_NAMES:,} more" if len(folders) > _MOST_NAMES else ""
         names = ", ".join(f"'{line(folder) or '.'}'" for folder in folders[:_MOST_NAMES])
-        raise UserError(f"sources in {names}{more} have changed since the last run", hint=_ADVICE)
+        raise UserError(f"sources changed in {names}{more} after they were processed", hint=_ADVICE)
 
 
 def is_settled(opening: PreparedSession) -> bool:

@@ -1,4 +1,4 @@
-"""The spread of a change along every kind of dependency, but only to builders that declared the dependency."""
+"""A change affects dependants through every kind of dependency, but only jobs of the builder that declared the dependency."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_kind_of_a_job_dependency_decides_whether_a_change_spreads(
     rows.depend(2, "s1", JOB)
 
     assert ("s1" in spread("s0")) is is_possible
-    assert ("s2" in spread("s0")) is is_possible  # s2 has no plan that says the kind of its dependency.
+    assert ("s2" in spread("s0")) is is_possible  # the kind of this dependency is unknown, because `s2` has no plan
     assert ("s1" in spread("s0", through_products=False)) is is_certain
     assert "s2" not in spread("s0", through_products=False)
 

@@ -163,7 +163,7 @@ def test_deps_json_names_edges_of_every_kind(run: Run, there: Path) -> None:
     assert ("one.note", "a.txt", "source") in edges(waits, "out")
 
 
-def test_deps_of_file_without_jobs_lists_its_dependants(run: Run, there: Path) -> None:
+def test_deps_lists_dependants_of_a_file_without_jobs(run: Run, there: Path) -> None:
     _, out, _ = run("deps", "data.raw", "--in")
 
     assert out.splitlines() == ["data.raw needed by:", "  source  file.note"]
@@ -319,7 +319,7 @@ def test_affected_lists_every_job_that_the_next_batch_runs(
         "all.note": "affected", "b2.txt": "new",
     }  # fmt: skip
     summary = json.loads(out[out.index("{") :])
-    assert len(answer["jobs"]) + 2 == summary["jobs_run"]  # `affected` cannot know the two jobs of the new source.
+    assert len(answer["jobs"]) + 2 == summary["jobs_run"]  # `affected` cannot predict the two jobs of the new source
     assert "linux/a.txt" in answer["products"]
 
 

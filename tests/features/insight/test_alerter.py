@@ -193,7 +193,7 @@ def test_webhook_gets_the_digest_and_its_redirect_is_not_followed(tmp_path: Path
     assert harness.messages == ["on.failed.webhook: '127.0.0.1' answered 302 Found"]
 
 
-def test_escape_sequences_in_names_do_not_reach_the_terminal_with_the_bell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terminal_alert_omits_escape_sequences_in_job_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(alerter.printing, "is_terminal", lambda _stream: True)
     harness = Harness(tmp_path, Alert("failed", bell=True))
     harness.alerter(job(1, name="a;\x1b[31m\x07.png"))

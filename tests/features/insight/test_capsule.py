@@ -75,7 +75,7 @@ def test_bytes_of_a_capsule_do_not_depend_on_its_file_name(run: Run, tmp_path: P
     first, second = tmp_path / "a.tgz", tmp_path / "b.tgz"
 
     assert run("capsule", "sub/b.up", "--out", str(first))[0] == 0
-    time.sleep(1.01)  # A time in the capsule would differ after one second.
+    time.sleep(1.01)  # times in the two files would now differ by at least one second
     assert run("capsule", "sub/b.up", "--out", str(second))[0] == 0
 
     assert first.read_bytes() == second.read_bytes()
@@ -149,7 +149,7 @@ workers: 1
 
 
 def made_by_script(file: Path, folder: Path) -> str:
-    """Return the product that the script of a capsule writes."""
+    """Unpack a capsule file, run its `run.sh`, and return the content of the product."""
     with tarfile.open(file) as tar:
         tar.extractall(folder, filter="data")
     subprocess.run([folder / "capsule/run.sh"], check=True, cwd="/", capture_output=True)

@@ -236,7 +236,7 @@ def test_settings_of_a_capsule_that_lead_outside_its_folder_are_ignored(run: Run
     assert not (tmp_path / "home/.cache/aptui").exists()
 
 
-def test_capsule_gets_the_stricter_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_capsule_runs_with_the_stricter_of_two_sandbox_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path / "home", monkeypatch)
     file = pack(tmp_path / "x.tgz", make_members(sandbox="off"))
     user_file().parent.mkdir(parents=True, exist_ok=True)
@@ -314,7 +314,7 @@ def begin(file: Path, folder: Path) -> subprocess.Popen[bytes]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_interrupted_capsule_leaves_no_folder(run: Run, tmp_path: Path, number: signal.Signals) -> None:
+def test_interrupted_capsule_run_leaves_no_folder(run: Run, tmp_path: Path, number: signal.Signals) -> None:
     sleeping = [{**COMMAND, "command": "sleep 30; cp {source} {products_dir}"}]
     process = begin(pack(tmp_path / "x.tgz", make_members(builders=sleeping)), tmp_path)
     process.send_signal(number)

@@ -61,7 +61,7 @@ def test_growth_of_product_groups_since_a_session_is_computed(filled: Store) -> 
     ]  # fmt: skip
 
 
-def test_job_deleted_before_the_session_does_not_change_the_growth(filled: Store) -> None:
+def test_growth_of_sizes_ignores_jobs_deleted_before_the_session(filled: Store) -> None:
     filled.put(put_session=[session_row(NOW - 9000, NOW - 5000)])
     filled.put(drop_source=[(1,)])
     filled.put(put_session=[session_row(NOW - 4000, NOW + 3_600_000)])

@@ -46,7 +46,7 @@ class SmallEngine:
         return self.write(path, {"Amazon": {"AssetProcessor": {"Settings": settings}}})
 
     def add(self, settings: dict[str, Any]) -> Path:
-        """Add to the project's own settings."""
+        """Write settings of the asset processor into the project's own settings file."""
         return self.settings(settings, "Game/Registry/own.setreg")
 
     def load(self, *, options: Options | None = None, **asked: Any) -> configuration.Config:

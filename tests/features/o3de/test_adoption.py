@@ -1,4 +1,4 @@
-"""A cache that O3DE made is refused unchanged until the user agrees to adopt it; its files are kept."""
+"""aptui does not use or change a cache that O3DE made until the user agrees to adopt it. Adopting keeps the cache's files."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ class Disk:
         self.tree = DiskTree(Config(root, "p", root / "Cache", root / "Cache/logs", root / "Cache/temp", project))
 
     def real(self, path: str) -> str:
-        """Return a path with the real root."""
+        """Return a path in which the test's temporary folder replaces `/p`."""
         return self._root + path[2:] if path.startswith("/p/") or path == "/p" else path
 
     def found(self, source: str) -> list[str]:

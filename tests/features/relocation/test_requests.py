@@ -137,7 +137,7 @@ def test_hostile_relocation_pattern_ends_within_the_time_limit(project: LiveProj
     assert time.process_time() - began < 5
 
 
-def test_refused_relocation_releases_the_held_changes(project: LiveProject) -> None:
+def test_refused_relocation_stops_holding_file_changes_back(project: LiveProject) -> None:
     request = project.ask(Relocate("art", "new/", is_confirmed=True))
 
     assert "'art' is a folder" in request.refused

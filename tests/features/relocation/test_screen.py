@@ -39,7 +39,10 @@ ROCK = "textures/rock.png"
 
 
 class Mover(FakeSession):
-    """An engine with one file that has a dependant. It refuses a move until references are updated or may break."""
+    """An engine with one file and one dependant of this file.
+
+    It refuses a move that neither updates references nor allows broken dependencies.
+    """
 
     def __init__(self, folder) -> None:
         super().__init__(folder)
@@ -85,7 +88,7 @@ async def type_in(app, pilot, destination: str) -> None:
 
 
 async def to_preview(app, pilot, pane, destination: str) -> None:
-    """Ask to move the rock, and wait for the preview."""
+    """Request to move the source `ROCK`, and wait for the preview of the move."""
     await go(pilot, pane, ROCK)
     await press(pilot, "m")
     await until(pilot, lambda: bool(app.screen.query(Prompt)))

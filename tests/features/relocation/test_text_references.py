@@ -109,7 +109,7 @@ def test_rewrite_finds_thousands_of_names_in_one_pass() -> None:
 
     found = mend(text.encode(), renames, ())
 
-    assert found.count == 9_000 - 2  # Without a line end, the copies join two names into other names.
+    assert found.count == 9_000 - 2  # where two of the three copies meet, two names form another name
     assert len(found.changed) == 3_000
 
 

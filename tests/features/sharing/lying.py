@@ -1,7 +1,7 @@
 """A store in memory with configurable faults.
 
-It is down, slow or full, returns truncated or wrong data, or stores incomplete data. `kept` is the stored data, which differs from
-its answers.
+A fault makes the store unreachable, slow or full, makes it return truncated or wrong data, or makes it store incomplete data.
+`stored` has the stored data, which can differ from the answers.
 """
 
 import threading
@@ -12,7 +12,7 @@ from aptui.shared.result_store import StoreError, StoreFull
 SPOILED = ("cut", "flipped", "another", "page", "empty")
 """Faults of answers: truncated, one bit changed, another record, an HTML page, empty."""
 HALF = ("half", "half and silent", "lost")
-"""Faults of storing: half of the data, with or without an error, or nothing in spite of success."""
+"""Faults of uploads: half of the data is stored, with or without an error; nothing is stored, but success is reported."""
 FAULTS = ("down", "slow", "full", *SPOILED, *HALF)
 KINDS = (("ac",), ("cas",), ("ac", "cas"))
 """Kinds of entries that a fault applies to: records, blobs, or both."""

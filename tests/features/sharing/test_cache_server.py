@@ -177,7 +177,7 @@ def test_cache_server_refuses_unknown_methods(open_server):
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br"])
 def test_compressed_upload_is_refused_without_decompression(open_server, encoding, caplog):
-    """The body is not decompressed, and the connection stays usable for the next request."""
+    """The server does not decompress the uploaded data, and the connection stays usable for the next request."""
     with closing(http.client.HTTPConnection(urlsplit(open_server).netloc, timeout=10)) as connection:
         for place in (f"/ac/{KEY}", f"/cas/{DIGEST}"):
             connection.request("PUT", place, b"packed by nobody", {"Content-Encoding": encoding})
@@ -188,7 +188,7 @@ def test_compressed_upload_is_refused_without_decompression(open_server, encodin
 
 
 def test_requests_of_browser_pages_are_refused(open_server):
-    """Another host name of this machine (DNS rebinding), or another origin."""
+    """The server refuses requests with another host name (DNS rebinding), and requests from pages of another origin."""
     for host in ("evil.example", "a:b:c", "[::1]x", "x:99999"):
         assert ask(open_server, "GET", f"/cas/{DIGEST}", Host=host)[0] == 421
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA, Origin="http://evil.example")[0] == 421

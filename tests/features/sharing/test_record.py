@@ -165,7 +165,7 @@ def test_deeply_nested_record_is_refused():
 
 
 def test_record_of_another_job_is_refused():
-    """A record of another job is noticed even without keys."""
+    """The job in a record is compared with the requested job, even if records are not sealed with a team key."""
     with pytest.raises(Mismatch, match="another job"):
         open_record(seal_record(record(facts("b.png"), b"one"), SEAL), SEAL, BASE)
 
@@ -193,7 +193,7 @@ def test_number_of_variants_is_limited_and_the_newest_variant_is_first():
 
 
 def test_two_runs_of_a_job_are_compared_by_their_products():
-    """A reported difference shows without extra runs that a builder is not deterministic."""
+    """A difference between two runs is reported, because it shows that the builder is not deterministic."""
     ours = record(facts(), b"one", b"two")
 
     assert difference(ours, record(facts(), b"one", b"two", log=(), duration_ms=9, writer="x")) == ""
@@ -210,7 +210,7 @@ def test_record_accepts_source_names_in_upper_case():
     assert records.flaw_of("Textures/A.png", is_product=False) == ""
 
 
-def test_difference_in_code_in_inputs_or_in_the_platform_of_a_record_is_detected():
+def test_record_with_different_code_inputs_or_platform_is_detected():
     ours = facts(code="22" * 32)
 
     assert flaw_of_report(record(ours, b"x"), ours) == ""
@@ -274,7 +274,7 @@ def test_sealed_record_is_opened_with_its_key():
 
 @pytest.mark.parametrize("writer", [Seal(), Seal(team_key=b"another secret of some length")])
 def test_record_without_the_team_seal_is_refused(writer):
-    """Values are authenticated before use."""
+    """The seal of a record is verified before its values are used."""
     with pytest.raises(Mismatch, match="team's key"):
         Seal(team_key=TEAM).open_sealed(writer.seal_body("record", BODY))
 

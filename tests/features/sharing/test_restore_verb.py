@@ -109,7 +109,7 @@ def test_running_engine_keeps_restored_products_until_the_next_edit(project: Pat
 
 
 @pytest.mark.real
-def test_jobs_filter_does_not_find_the_width_of_replaced_products_after_a_restore(project: Path, run: Run) -> None:
+def test_width_filter_ignores_replaced_products_after_a_restore(project: Path, run: Run) -> None:
     (project / "builders").mkdir()
     (project / "builders" / "measure.py").write_text(MEASURE)
     source = project / "assets" / "a.wide"

@@ -64,7 +64,7 @@ def test_record_without_discoveries_does_not_hide_later_variants():
 
 
 def test_second_writer_receives_the_record_of_the_first_writer():
-    """The first writer wins."""
+    """If several writers publish a record of the same job, the store keeps the first record."""
     store = Records()
     for changes in ({}, {"discovered": A}):
         first, second = record(facts(), b"first", **changes), record(facts(), b"second", **changes)

@@ -159,7 +159,7 @@ def test_missing_blob_is_fetched_from_the_other_store(machines, share, tmp_path)
     assert maker.account.fetched_bytes == len(CONTENTS[1])
 
 
-def test_discovered_dependencies_select_the_variant(machines, share):
+def test_lookup_returns_the_result_with_matching_discovered_dependencies(machines, share):
     maker, other = machines("maker", share), machines("other", share, "client")
     a, b = (("x.h", "aa" * 32),), (("x.h", "bb" * 32),)
     maker.put(b"with a", discovered=a)
@@ -200,7 +200,7 @@ def test_service_in_client_mode_never_writes_to_the_shared_store(machines, share
 
 
 def test_untrusted_branch_results_are_restored_only_on_this_branch(machines, share):
-    """This prevents CREEP (CVE-2025-36852), also through the local store of a machine that works on both branches."""
+    """This prevents the attack CREEP (CVE-2025-36852), also through the local store of a machine that uses both branches."""
     machines("branch", share, namespace="branch-7").put(b"evil")
 
     assert machines("trusted", share, "client").find() is None
@@ -222,7 +222,7 @@ def test_untrusted_branch_reads_trusted_results_and_writes_none(machines, share)
 
 @pytest.mark.parametrize("writer", [{}, {"team_key_file": b"the secret of another team"}])
 def test_record_is_not_trusted_without_the_team_key(machines, share, tmp_path, writer):
-    """Answers are verified before use: first the seal, then length and digest of every blob."""
+    """Stored results are verified before use: first the seal of the record, then length and digest of every blob."""
     keys = {name: key_file(tmp_path, text, "theirs") for name, text in writer.items()}
     machines("stranger", share, **keys).put(b"evil")
     machines("stranger", share, **keys).put(b"evil")
@@ -319,7 +319,7 @@ def test_first_writer_wins_and_differences_are_reported(machines, share):
     assert "builder 'image' makes different products from the same inputs" in second.messages[0]
 
 
-def test_product_rebuilt_before_storing_is_not_stored(machines, share):
+def test_result_is_not_stored_if_its_product_file_changed(machines, share):
     """Only results of successful runs with unchanged products are published."""
     maker = machines("maker", share)
     files = files_of(maker.folder / "made", *CONTENTS)
@@ -366,7 +366,7 @@ def test_recovered_store_is_used_again(machines, server, kind):
     if kind != "cut":
         asked = len(server.asked)
         assert other.find() is None
-        assert len(server.asked) == asked, "the same address is not asked again for ten minutes"
+        assert len(server.asked) == asked, "after a wrong answer, no request is sent for ten minutes"
         other.clock.shift = 601.0
 
     assert bytes_of(other.find()) == CONTENTS
@@ -533,7 +533,7 @@ def test_exception_in_a_dependency_check_is_reported_and_is_a_cache_miss(machine
 # -------------------------------------------------------------------------------------------------------------- stopwatch
 
 
-def test_durations_of_concurrent_lookups_add_up_to_the_elapsed_time():
+def test_sum_of_concurrent_lookup_durations_is_the_elapsed_time():
     clock = Clock()
     meter = Stopwatch(lambda: clock.shift)
     first = meter.now()

@@ -58,7 +58,7 @@ class Checkouts:
         self.on("first")
 
     def on(self, machine: str) -> None:
-        """Switch to a machine with its own store."""
+        """Simulate that the test runs on another machine, which has its own local store."""
         self.store = self._root / machine / "aptui" / "store"
         self._monkeypatch.setenv("XDG_CACHE_HOME", str(self._root / machine))
         self._monkeypatch.setenv("XDG_CONFIG_HOME", str(self._root / "nothing"))
@@ -255,7 +255,7 @@ def test_client_fetches_results_of_a_server(world: Checkouts) -> None:
     world.share.mkdir()
     third = world.checkout("three", mode="client")
     third.engine_run()
-    assert counts(third) == (2, 0, 0)  # The second checkout stored the fetched results on this machine.
+    assert counts(third) == (2, 0, 0)  # the run of `second` stored the fetched results on this machine
 
 
 def test_client_stores_nothing_in_the_shared_cache(world: Checkouts) -> None:

@@ -1,7 +1,7 @@
 """Three machines, a few jobs and a faulty store: a lookup returns exactly a stored result or none.
 
-Each machine stores its own and fetched results; the third stores none. Every run of a job has different products, so that a mixture
-of two results would be noticed, and a second writer that replaces the first.
+Two machines store their own and fetched results in a local store; the third machine has no local store. Most runs of a job have
+different products. So the test detects a mixture of two results, and a second writer that replaces the result of the first writer.
 """
 
 import contextlib
@@ -32,21 +32,21 @@ JOBS = tuple(facts(f"{name}.png") for name in "ab")
 KEEPERS, READER = ("one", "two"), "reader"
 MACHINES = (*KEEPERS, READER)
 SHORT_S = 0.01
-"""Deadline for a slow store; other stores have enough time even on a busy machine."""
+"""Timeout of a lookup in a slow store, in seconds. For other stores, the timeout is long enough even on a busy machine."""
 LONG_S = 10_000.0
 WEATHERS = st.one_of(st.none(), st.tuples(st.sampled_from(FAULTS), st.sampled_from(KINDS)))
 
 
 class Machine:
-    """A machine: its service, its messages and its expected results."""
+    """A simulated machine: its sharing service, its messages, and the results that it must find."""
 
     def __init__(self, name, folder):
         self.name, self.folder, self.messages, self.shift = name, folder, [], 0.0
         self.own = {}
-        """{job: its stored result}, until its store is damaged."""
+        """{job: the result that the machine's local store must return}; empty after this store was damaged."""
         self.is_sound = name in KEEPERS
         self.is_calm = True
-        """Whether the shared store had no fault for this machine since the last pause."""
+        """Whether no lookup of this machine met a fault of the shared store since `time_goes_by` last ran."""
         self.finds = 0
         keeps = str(folder / "store") if name in KEEPERS else ""
         sharing = SharedCacheSettings(
@@ -65,7 +65,7 @@ class Sharers(RuleBasedStateMachine):
         self._stack.enter_context(mock.patch.object(os, "fsync"))  # Without power failures, syncing only costs time.
         self.machines = {name: Machine(name, self.folder / name) for name in MACHINES}
         self.put = {job: {} for job in JOBS}
-        """{job: {record: contents}} of all results."""
+        """{job: {record of a run: contents of its products}}, for all runs."""
         self.first = {}
         """{job: the record in the shared store}, if the store had no fault for the job."""
         self.spoiled = set()
@@ -192,7 +192,7 @@ class Sharers(RuleBasedStateMachine):
             self.first[job] = there
 
     def _there(self, job):
-        """Return the content of the shared store, None if it is absent or incomplete."""
+        """Return the job's record in the shared store, None if the record is absent or incomplete."""
         data = self.store.stored.get(("ac", base_key(job)))
         try:
             return open_record(data, Seal(), base_key(job)) if data is not None else None
@@ -220,7 +220,7 @@ def _damage(path, how):
         os.truncate(path, len(data) // 2)
     else:
         path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
-        # The modification time differs from that of the check even if both happen within one tick of the clock.
+        # Change the modification time, too. The file may have been written and checked within the same tick of the clock.
         os.utime(path, ns=(0, time.time_ns() + 1_000_000_000))
 
 

@@ -1,4 +1,4 @@
-"""`cache verify --rebuild`: stored results are built again, one that differs from two runs is removed; the probe of a store."""
+"""`aptui cache verify --rebuild` runs jobs again, and removes a stored result if two equal runs differ from it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def build(run: Run) -> None:
-    """Process the project until every result is stored. A result is not stored if its input was modified just before the run."""
+    """Process the project until every result is stored. A run does not store a result whose input was modified just before it."""
     assert run("batch")[0] == 0
     for number in range(5):
         if not json.loads(run("cache", "prefetch", "--json")[1])["missing"]:

@@ -27,7 +27,7 @@ def essence(data):
 
 
 def test_stored_record_is_returned_and_the_first_writer_wins(store):
-    """The first writer wins."""
+    """A second record with the same key does not replace the first record."""
     assert store.get_record(KEY) is None
     assert store.put_record(KEY, ONE)
     assert not store.put_record(KEY, OTHER)
@@ -69,7 +69,7 @@ def test_changed_file_is_not_published(store, tmp_path):
 
 
 def test_blob_of_another_length_than_recorded_is_refused(store, tmp_path):
-    """At most the declared length is written, and a shorter blob is refused."""
+    """A longer blob is not written beyond the recorded length, and a shorter blob is refused."""
     [(digest, path)] = files_of(tmp_path / "made", b"x" * 100_000).items()
     store.put_blob(digest, path)
 
@@ -113,14 +113,14 @@ def written_at_once(store):
 
 
 def test_exactly_one_of_many_concurrent_writers_wins(exact_store):
-    """The first writer wins, also if no writer found a record."""
+    """If many threads write a record with the same key at once, the store keeps the record of exactly one thread."""
     _, won = written_at_once(exact_store)
 
     assert won == [essence(exact_store.get_record(KEY))]
 
 
 def test_concurrent_writers_leave_no_mixed_content(store):
-    """Ordinary web servers do not guarantee who wins, but their content is complete."""
+    """An ordinary web server may keep the record of any writer, but it keeps a complete record."""
     written, won = written_at_once(store)
 
     assert won

@@ -137,7 +137,7 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, env={**os.environ, **identity})
 
 
-def test_cache_ready_reports_missing_results_of_a_commit(run: Run, project: Path) -> None:
+def test_cache_ready_verb_reports_missing_results_of_a_commit(run: Run, project: Path) -> None:
     git(project, "init", "-q")
     (project / ".gitignore").write_text("Cache/\n")
     for message, text in (("old", "a.up"), ("new", "other")):
@@ -153,8 +153,8 @@ def test_cache_ready_reports_missing_results_of_a_commit(run: Run, project: Path
     assert run("cache", "ready")[0] == 3
 
 
-def test_cache_ready_checks_the_files_that_a_checkout_would_have(run: Run, project: Path) -> None:
-    """`git archive` would leave out some of these files, and change the text of others."""
+def test_cache_ready_verb_checks_a_commit_as_git_would_check_it_out(run: Run, project: Path) -> None:
+    """The files are not read with `git archive`, which would omit some files, and change the text of others."""
     git(project, "init", "-q")
     (project / ".gitignore").write_text("Cache/\n")
     (project / ".gitattributes").write_text("a.up export-ignore\nb.up export-subst\n")

@@ -1,4 +1,4 @@
-"""Names of assets in a file: forms, borders, limits, proportional time; products to scan and results in a real database."""
+"""The scanner finds names of assets in files in linear time. Further tests choose products to scan, and store results."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_hex_text_of_another_length_is_not_a_uuid(text: str) -> None:
 @pytest.mark.parametrize(
     "text", [f"{UUID}:7", f"{{{UUID}}}:[7]", f"{{{PLAIN}}}-7 inline", f"{PLAIN}:7", f"{PLAIN}-7", f"<{UUID}>:(7)"]
 )
-def test_asset_id_is_not_found_a_second_time_as_a_uuid(text: str) -> None:
+def test_uuid_in_an_asset_id_is_not_also_listed_as_uuid(text: str) -> None:
     names = names_in(text)
 
     assert list(names.assets) == [(BYTES, 7)]

@@ -269,7 +269,7 @@ def test_bundle_is_refused_while_sources_have_unprocessed_changes(
 
     source.write_text("new, and longer")
     assert main.main(["bundle", "sub/a.txt", "-o", "b.zip"]) == 3
-    assert "sources in 'sub' have changed since the last run" in capsys.readouterr().err
+    assert "sources changed in 'sub' after they were processed" in capsys.readouterr().err
     assert not (tmp_path / "b.zip").exists()
     assert main.main(["bundle", "sub/a.txt", "-o", "b.zip", "--unsettled"]) == 0
     assert main.main(["batch"]) == 0
@@ -299,11 +299,11 @@ builders:
         assert main.main(["trust"]) == 0
 
     def write(self, text: str) -> None:
-        """Write the only source."""
+        """Write the project's only source, `a.txt`."""
         (self.root / "assets/a.txt").write_text(text)
 
     def configure(self, old: str = "", new: str = "") -> None:
-        """Write the configuration, with a replacement."""
+        """Write `aptui.yaml`, with the text `old` replaced by `new`."""
         (self.root / "aptui.yaml").write_text(self.TEXT.replace(old, new))
 
     def batch(self, platforms: str) -> None:

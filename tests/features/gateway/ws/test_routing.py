@@ -295,7 +295,7 @@ def test_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> None:
     product = there.cache / "linux" / "trap" / "door.txt"
 
     def is_refused() -> bool:
-        """Return whether the read was refused because of the link. The engine soon replaces the link by the product."""
+        """Return whether reading the symlink was refused. The engine soon replaces the symlink by the product."""
         product.unlink(missing_ok=True)
         with contextlib.suppress(FileExistsError):
             product.symlink_to(there.project.root / "aptui.yaml")

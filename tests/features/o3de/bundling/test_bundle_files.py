@@ -43,7 +43,7 @@ def others_of(bundle: Path) -> list[str]:
     return [child.value or "" for child in names.children] if names else []
 
 
-def test_written_bundle_contains_its_assets_a_manifest_and_a_catalog(tmp_path: Path) -> None:
+def test_written_bundle_contains_assets_manifest_and_catalog(tmp_path: Path) -> None:
     assets = [packed(tmp_path, name, name.encode()) for name in ("b.txt", "levels/one/one.spawnable")]
 
     (made,) = write_bundles(assets, tmp_path / "x_pc.pak", version=2, max_mib=1)

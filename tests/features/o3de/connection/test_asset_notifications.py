@@ -19,7 +19,7 @@ SETTINGS = ConnectionSettings("Game", "", ("linux", "server"), "/cache", "/cache
 
 
 class _Database:
-    """Products by name; no sources."""
+    """A database with the products in `rows` ({name: product}), and without sources."""
 
     def __init__(self) -> None:
         self.rows: dict[str, Served] = {}
@@ -57,7 +57,7 @@ class _Server:
 
 
 async def run(database: _Database, server: _Server, batches: Sequence[Any]) -> None:
-    """Pass batches of notices to the notifications; call each function between the batches."""
+    """Pass batches of notices to `AssetNotifications`. A function in `batches` is not a batch; it is called in its place."""
     notifications: Any = AssetNotifications(SETTINGS, database)  # type: ignore[arg-type]
     notifications.server = server
     task = asyncio.get_running_loop().create_task(notifications.run())
@@ -155,7 +155,7 @@ def test_client_receives_each_job_state_only_once() -> None:
 
 
 def test_removal_of_an_asset_is_reported_only_if_the_asset_existed() -> None:
-    """This includes a product that was made while no client was connected, when the engine's notices are dropped."""
+    """An asset can also be made while no client is connected, when the engine's notices are dropped."""
     database, server = _Database(), _Server()
     database.add("linux/a.txt")
     database.add("linux/b.txt")

@@ -56,7 +56,7 @@ class Garden:
 
     @contextlib.contextmanager
     def editor(self, platforms: str = "linux", **values: Any) -> Iterator[O3deClient]:
-        """Yield a client that has negotiated and has the first bulk message."""
+        """Yield a client that has negotiated, and has received the first message of the list of all products."""
         until(lambda: self.supervisor.port, "the server listens")
         with O3deClient(self.supervisor.port) as connected:
             connected.negotiate(values.pop("project", "GARDEN"), platforms, **values)

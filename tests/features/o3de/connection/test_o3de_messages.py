@@ -101,8 +101,10 @@ DEFAULTS_OF_AZCORE = (  # the first 32 bits of the SHA-256 of each message, sort
     "8dfcb64a de01f71d dd0f6d59 9d5aee06 30c8f02c af22ef3d 731af92d 3562818e 37e90a28 180a2ae4 f4f8e279 49772a42 1c702980 "
     "1dd5b841 84435630 6e22d328 b4bb9734 0b3001c4 6b8c042f 4bd81595 1ee26a53 a4052325 6118abd4 "
 )
-"""The bytes of a program that was built from O3DE's AzCore, AzFramework and the Editor's asset classes (branch development, commit
-354a2acc of 8 August 2025): each class is packed with the values from its constructor."""
+"""Digests of the messages of a program that was built from O3DE's AzCore, AzFramework and the Editor's asset classes.
+
+The branch was development, the commit 354a2acc of 8 August 2025. Each message has the values from the constructor of its class.
+"""
 OTHER_DEFAULTS: dict[str, tuple[bool, dict[str, Any]]] = {
     "AssetDependencyInfoRequest": (False, {"DependencyType": 1}),
     "AssetFingerprintClearRequest": (True, {}),
@@ -140,7 +142,7 @@ FILLED_BY_AZCORE: list[tuple[str, bool, dict[str, Any], str]] = [
     ("AssetChangeReportResponse", False, {"Report": ("one", "two"), "Success": True}, "d9e9724d"),
     ("AssetJobsInfoResponse", False, {"JobList": (_JOB,), "Success": True}, "31aeeb5c"),
 ]  # fmt: skip
-"""Messages that the same program filled: (message, whether it asks for a barrier, values, SHA-256)."""
+"""Messages that the program of `DEFAULTS_OF_AZCORE` packed with other values: (message, `needs_barrier`, values, SHA-256)."""
 VECTORS = [
     (name, *OTHER_DEFAULTS.get(name, (False, {})), digest)
     for name, digest in zip(sorted({shape.name for shape in SHAPES}), DEFAULTS_OF_AZCORE.split(), strict=True)
@@ -148,14 +150,16 @@ VECTORS = [
 
 
 @pytest.mark.parametrize(("name", "needs_barrier", "values", "digest"), VECTORS)
-def test_messages_equal_bytes_that_azcore_wrote(name: str, needs_barrier: bool, values: dict[str, Any], digest: str) -> None:
+def test_encoded_message_is_identical_to_the_message_of_azcore(
+    name: str, needs_barrier: bool, values: dict[str, Any], digest: str
+) -> None:
     shape = next(shape for shape in SHAPES if shape.name == name)
 
     assert hashlib.sha256(encode(O3deMessage(shape, values, needs_barrier))).hexdigest()[:8] == digest
 
 
 def sample(name: str, default: Any) -> Any:
-    """Return a value for a field that is not its default."""
+    """Return a value for a field; the value differs from the field's default."""
     if name == "Messages":
         return (("a/b.dds", 0, 5, (b"a" * 16, 7), b"t" * 16, (((b"b" * 16, 1), 3),), "linux"),)
     if name.lower() == "dependencies":
@@ -237,7 +241,7 @@ def test_decoder_refuses_a_number_with_the_wrong_length() -> None:
 
 @given(st.data())
 def test_decoder_either_reads_changed_bytes_or_raises_a_value_error(data: st.DataObject) -> None:
-    """A changed message is read or refused with `ValueError`; nothing else happens."""
+    """Decoding damaged bytes succeeds or raises `ValueError`, and never raises another exception."""
     shape = data.draw(st.sampled_from(SHAPES))
     payload = bytearray(
         encode(O3deMessage(shape, {name: sample(name, kind.default) for name, kind in shape.fields if name != "Data"}))

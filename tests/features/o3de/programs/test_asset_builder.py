@@ -1,4 +1,4 @@
-"""`AssetBuilder`: one source with its logs; switches for children of O3DE's asset processor are refused."""
+"""`AssetBuilder` runs the builders of one source, and prints logs. It refuses switches that only O3DE's asset processor passes."""
 
 import re
 from pathlib import Path
@@ -87,7 +87,7 @@ def test_project_around_the_source_is_used_if_the_named_project_is_wrong(
     output = capsys.readouterr().out
     assert code == 0, output
     assert "AssetBuilder: Source = a.txt" in output
-    assert f"its own project '{project.project}' is used" in output
+    assert f"project '{project.project}', which contains it, is used instead" in output
 
 
 @pytest.mark.real

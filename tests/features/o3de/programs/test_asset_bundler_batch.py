@@ -178,7 +178,7 @@ def test_asset_list_accepts_wildcard_seeds_and_omits_skipped_assets(bundler: Bun
 
 
 def test_seed_may_be_an_absolute_path_below_the_cache(bundler: Bundler) -> None:
-    """The path of one platform's product matches the product of every platform."""
+    """The path of a product of one platform names this product on all requested platforms."""
     path = bundler.project / "Cache" / "linux" / "Level.scene"
 
     bundler.run("seeds", "--seedListFile=s.seed", f"--addSeed={path}", "--platform=pc,linux")
@@ -209,7 +209,7 @@ def test_empty_asset_list_of_a_platform_does_not_prevent_the_other_lists(bundler
     assert bundler.paths("l_pc.assetlist") == ["rock.txt"]
 
 
-def test_empty_comparison_result_fails(bundler: Bundler) -> None:
+def test_compare_command_fails_if_its_result_is_empty(bundler: Bundler) -> None:
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", "--platform=pc")
     files = ["--firstAssetFile=l.assetlist", "--secondAssetFile=l.assetlist", "--output=r.assetlist"]
 

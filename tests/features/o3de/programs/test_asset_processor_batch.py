@@ -519,7 +519,7 @@ def test_refusal_of_an_invalid_move_has_the_wording_of_o3de(batch: Batch, switch
     assert (batch.project / "a.txt").exists()
 
 
-def test_switches_of_move_are_refused_without_move_or_delete(batch: Batch) -> None:
+def test_relocation_switches_are_refused_without_move_or_delete(batch: Batch) -> None:
     printed = [line for line in batch.run("--updateReferences", "--confirm").lines if line.startswith("Command ")]
     assert printed == ["Command --updateReferences must be used with command --move"]
 

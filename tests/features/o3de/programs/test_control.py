@@ -125,7 +125,7 @@ def harness() -> Iterator[Harness]:
 
 @pytest.mark.real
 @pytest.mark.parametrize(("command", "answer"), [("ping", "pong"), ("isidle", "false"), ("windowid", "0")])
-def test_commands_with_an_immediate_answer_are_answered(harness: Harness, command: str, answer: str) -> None:
+def test_ping_isidle_and_windowid_are_answered_at_once(harness: Harness, command: str, answer: str) -> None:
     client = harness.connect()
 
     client.sendall(command.encode())

@@ -36,7 +36,9 @@ def test_second_check_of_a_recently_changed_file_does_not_report_idle(project: L
     with project.running() as live:
         processor = asset_processor._Processor(live, start_of(project))
         first = project.write("assets/first.txt", "1")
-        os.utime(first, (ahead := time.time() + 1000.0, ahead))  # so late that every check treats the file as just changed
+        os.utime(
+            first, (ahead := time.time() + 1000.0, ahead)
+        )  # a time in the future, so that every check treats the file as just changed
         processor.when_idle(lambda: reported.append("first"))
         project.until(lambda: reported, "the first")
         project.settle()  # so that a late notification is not counted as requested work

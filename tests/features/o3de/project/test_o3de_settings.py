@@ -457,7 +457,7 @@ def test_metadata_settings_are_translated(engine: SmallEngine) -> None:
     assert (config.project.metadata_types, config.meta_delay_ms) == ((".png", ".tif"), 1500)
 
 
-def test_settings_without_a_key_in_aptui_yaml_are_stored_as_facts(engine: SmallEngine) -> None:
+def test_settings_that_aptui_yaml_cannot_contain_are_stored_as_facts(engine: SmallEngine) -> None:
     engine.add(
         {
             "Stats": {"HumanReadable": False, "MachineReadable": True, "MaxCumulativeStats": 2},

@@ -110,7 +110,7 @@ def test_registry_key_is_refused_without_a_registry(engine: SmallEngine, tmp_pat
 
 
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """Return a list that grows with each compilation."""
+    """Return a list to which each later compilation of a project's configuration adds the project's folder."""
     found: list[Path] = []
     before = project_format._open  # `_open` is wrapped, because a test cannot see a compilation in any other way.
 

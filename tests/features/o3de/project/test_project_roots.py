@@ -20,7 +20,7 @@ def find(engine: SmallEngine, project: Path | None = None, options: Options | No
 
 
 def lone(engine: SmallEngine, text: str = '{"project_name": "Lone"}') -> Path:
-    """Return a project outside every engine."""
+    """Return the folder of a project that is not inside the folder of an engine."""
     folder = engine.root.parent / "lone"
     folder.mkdir()
     (folder / "project.json").write_text(text)
@@ -74,7 +74,7 @@ def test_engine_path_comes_from_a_switch_or_the_project_json_of_the_user(engine:
     assert find(engine, folder).engine == str(engine.root)
 
 
-def test_missing_named_engine_is_refused(engine: SmallEngine) -> None:
+def test_engine_path_setting_of_a_missing_folder_is_refused(engine: SmallEngine) -> None:
     with pytest.raises(UserError, match="the engine's folder '/no/such' does not exist"):
         find(engine, options=Options(regset=("/Amazon/AzCore/Bootstrap/engine_path=/no/such",)))
 
@@ -129,7 +129,7 @@ def test_folder_with_platform_settings_is_accepted_as_an_engine(engine: SmallEng
     assert find(engine).engine == str(engine.root)
 
 
-def test_asset_root_with_platform_settings_is_accepted_as_an_engine(engine: SmallEngine) -> None:
+def test_asset_root_option_with_platform_settings_becomes_the_engine(engine: SmallEngine) -> None:
     (engine.root / "engine.json").unlink()
 
     places = find(engine, lone(engine), Options(asset_root=str(engine.root)))

@@ -515,7 +515,7 @@ def test_key_after_an_import_overrides_the_imported_key() -> None:
     assert imported({"a": 0, "$import": "other", "b": {"c": 2}}) == {"a": 1, "b": {"c": 2, "d": None}}
 
 
-def test_patch_of_an_import_changes_the_imported_value() -> None:
+def test_patch_in_an_import_of_a_json_file_changes_the_imported_value() -> None:
     assert imported({"$import": {"filename": "other", "patch": {"a": None}}}) == {"b": {"c": 1, "d": None}}
     assert imported({"$import": {"filename": "other", "patch": [{"op": "remove", "path": "/b"}]}}) == {"a": 1}
 

@@ -103,7 +103,7 @@ async def test_cache_screen_shows_platforms_and_folders_and_builders_and_new_pro
         assert "(top level)" in shown
         assert app.pane.status() == "5 products, 15 KiB"
         assert "2, 2.9 KiB" in shown
-        assert "painter" in shown, "the builder has the name that its jobs store"
+        assert "painter" in shown, "the list shows the builder's name as stored in its jobs"
         assert uuid_text(b"X" * 16)[:20] in shown
 
 
@@ -211,7 +211,7 @@ async def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path,
         await until(pilot, lambda: session.asked == [RescanSources()])
         assert (cache / "linux/data").stat().st_mtime_ns > 5
 
-        (cache / "linux/data/stray.tmp").unlink()  # as the engine would delete this file
+        (cache / "linux/data/stray.tmp").unlink()  # simulate that the engine deletes this file
         session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache was deleted, because it does not belong to a product"))
         await until(pilot, lambda: not app.pane.repair_commands.going)
         await until(pilot, lambda: "are deleted" in text(app))
@@ -257,7 +257,7 @@ async def test_menu_of_a_finding_runs_its_jobs_again_and_copies_its_paths(tmp_pa
         assert copied[1] == f"data/{EVIL}c.json"
         assert copied[2].startswith("! missing\tlinux/data/c.json")
         assert "\t" in copied[3]
-        assert "━" not in copied[3], "a copy leaves out the bar of the share"
+        assert "━" not in copied[3], "the copied row has no bar characters from the column that draws a bar"
 
 
 async def test_enter_key_on_a_finding_shows_the_job_of_the_finding(tmp_path, store, monkeypatch):

@@ -84,7 +84,7 @@ def test_executable_bit_is_kept_with_every_kind_of_copy(tmp_path, monkeypatch, s
 
 @pytest.mark.parametrize("damage", [b"PRODUCT" * 1000, b"product" * 999, b""])
 def test_blob_modified_through_a_product_is_removed_and_reported(local, tmp_path, messages, damage):
-    """A blob has the digest of its name whenever it is used, also on this machine."""
+    """Whenever a blob is used, also on this machine, its bytes are compared with the digest in its name."""
     path = adopted(local, tmp_path)
     os.chmod(path, 0o644)
     with open(path, "wb") as file:

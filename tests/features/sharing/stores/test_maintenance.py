@@ -50,7 +50,7 @@ def test_least_recently_used_results_are_removed_first(local, tmp_path, clock):
 
 
 def test_cleanup_removes_record_and_blob_although_the_product_was_read(tmp_path, clock):
-    """A product may be a hard link to its blob, so a game that reads the product makes the blob newer than the record."""
+    """A product may be a hard link to its blob. If a game reads it, the blob's access time is newer than that of the record."""
     local = LocalStore(str(tmp_path / "store"), Seal(), clock=clock)
     jobs = [facts(f"{number}.png") for number in range(8)]
     both = b"of two jobs" * 100

@@ -40,7 +40,7 @@ def test_failed_copy_leaves_no_file(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EMLINK, errno.EPERM])
-def test_unsupported_link_is_not_an_error(tmp_path, monkeypatch, code):
+def test_hard_link_returns_false_if_unsupported(tmp_path, monkeypatch, code):
     monkeypatch.setattr(os, "link", failing(code))
 
     assert not placing.link(str(tmp_path / "source"), str(tmp_path / "target"))
@@ -72,7 +72,7 @@ def test_publishing_works_without_hard_links(tmp_path, monkeypatch):
 
 
 def test_reflink_creates_a_file_if_supported(tmp_path, monkeypatch):
-    """The call is simulated (see ioctl_ficlone(2)), because most file systems of test machines have no reflinks."""
+    """The system call is simulated (see ioctl_ficlone(2)), because most file systems of test machines do not support reflinks."""
     (tmp_path / "source").write_bytes(DATA)
     asked = []
 

@@ -51,7 +51,7 @@ def store(server):
 
 
 def _hurried(server, kind):
-    """Return a store with a short deadline for a slow server, and a long one for other answers."""
+    """Return a store whose timeout is short if the fault `kind` makes the server slow, and long for other faults."""
     return contextlib.closing(HttpStore(server.address, limit_s=0.4 if kind in SLOW else 30.0))
 
 
@@ -188,7 +188,7 @@ def test_secrets_of_an_address_are_sent_but_not_printed(server):
 
 
 def test_each_namespace_has_its_own_path_on_a_server(server):
-    """A server can grant or refuse access by path."""
+    """So the server's access rules can be based on the path."""
     store = HttpStore(server.address, "branch-7")
 
     assert store.get_record(KEY) is None
