@@ -126,7 +126,7 @@ If more folders changed, one scan of everything costs less, and all changes form
 
 
 class ChangeTracker:
-    """The change tracker of an engine that stays up: decides which files and folders the engine checks after a notification.
+    """The change tracker of a long-running engine: decides which files and folders the engine checks after a notification.
 
     Args:
         project: its scan folders and ignore rules.
@@ -568,7 +568,7 @@ class ChangeTracker:
         )
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when (monotonic) `poll` has to be called next, even without an event; None = only after an event."""
+        """Return the time (monotonic) at which `poll` must be called next without an event, None = only after an event."""
         if self.engine is None:
             return None
         times = [*([now] if self._is_cut_short else ()), *self._writing.deadlines()]

@@ -205,7 +205,7 @@ class FeatureAnswerer(Protocol):
 
 
 class RequestHandler:
-    """Answers the requests of clients to an engine that stays up (`link.port.Answerer`)."""
+    """Answers the requests of clients to a long-running engine (`link.port.Answerer`)."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live

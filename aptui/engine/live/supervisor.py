@@ -71,7 +71,7 @@ class LoopPart(Protocol):
     """An object besides the engine that the loop polls, because it has work at certain times or after each turn."""
 
     def next_deadline(self, now: float) -> float | None:
-        """Return when (monotonic) `poll` has to be called next, even without an event; None = only after an event."""
+        """Return the time (monotonic) at which `poll` must be called next without an event, None = only after an event."""
 
     def poll(self, now: float) -> None:
         """Do the work that is due now."""

@@ -131,7 +131,7 @@ class FilesBeingWritten:
         return bool(self._written)
 
     def deadlines(self) -> list[float]:
-        """Return when files are checked again."""
+        """Return the times (monotonic) at which files are checked again."""
         return [written.due for written in self._written.values()]
 
     def is_being_written(self, path: bytes, *, is_asked: bool = False) -> bool:

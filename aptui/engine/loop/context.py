@@ -69,7 +69,7 @@ class Inbox:
 class ChangeSource(Protocol):
     """The methods of the change tracker (`live.changes`) that an engine calls.
 
-    Only an engine that stays up has a change tracker.
+    Only a long-running engine has a change tracker.
     """
 
     unfinished: dict[PathKey, FileFact | None]

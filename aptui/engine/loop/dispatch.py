@@ -152,7 +152,7 @@ class StoredResults(Protocol):
         ...
 
     def next_due_s(self) -> float | None:
-        """Return when (monotonic) the next job runs although its lookup has not ended; None = no lookup is waiting."""
+        """Return the time (monotonic) at which the next job runs although its lookup has not ended; None = no lookup is waiting."""
         ...
 
     def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
@@ -335,7 +335,7 @@ class RunDispatcher:
         return self._results_since + (_BATCH_HOLD_S if may_wait else _HOLD_S) - now
 
     def next_deadlines(self) -> list[float]:
-        """Return when (monotonic) `poll` has work for workers or lookups."""
+        """Return the times (monotonic) at which `poll` has work for workers or lookups."""
         times = (
             self.pool_if_any.next_deadline() if self.pool_if_any is not None else None,
             self._shared.next_due_s() if self._shared is not None else None,

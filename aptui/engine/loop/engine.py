@@ -172,7 +172,7 @@ class Engine:
         is_full_scan: read the bytes of every file, even if its size and times are unchanged.
         opening: the prepared session; None = `open` prepares one.
         selector: the selector of a supervisor, which stays open when the engine closes.
-        live: the change tracker of an engine that stays up; None if the engine ends when it is idle.
+        live: the change tracker of a long-running engine; None if the engine ends when it is idle.
         runs_builders: whether a job without a stored result runs; otherwise the job fails (`dispatch.NOT_SHARED`).
     """
 
@@ -432,7 +432,7 @@ class Engine:
             self.reopen(config)
 
     def note_described(self, error: str) -> None:
-        """Note that the builders of an engine that stays up were described again.
+        """Note that the builders of a long-running engine were described again.
 
         The new descriptions equal the old ones or, if `error` is not empty, could not be made.
         """

@@ -427,7 +427,7 @@ class Pool:
     # ----------------------------------------------------------------------------------------------------------- deadlines
 
     def next_deadline(self) -> float | None:
-        """Return when `poll` has something to do, in the clock's seconds; None when only events matter."""
+        """Return the time (seconds of the clock) at which `poll` has work next, None if only an event causes work."""
         if self._answers.results:
             return self._clock()
         times = self._manager.deadlines()

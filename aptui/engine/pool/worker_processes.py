@@ -255,14 +255,14 @@ class WorkerManager:
     # ---------------------------------------------------------------------------------------------------------- deadlines
 
     def deadlines(self) -> list[float]:
-        """Return when `enforce` has something to do, in the clock's seconds."""
+        """Return the times (seconds of the clock) at which `enforce` has work."""
         times = [due_s for slot in self._slots.values() if (due_s := self._due(slot)) is not None]
         if self._orphans:
             times.append(self._clock() + 0.1)
         return times
 
     def _due(self, slot: WorkerSlot) -> float | None:
-        """Return when (the clock's seconds) a worker exceeds a limit or was idle for long, None if no limit applies."""
+        """Return the time (seconds of the clock) at which a worker exceeds a limit or its idle time, None if no limit applies."""
         if slot.kill_at_s is not None:
             return slot.kill_at_s
         if slot.member.is_deaf:

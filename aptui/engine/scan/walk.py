@@ -450,7 +450,7 @@ class Walk:
         return roots
 
     def folders(self, start: Iterable[tuple[str, list[FolderPart]]]) -> Iterator[tuple[str, list[tuple[FolderPart, list[Entry]]]]]:
-        """Yield (relative folder, its parts with their files) for the folders `start` and all folders below them."""
+        """Yield (relative folder, [(folder in one scan folder, files), ...]) for the folders `start` and all folders below them."""
         todo = list(start)
         while todo:
             folder, parts = todo.pop()
