@@ -24,7 +24,7 @@ from aptui.config.dirs import asset_database
 from aptui.core.asset_checks import CheckLevel
 from aptui.core.model import describe_key
 from aptui.core.project import RetryFailed
-from aptui.core.retry import FailureKind
+from aptui.core.retry import ENDLESS, FailureKind
 from aptui.shared import printing
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, Reader, open_reader
@@ -39,7 +39,12 @@ if TYPE_CHECKING:
 
 _MOST_LISTED, _MOST_FINDINGS = 10, 20
 """Maximum number of jobs in each list of the printed summary, and maximum number of printed check findings."""
-_LIMITS = {FailureKind.TIMEOUT.value: "time limit", FailureKind.MEMORY.value: "memory limit"}
+_LIMITS = {
+    FailureKind.TIMEOUT.value: "time limit",
+    FailureKind.MEMORY.value: "memory limit",
+    ENDLESS: "limit of repeated runs",
+}
+"""{kind of a failure after which the job does not run again without a change: the limit that the job reached}."""
 _MOST_FAILURES = 50
 """Maximum number of failures printed on a terminal; a pipe gets all failures."""
 

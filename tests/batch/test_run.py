@@ -581,6 +581,29 @@ def test_summary_reports_that_a_job_is_not_retried_after_its_time_limit(run: Run
     assert "2 jobs run, 0 skipped, 1 failed" in fourth[1]
 
 
+ENDLESS = """
+sandbox: off
+scan_folders: [{name: game, path: assets}]
+local_store: {enabled: false}
+builders:
+  - name: growing
+    patterns: ["*.log"]
+    command: "echo more >> {source} && cp {source} {products_dir}/o"
+    products: ["o"]
+"""
+
+
+def test_summary_reports_that_a_job_is_not_retried_after_it_changed_its_source_in_each_run(run: Run, project: Path) -> None:
+    (project / "aptui.yaml").write_text(ENDLESS)
+    (project / "assets" / "a.log").write_text("")
+
+    first, second = run("batch"), run("batch")
+
+    assert "check whether the job itself writes it" in first[1], first
+    assert "1 failed job not run again: it reached its limit of repeated runs; 'aptui reprocess a.log' runs it" in second[1]
+    assert "0 jobs run" in second[1]
+
+
 def test_error_of_a_source_is_in_no_report_after_the_source_was_changed_back(run: Run, project: Path) -> None:
     source = project / "assets" / "x.json"
     source.write_text("{}")

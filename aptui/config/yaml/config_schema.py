@@ -461,7 +461,8 @@ SCHEMA: Schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | r
     ),
     retry=RETRY,
     retry_failed=choice(
-        "always or changed", "always: run failed jobs again at each start and each batch; changed: only when an input changed."
+        "always or changed",
+        "always: run failed jobs again at each start and each batch; changed: only after a change.",
     ),
     resources=mapping(
         "a mapping from name to number",
