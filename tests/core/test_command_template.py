@@ -94,7 +94,7 @@ def test_template_with_only_safe_placeholders_is_accepted(text: str) -> None:
     assert examine_template(text).slots
 
 
-def test_shell_reference_fits_the_quotes_around_its_placeholder() -> None:
+def test_placeholder_becomes_a_variable_that_suits_the_quotes_around_it() -> None:
     found = examine_template('cat {source} "x {source}" \'y {stem}\' $(a "{rel}") # {name}\ncat <<EOF\n{ext}\nEOF\n')
 
     assert [slot.around for slot in found.slots] == [

@@ -35,7 +35,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_change_of_any_field_of_a_builder_changes_its_rule(change: str) -> None:
+def test_every_builder_field_affects_the_configuration_fingerprint(change: str) -> None:
     assert rule_of(CHANGES[change]) != rule_of()
 
 
@@ -43,7 +43,7 @@ PLANNER = replace(BASE, params_schema='{"properties":{"jobs":{"is_planning_only"
 
 
 @pytest.mark.parametrize("change", [{"params": '{"jobs":[2],"size":1}'}, {"platform_params": (("linux", '{"jobs":[2]}'),)}])
-def test_planning_parameter_changes_only_the_rule_of_analyses(change: dict[str, object]) -> None:
+def test_planning_parameter_affects_only_the_fingerprint_of_analyses(change: dict[str, object]) -> None:
     changed = replace(PLANNER, **change)
 
     assert rule_of(changed) == rule_of(PLANNER) == rule_of(replace(BASE, params='{"size":1}'))
@@ -54,7 +54,7 @@ def test_builder_without_planning_parameters_has_no_planning_entry() -> None:
     assert fingerprint.planning_entries(BASE, "linux") == fingerprint.planning_entries(replace(PLANNER, params="{}"), "linux") == ()
 
 
-def test_parameters_of_another_platform_do_not_change_the_rule() -> None:
+def test_parameters_of_another_platform_do_not_affect_the_fingerprint() -> None:
     assert rule_of(replace(BASE, platform_params=(("server", '{"size":2}'),))) == rule_of()
 
 
@@ -188,7 +188,7 @@ def test_manifest_read_back_from_its_text_is_equal() -> None:
     assert fingerprint.load(fingerprint.dump(())) == fingerprint.load("") == fingerprint.load(None) == ()
 
 
-def test_copy_builder_has_a_rule_entry_for_each_of_its_settings() -> None:
+def test_copy_builder_has_a_fingerprint_entry_for_each_setting() -> None:
     kinds = [kind for kind, _name, _digest in fingerprint.rule_entries(copier(), LINUX, debug_output=False)]
 
     assert kinds == [
@@ -196,7 +196,7 @@ def test_copy_builder_has_a_rule_entry_for_each_of_its_settings() -> None:
     ]  # fmt: skip
 
 
-def test_builder_of_a_project_has_the_same_rule_in_any_project_folder() -> None:
+def test_builder_of_a_project_has_the_same_fingerprint_in_any_project_folder() -> None:
     here, there = (replace(BASE, origin=f"file:{folder}/builders/words.py:Words") for folder in ("/home/me/game", "/srv/game"))
 
     assert rule_of(here) == rule_of(there)
@@ -207,13 +207,13 @@ REFERENCE = ReferenceRule("(?P<path>x)", "{path}.x", 2, 2, is_beside=True, is_in
 
 
 def digests_of(command: CommandRule = COMMAND, reference: ReferenceRule = REFERENCE) -> dict[str, str]:
-    """Return {kind of entry: digest} of a rule."""
+    """Return {kind of manifest entry: digest} of a builder's configuration."""
     rule = replace(BASE, command=command, references=(reference,))
     return {kind: digest for kind, _name, digest in fingerprint.rule_entries(rule, LINUX, debug_output=False)}
 
 
 @pytest.mark.parametrize("name", [name for name in CommandRule.__struct_fields__ if name != "batch"])
-def test_every_field_of_a_command_changes_the_rule(name: str) -> None:
+def test_every_command_field_affects_the_digest_of_the_command(name: str) -> None:
     """`batch` is not tested: the number of files per start does not affect a product."""
     other = replace(COMMAND, **{name: ("other",) if name == "products" else "other"})
 
@@ -221,7 +221,7 @@ def test_every_field_of_a_command_changes_the_rule(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ReferenceRule.__struct_fields__)
-def test_every_field_of_a_reference_changes_the_rule(name: str) -> None:
+def test_every_reference_field_affects_the_digest_of_references(name: str) -> None:
     value = getattr(REFERENCE, name)
     other = replace(REFERENCE, **{name: not value if isinstance(value, bool) else value * 2})
 

@@ -306,12 +306,12 @@ def test_second_failure_of_a_changed_job_reruns_its_fingerprint_dependents(world
 
 
 @pytest.mark.parametrize("word", ["once", "only"])
-def test_job_with_an_order_once_or_order_only_dependency_does_not_rerun(world: World, word: str) -> None:
+def test_job_does_not_rerun_if_dependency_type_is_orderonce_or_orderonly(world: World, word: str) -> None:
     settled(world, a_s=f"{word} b.s:main", b_s="")
     assert world.apply({"b.s": "x"}).ran() == ["b.s@linux:main"]
 
 
-def test_order_once_dependency_does_not_wait_for_a_job_that_has_run(world: World) -> None:
+def test_job_waits_for_a_changed_orderonly_dependency_but_not_for_orderonce(world: World) -> None:
     settled(world, a_s="once b.s:main", b_s="", c_s="only b.s:main")
     world.held.add("b.s@linux:main")
     for name in "abc":
@@ -324,7 +324,7 @@ def test_order_once_dependency_does_not_wait_for_a_job_that_has_run(world: World
     assert runs_of(world) == ["a.s", "b.s", "c.s"]
 
 
-def test_order_once_dependency_waits_for_the_first_successful_run(world: World) -> None:
+def test_job_waits_for_the_first_success_of_its_orderonce_dependency(world: World) -> None:
     settled(world, a_s="once b.s:main", b_s="FAIL")
     world.forget_runs()
     world.apply({"a.s": "once b.s:main\nx", "b.s": ""})
@@ -356,7 +356,7 @@ def test_job_with_a_missing_dependency_runs_last(world: World) -> None:
     analysed_before_anything_runs(world)
 
     assert runs_of(world) == ["a.s", "d.s", "c.s", "b.s"]
-    # No row has this flag, so the engine computes it after each load of the job.
+    # The database does not store `misses_dependency`, so the engine computes it after each load of the job.
     assert world.job("b.s@linux:main").misses_dependency is False
     assert set(world.statuses().values()) == {"completed"}
 
@@ -469,7 +469,7 @@ def test_job_with_many_dependencies_is_not_evaluated_after_each_of_them(world: W
     assert 1 < evaluated.count("a.s") < 30
 
 
-def test_wildcard_dependency_that_has_no_star_matches_only_its_own_text(world: World) -> None:
+def test_wildcard_dependency_without_a_star_matches_only_the_equal_path(world: World) -> None:
     settled(world, a_s="glob x.bin")
     world.forget_runs()
 
@@ -505,7 +505,7 @@ def test_analysis_is_repeated_when_a_file_that_it_read_changes(world: World) -> 
     assert world.cache == world.clean().cache
 
 
-def test_change_repeats_only_analyses_of_the_source_and_its_dependents(world: World) -> None:
+def test_only_a_changed_source_and_its_dependents_are_analysed_again(world: World) -> None:
     settled(world, a_s="include b.s", b_s="", c_s="")
     world.apply({"b.s": "x"})
 
@@ -530,7 +530,7 @@ def test_job_runs_again_when_a_file_that_its_run_did_not_find_appears(world: Wor
     assert world.settle(restart=restart).ran() == []
 
 
-def test_failed_job_depends_on_a_file_that_its_run_has_read(world: World) -> None:
+def test_failed_job_runs_again_when_a_file_that_its_run_read_changes(world: World) -> None:
     settled(world, a_s="read x.bin\nFAIL", x_bin="1")
     world.held.clear()
     world.write("x.bin", "2")
@@ -627,13 +627,13 @@ def test_dependents_of_a_changed_source_are_up_to_date_after_a_crash() -> None:
 
 
 @pytest.mark.parametrize("is_batch", [False, True])
-def test_job_requested_by_a_builder_runs_after_a_crash_at_any_point(is_batch: bool) -> None:
+def test_request_of_a_builder_to_rerun_a_job_survives_a_crash(is_batch: bool) -> None:
     for fuse in range(60):
         world = settled(World(), a_s="x", b_s="")
         before = world.job("a.s@linux:main").completed_ms
         world.write("b.s", "reprocess a.s")
         if is_batch:
-            world.write("a.s", "x")  # the text is unchanged, and the run of `a.s` ends together with the run of `b.s`
+            world.write("a.s", "x")  # `a.s` keeps its text, but its run now ends together with the run of `b.s`
         world.fuse = fuse
         world.settle()
         assert world.job("a.s@linux:main").completed_ms > before, fuse
@@ -641,7 +641,7 @@ def test_job_requested_by_a_builder_runs_after_a_crash_at_any_point(is_batch: bo
 
 
 @pytest.mark.parametrize("is_blocked", [False, True])
-def test_job_requested_by_a_user_runs_after_a_crash(world: World, is_blocked: bool) -> None:
+def test_request_of_a_user_to_rerun_jobs_survives_a_crash(world: World, is_blocked: bool) -> None:
     settled(world, a_s="after b.s:main" if is_blocked else "x", b_s="x")
     world.held |= {"b.s@linux:main", "a.s@linux:main"}
     world.ask("reprocess", keys=("a.s", "b.s"))

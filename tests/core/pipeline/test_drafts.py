@@ -1,4 +1,4 @@
-"""Draft products and final products: the order in which a job makes them, and the effect of changes."""
+"""Draft and final products of a job: when each is made, and how edits, failures and crashes affect them."""
 
 from __future__ import annotations
 
@@ -330,7 +330,7 @@ def is_finishing(world: World) -> bool:
     return world.archive.tables.drafts.get(job_id, 0) == world.archive.tables.jobs[job_id][PLANNED]
 
 
-def test_job_row_shows_whether_only_final_products_are_pending() -> None:
+def test_job_row_shows_whether_only_the_final_run_is_pending() -> None:
     world = drafted()
     world.slots = 0
     while_final_is_made = is_finishing(world)

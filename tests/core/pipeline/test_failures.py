@@ -1,4 +1,4 @@
-"""Failed jobs: when they run again, and the row of a job that failed and no longer needs a run."""
+"""Failed jobs: when they run again, and how the database row of a job loses a failure that no longer applies."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ SETTINGS: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "platform tags": ("error", {"tags": ("a",)}, {"tags": ("b",)}),
     "version": ("error", with_scripter(), with_scripter(version="2")),
 }
-"""Setups before and after a change of a setting that can end a failure.
+"""Changes of the configuration after which a failed run may succeed.
 
-{name of the change: (kind of failure, setup in which the run fails, setup in which the run may succeed)}
+{name of the change: (kind of failure, configuration before the change, configuration after the change)}
 """
 UNRELATED: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "time limit": ("error", with_scripter(process_limit_s=2.0), with_scripter(process_limit_s=5.0)),
@@ -195,7 +195,7 @@ def test_product_conflict_error_is_updated_if_the_named_job_drops_the_product() 
     assert world.ran() == []
 
 
-def test_second_product_conflict_is_reported_after_the_first_has_ended() -> None:
+def test_next_product_conflict_of_a_job_is_reported_once_the_first_is_resolved() -> None:
     texts = {"m.s": "real", "a.s": "stage m.s=y\nstage n.txt=a", "b.s": "stage n.txt=b"}
     world = World(Setup(retry_failed=RetryFailed.CHANGED)).apply(texts)
     state = world.job("b.s@common:chain").state
@@ -208,7 +208,7 @@ def test_second_product_conflict_is_reported_after_the_first_has_ended() -> None
 
 
 @pytest.mark.parametrize("wins", [True, False], ids=["the loser is listed first", "the order is the same"])
-def test_job_that_lost_a_product_name_runs_again_if_its_builder_is_listed_first_now(*, wins: bool) -> None:
+def test_job_that_lost_a_product_name_reruns_if_the_builder_order_is_reversed(*, wins: bool) -> None:
     order = (scripter(), scripter("twin"))
     world = World(Setup(builders=order, retry_failed=RetryFailed.CHANGED)).apply({"a.s": ""})
     world.forget_runs()
@@ -237,7 +237,7 @@ def test_analysis_is_repeated_when_the_setting_that_made_it_fail_changes(kind: s
     assert world.statuses() == {NAME: "completed"}
 
 
-# The next tests compare the row of a job that failed, and no longer needs a run, with its row before the failure.
+# The next tests undo the change after which a job failed. They compare the job's database row with its row before the failure.
 
 
 def described(world: World) -> dict[str, object]:

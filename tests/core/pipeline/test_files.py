@@ -169,7 +169,7 @@ def test_client_that_follows_every_step_gets_each_status_of_a_copied_file(copyin
     assert [notice.status for notice in copying.notices if isinstance(notice, JobChanged)] == ["pending", "processing", "completed"]
 
 
-def test_jobs_copy_files_when_a_client_begins_to_follow_every_step(copying: World) -> None:
+def test_file_is_copied_by_a_job_after_a_client_requests_all_job_steps(copying: World) -> None:
     copying.write("a.txt", "a")
     copying.scan()
     copying.run_until(lambda: copying.hashes)
@@ -252,7 +252,7 @@ def test_source_rows_of_copies_are_saved_before_the_copies_are_committed(copying
     assert len(saved.rows["put_source"]) == 3
 
 
-def test_waiting_copy_of_a_changed_source_is_discarded(copying: World) -> None:
+def test_uncommitted_copy_of_a_changed_source_is_discarded(copying: World) -> None:
     copying.edit({"a.txt": "a", "b.txt": "b"})
     first, last = read_one_by_one(copying)
     copying._handle(first)
@@ -828,7 +828,7 @@ def test_client_that_follows_every_step_gets_each_status_of_a_job() -> None:
     assert (("a.s", True),) in [item.sources for item in world.notices if isinstance(item, SourcesChanged)]
 
 
-def test_client_that_follows_no_steps_gets_only_settled_jobs(world: World) -> None:
+def test_only_the_end_of_a_job_is_reported_if_no_client_follows_steps(world: World) -> None:
     world.apply({"a.txt": "x"})
 
     assert [item.status for item in world.notices if isinstance(item, JobChanged)] == ["completed"]
@@ -954,7 +954,7 @@ def test_product_deleted_by_hand_is_made_again_for_a_recreated_source(world: Wor
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_earlier_product_is_kept_until_a_save_in_two_steps_is_complete(world: World, is_known: bool) -> None:
+def test_earlier_product_is_kept_until_a_file_written_in_two_steps_is_complete(world: World, is_known: bool) -> None:
     world.write("other.txt", "other")
     if is_known:
         world.write("e.txt", "one")
@@ -1031,9 +1031,7 @@ def read(world: World) -> list[str]:
 @pytest.mark.parametrize("is_seen_first", [False, True])
 @pytest.mark.parametrize("hub", ["hub.bin", "0/hub.bin", "z/hub.bin"])
 @pytest.mark.parametrize("word", ["include", "read"])
-def test_dependency_that_matches_no_builder_is_read_once(
-    world: World, word: str, hub: str, is_seen_first: bool, next_by: str
-) -> None:
+def test_file_that_is_only_a_dependency_is_read_once(world: World, word: str, hub: str, is_seen_first: bool, next_by: str) -> None:
     world.write(hub, "1")
     world.edit({f"{number}.s": f"{word} {hub}" for number in range(10)})
     world.scan()

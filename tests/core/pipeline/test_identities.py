@@ -95,10 +95,10 @@ def test_changed_uuid_reruns_the_source_and_the_dependents_of_the_uuid(world: Wo
     assert world.ran() == ["a.s@linux:main", "user.s@linux:main"]
 
 
-def test_earlier_uuid_names_its_source_until_another_source_has_this_uuid(world: World) -> None:
+def test_earlier_uuid_resolves_to_its_source_until_another_source_claims_it(world: World) -> None:
     settled(world, {"a.s.meta": meta("two", "a.s", "one")})
     world.apply({"a.s": "changed"})
-    assert "user.s@linux:main" in world.ran(), "the earlier UUID still names the source"
+    assert "user.s@linux:main" in world.ran(), "the dependency on the earlier UUID of `a.s` still leads to `a.s`"
 
     settled(world, {"c.s": "x", "c.s.meta": meta("one", "c.s")})
     assert world.apply({"c.s": "changed"}).ran() == ["c.s@linux:main", "user.s@linux:main"]
@@ -216,7 +216,7 @@ def test_case_clash_of_meta_files_affects_no_other_source() -> None:
 
 
 @pytest.mark.parametrize("names", [("game", "shared"), ("shared", "game")])
-def test_files_with_duplicate_paths_are_processed_in_any_order_of_creation(names: tuple[str, str]) -> None:
+def test_same_path_in_two_scan_folders_makes_two_products(names: tuple[str, str]) -> None:
     world = World(DUPLICATES_ALLOWED)
     for folder in names:
         world.write("sub/a.txt", folder, folder)
@@ -236,14 +236,14 @@ def test_new_scan_folder_changes_product_names_of_duplicate_paths() -> None:
 
     world.reconfigure(folders=("front", "game", "shared"))
 
-    clean = World(world.setup)  # gives the scan folders other ids than `world`, which was configured twice
+    clean = World(world.setup)  # its scan folders have other ids than those of `world`, whose configuration has changed
     clean.boot(disk=world.disk.copy())
     clean.settle()
     assert world.cache == clean.cache
     assert set(clean.cache) == {"linux/a.txt", "linux/(game)a.txt", "linux/(shared)a.txt"}
 
 
-def test_chain_products_of_a_duplicate_path_have_the_scan_folder_in_their_name() -> None:
+def test_intermediates_of_a_path_in_two_scan_folders_name_the_scan_folder() -> None:
     world = World(DUPLICATES_ALLOWED)
     for folder in ("game", "shared"):
         world.write("a.s", f"stage m.txt={folder}", folder)
@@ -309,7 +309,7 @@ def test_intermediate_keeps_its_uuid_when_its_source_moves() -> None:
 
 
 def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World) -> None:
-    """Besides the moved source, a deleted source with the same bytes has left its identity file on the disk."""
+    """`a.s` had the same bytes as `b.s` and was deleted without its identity file. The move of `b.s` is still recognised."""
     world.apply({"b.s": "x", "b.s.meta": meta("two", "b.s")})
     world.apply({"a.s": None})
     for name in ("b.s", "b.s.meta"):
@@ -330,7 +330,7 @@ def test_source_moved_without_its_meta_file_is_reported(world: World) -> None:
 
     messages = [notice.text for notice in world.notices if isinstance(notice, EngineMessage)]
     assert any("'moved.s' was probably moved from 'a.s'" in text for text in messages)
-    assert world.archive.read_removed(), "the removed source is recorded for `repair`"
+    assert world.archive.read_removed(), "the database records the path and the UUID of the removed source"
     world.apply({"a.s.meta": None, "moved.s.meta": meta("one", "a.s")})
     assert uuids(world)["moved.s"] == meta_uuid("one")
 
@@ -352,7 +352,7 @@ def test_source_deleted_with_its_meta_file_is_not_reported_as_moved() -> None:
 
 @pytest.mark.parametrize("names", [("old", "young", "far"), ("far", "young", "old"), ("young", "far", "old")])
 @pytest.mark.parametrize("restart", [False, True])
-def test_earlier_uuid_names_the_oldest_source_of_the_first_scan_folder(names: tuple[str, ...], restart: bool) -> None:
+def test_shared_earlier_uuid_resolves_to_the_oldest_source_in_the_first_folder(names: tuple[str, ...], restart: bool) -> None:
     # A scan folder gets its id when the engine first sees it, so here the order of the ids differs from the order of the folders.
     world = World(Setup(folders=("far", "near")))
     world.configure(folders=("near", "far"))

@@ -80,7 +80,7 @@ def test_pipeline_kills_a_run_only_if_the_state_table_has_the_kill_effect(state:
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_job_gets_a_new_run_key_only_if_the_table_has_the_start_effect(state: JobState | None, trigger: Trigger) -> None:
+def test_job_gets_a_new_run_key_only_if_the_transition_starts_a_run(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state)
     before = jobs.ledger.run_key
@@ -93,7 +93,7 @@ def test_job_gets_a_new_run_key_only_if_the_table_has_the_start_effect(state: Jo
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_job_is_deleted_only_if_the_state_table_has_the_delete_effect(state: JobState | None, trigger: Trigger) -> None:
+def test_job_is_deleted_only_if_the_transition_has_the_delete_effect(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state)
 

@@ -26,7 +26,7 @@ def latest(world: World, *, are_begun: bool = False) -> list[tuple[str, str]]:
 
 
 def started(world: World, name: str) -> World:
-    """Return the world with a source whose job was sent to a worker. The job does not end before the test allows its end."""
+    """Add a source and send its job to a simulated worker; return `world`. The job runs until the test releases it."""
     world.write(name)
     world.held = {f"{name}@linux:data"}
     world.process()

@@ -21,12 +21,12 @@ BUILDERS = (
 
 
 def world_with(*limits: tuple[str, int], rng: random.Random | None = None) -> World:
-    """Return a world whose builders `baker` and `lighter` share a resource."""
+    """Return a simulated engine whose builders `baker` and `lighter` share the resource `gpu`."""
     return World(Setup(builders=BUILDERS, resources=limits), rng=rng)
 
 
 def analysed(world: World, *names: str) -> World:
-    """Add these sources to the world and analyse them, so that their jobs are ready and no job runs; return the world."""
+    """Add these sources and analyse them, so that their jobs are ready and no job runs; return `world`."""
     world.slots = 0
     world.edit(dict.fromkeys(names, ""))
     world.scan()
@@ -44,7 +44,7 @@ def analysed(world: World, *names: str) -> World:
 
 
 def started(world: World, slots: int) -> list[str]:
-    """Offer free slots; return the sources whose jobs start, in order."""
+    """Report `slots` free worker slots to the pipeline; return the sources whose jobs start, in order."""
     commands, _notices = world.pipeline.handle(SlotsFree(world._next(), slots))
     orders = [order for command in commands if isinstance(command, StartRuns) for order in command.orders]
     return [order.rel for order in orders if not isinstance(order, AnalyseOrder)]  # type: ignore[union-attr]

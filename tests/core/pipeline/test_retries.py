@@ -16,7 +16,10 @@ NAME = "a.s@linux:main"
 def world_with(
     rule: RetryRule | None, fates: list[Outcome | str], *, name: str = NAME, of_project: RetryRule | None = None
 ) -> World:
-    """Return a settled world whose script builder has a retry rule; `fates` are the results of the first runs of one job."""
+    """Return an idle simulated engine whose script builder has a retry rule.
+
+    `fates` are the outcomes of the first runs of the job `name`.
+    """
     world = World(Setup(builders=(copier(), scripter(retry=rule)), retry=of_project))
     world.fates[name] = fates
     return world.apply({"a.s": ""})

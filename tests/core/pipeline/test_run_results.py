@@ -82,7 +82,7 @@ def test_job_runs_once_if_its_source_is_saved_again_before_the_start(world: Worl
     assert world.cache == {"linux/a.txt": sha("y")}
 
 
-def test_run_result_is_ignored_if_an_analysis_result_beside_it_drops_the_job(world: World) -> None:
+def test_run_result_is_ignored_if_a_simultaneous_analysis_drops_the_job(world: World) -> None:
     settled(world, a_s="job two")
     world.held = {"a.s@linux:two", "a.s:analyse", "a.s@linux:main"}
     world.ask("reprocess", keys=("a.s",))
@@ -463,7 +463,7 @@ def failed_by(world: World, name: str) -> str:
 
 @pytest.mark.parametrize("together", [True, False])
 @pytest.mark.parametrize("restart", [True, False])
-def test_sources_with_the_same_product_fail_until_only_one_source_makes_it(world: World, together: bool, restart: bool) -> None:
+def test_sources_that_make_the_same_product_fail_until_one_source_stops(world: World, together: bool, restart: bool) -> None:
     world.write("a.s", "make same.bin")
     if not together:
         world.settle()
@@ -642,7 +642,7 @@ def test_cancelled_job_stays_cancelled_until_its_source_changes(world: World, he
     world.apply({"a.s": ""})
     world.post_request("cancel", names=(held,))
     if held.endswith("analyse"):
-        # The request must do nothing, because analyses have no job id.
+        # A request to cancel this analysis by its job id must do nothing, because analyses have no job id.
         world.pipeline.requests.cancel([world.pipeline.jobs.memory.sources["a.s"].jobs.popitem()[1].id])
         return
     world.run()
@@ -764,7 +764,7 @@ def test_log_of_a_run_contains_its_messages(world: World) -> None:
 
 
 def statuses_of(world: World, rel: str) -> list[str]:
-    """Return the notices about the job of a source, without notices about analyses, and clear all notices."""
+    """Return the job statuses that notices about a source report, without its analyses. Delete all notices."""
     found = [notice.status for notice in world.notices if isinstance(notice, JobChanged) and notice.source == rel and notice.job_id]
     world.notices.clear()
     return found

@@ -75,7 +75,7 @@ def test_worker_orders_contain_the_folder_settings() -> None:
     assert {order.settings for order in orders} == {'{"params":{"look":1},"platforms":{}}'}  # type: ignore[union-attr]
 
 
-def test_change_of_folder_settings_has_no_effect_below_nearer_settings() -> None:
+def test_change_of_folder_settings_does_not_affect_subfolders_that_override_it() -> None:
     world = world_of()
     say(world, "one", SETTINGS)
     say(world, "one/deep", {"script": {"params": {"look": 2}}})
@@ -212,7 +212,7 @@ def test_source_below_broken_settings_runs_after_the_settings_are_removed() -> N
 
 
 @pytest.mark.parametrize("restart", [False, True])
-def test_lost_product_does_not_rerun_a_failed_job_below_broken_settings(restart: bool) -> None:
+def test_lost_product_does_not_rerun_a_job_in_a_folder_with_invalid_settings(restart: bool) -> None:
     world = world_of()
     say(world, "one", "not yaml")
     world.settle()
@@ -242,7 +242,7 @@ def test_running_job_fails_when_its_folder_settings_become_invalid() -> None:
     assert world.job("one/b.s@linux:main").error == "one/.aptui.yaml:1:1: not valid YAML"
 
 
-def test_changed_dependency_reruns_no_job_below_broken_settings() -> None:
+def test_changed_dependency_reruns_no_job_in_a_folder_with_invalid_settings() -> None:
     world = world_of().apply({"one/b.s": "after a.s:main"})
     say(world, "one", "not yaml")
     world.settle().forget_runs()

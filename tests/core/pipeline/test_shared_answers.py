@@ -1,4 +1,4 @@
-"""Answers of `create_jobs` that hold for all sources: a worker analyses one source, and all other sources get the same plans."""
+"""Builders whose `create_jobs` plans the same jobs for all sources: a worker analyses only one source."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_only_one_source_is_analysed_if_the_answer_holds_for_all_sources() -> No
     assert world.cache == world.clean().cache
 
 
-def test_queued_analyses_need_no_worker_after_a_shared_answer_arrives() -> None:
+def test_queued_analyses_use_the_first_answer_that_covers_all_sources() -> None:
     world = World(Setup(builders=(scripter(ALIKE),)))
     world.slots = 1
     world.apply({f"{number}.s": "" for number in range(100)})

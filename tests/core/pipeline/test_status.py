@@ -9,7 +9,7 @@ from aptui.core.messages import SlotsFree
 
 
 def owing() -> World:
-    """Return a world whose files are known and whose runs have not begun."""
+    """Return a simulated engine that has read all files and has not started a run."""
     world = World(Setup(builders=(copier(), scripter())))
     world.slots = 0
     world.edit({"a.txt": "1", "b.txt": "2", "c.s": "job main linux"})

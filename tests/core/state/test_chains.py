@@ -145,7 +145,7 @@ def test_error_of_a_later_stage_names_the_source_that_begins_its_chain(world: Wo
         ("stage m.s=stage n.s=stage m.s=x", "n.s", "m.s -> n.s -> m.s"),
     ],
 )
-def test_stage_that_makes_an_earlier_stage_of_its_chain_fails(text: str, failing: str, cycle: str) -> None:
+def test_job_fails_if_its_product_is_an_earlier_source_of_its_chain(text: str, failing: str, cycle: str) -> None:
     world = World().apply({"a.s": text})
 
     failed = {name: job.error for name, job in world.live_jobs().items() if job.state is JobState.FAILED}
@@ -318,7 +318,7 @@ def test_analysis_that_read_a_missing_intermediate_is_repeated(text: str) -> Non
         ("stage m.s=stage+ sub/n.s=make same.bin", "stage+ sub/n.s=make same.bin"),
     ],
 )
-def test_chain_that_becomes_shorter_reports_no_failure(before: str, after: str, seed: int | None) -> None:
+def test_shortened_chain_of_intermediates_is_processed_without_failures(before: str, after: str, seed: int | None) -> None:
     world = settled(World(Setup(builders=(copier(), scripter()))), a_s=before)
     world.rng = None if seed is None else random.Random(seed)
     world.apply({"a.s": after})

@@ -1,4 +1,4 @@
-"""The ledger of unsaved rows, and commits: cases that `tests/core/pipeline` does not cover, such as a row both put and dropped."""
+"""Cases of unsaved rows and of commits that `tests/core/pipeline` does not cover, for example a row that is put and dropped."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_drop_of_a_job_removes_its_unsaved_rows() -> None:
     }  # fmt: skip
 
 
-def test_row_that_is_put_after_a_drop_is_kept() -> None:
+def test_row_written_to_the_ledger_after_a_deletion_is_saved() -> None:
     ledger = new_ledger()
     ledger.drop("drop_products", (1,))
     ledger.put("put_product", (10, 1))
@@ -100,7 +100,7 @@ def test_product_that_another_job_took_over_stays_when_its_former_job_is_deleted
     assert world.reconfigure(builders=(scripter("twin"),)).cache == world.clean().cache
 
 
-def test_job_loses_both_products_that_another_job_also_makes() -> None:
+def test_two_jobs_that_make_the_same_two_products_keep_neither() -> None:
     world = World().apply({"a.s": "make x.bin\nmake y.bin"}).apply({"b.s": "make x.bin\nmake y.bin"})
 
     names = sorted(str(row[2]) for row in world.archive.tables.products.values())

@@ -19,7 +19,7 @@ from aptui.core.state.stale_results import StaleResultCheck
 
 
 def running(world: World, *, has_read: bool, rel: str = "a.s") -> bool:
-    """Whether a run of the source `rel` is in progress and has already (`has_read`) or not yet read its inputs."""
+    """Whether the source `rel` has a run in progress that has read its inputs, or, without `has_read`, has not read them yet."""
     orders = [order for order, _text in world.running.values() if not isinstance(order, CopyOrder)]
     return any(order.rel == rel and (order.run_key in world.read) == has_read for order in orders)
 
@@ -72,9 +72,7 @@ def test_result_is_discarded_if_the_run_began_while_a_new_file_was_checked(word:
 
 
 @pytest.mark.parametrize(("word", "is_back"), [("include", False), ("jobs-from", True), ("glob", True)])
-def test_new_file_during_a_run_is_missed_if_the_check_is_disabled(
-    word: str, is_back: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_disabled_check_for_new_files_causes_wrong_products(word: str, is_back: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(StaleResultCheck, "_find_appeared", lambda *_args: ())
 
     with pytest.raises(AssertionError, match=r"differs from a clean build|made different products"):
@@ -83,13 +81,13 @@ def test_new_file_during_a_run_is_missed_if_the_check_is_disabled(
 
 
 @pytest.mark.parametrize("word", ["read", "include", "jobs-from"])
-def test_result_is_discarded_if_a_hidden_file_was_visible_during_the_run(word: str) -> None:
+def test_result_is_discarded_if_an_overriding_file_was_missing_during_the_run(word: str) -> None:
     for seed in range(10):
         check_away(word, seed)
 
 
 @pytest.mark.parametrize(("check", "is_away"), [("find_hiders", True), ("find_changed", False)])
-def test_changed_source_or_hidden_file_is_missed_if_the_check_is_disabled(
+def test_disabled_check_for_changed_or_overriding_files_causes_wrong_products(
     check: str, is_away: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StaleResultCheck, check, lambda *_args: ())
@@ -99,7 +97,7 @@ def test_changed_source_or_hidden_file_is_missed_if_the_check_is_disabled(
             check_away("read", seed) if is_away else check_source(seed)
 
 
-def test_stale_run_that_loaded_no_code_does_not_make_builders_outdated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builders_stay_current_if_a_run_ended_before_it_loaded_code(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(rng=random.Random(1))
     world.write("a.s", "x")
     world.scan()
@@ -168,11 +166,11 @@ MUTANTS = [
     ("stale_results", "unread", ("read", False, 2)),
     ("results", "is_of_other_code", ("code", True, 1)),
 ]
-"""(module, check to disable, arguments of `check` for a case that fails if this check is disabled)."""
+"""Each entry: module of a check, name of the check, and arguments with which `check` fails while that check is disabled."""
 
 
 @pytest.mark.parametrize(("where", "name", "case"), MUTANTS)
-def test_changed_input_or_code_is_missed_if_its_check_is_disabled(
+def test_disabled_check_for_changed_inputs_or_code_causes_wrong_products(
     where: str, name: str, case: tuple[str, bool, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StaleResultCheck if where == "stale_results" else run_results, name, lambda *_args: ())

@@ -61,7 +61,7 @@ def test_unchanged_loaded_sources_leave_memory(memory: WorkingSet) -> None:
     assert not memory.sources
 
 
-def test_viewed_source_is_cached_and_not_loaded(memory: WorkingSet, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_view_of_a_source_is_cached_outside_the_working_set(memory: WorkingSet, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory_module, "_RECENT_SIZE", 1)
     seen = memory.view(PathKey("a.s"))
 
@@ -72,7 +72,7 @@ def test_viewed_source_is_cached_and_not_loaded(memory: WorkingSet, monkeypatch:
     assert memory.view(PathKey("a.s")) is not seen
 
 
-def test_source_leaves_memory_when_its_rows_are_saved_and_its_jobs_settled(memory: WorkingSet) -> None:
+def test_source_is_removed_from_memory_when_saved_and_without_active_jobs(memory: WorkingSet) -> None:
     moving, still = source("m.s", JobState.RUNNING), source("s.s")
     for item in (moving, still):
         memory.add(item)
@@ -85,7 +85,7 @@ def test_source_leaves_memory_when_its_rows_are_saved_and_its_jobs_settled(memor
     assert memory.sources.keys() == {"m.s"}
 
 
-def test_source_saved_twice_leaves_memory_after_the_later_save(memory: WorkingSet) -> None:
+def test_source_saved_twice_is_removed_from_memory_after_the_second_save(memory: WorkingSet) -> None:
     item = source("s.s")
     memory.add(item)
     memory.leaves_after(item, 5)
@@ -98,7 +98,7 @@ def test_source_saved_twice_leaves_memory_after_the_later_save(memory: WorkingSe
     assert not memory.sources
 
 
-def test_source_whose_rows_are_already_saved_leaves_memory_at_once(memory: WorkingSet) -> None:
+def test_source_whose_rows_are_saved_is_removed_from_memory_at_once(memory: WorkingSet) -> None:
     item = source("s.s")
     memory.add(item)
     memory.acknowledge(5)
@@ -146,7 +146,7 @@ def test_source_is_not_found_by_the_uuids_of_its_deleted_identity_file(memory: W
     memory.set_legacy(named, (former, other))
     assert memory.key_of(other) == memory.key_of(former) == "named.s"
 
-    named.identity = None  # the identity file with these UUIDs was deleted
+    named.identity = None  # the identity file with the UUIDs `former` and `other` was deleted
     memory.leaves_after(named, 1)
     memory.acknowledge(1)
 
@@ -216,7 +216,7 @@ def test_folder_leaves_memory_when_its_row_is_saved_and_no_file_is_pending(memor
     memory.acknowledge(4)
 
 
-def test_folder_scanned_twice_leaves_memory_after_its_second_row_is_saved(memory: WorkingSet) -> None:
+def test_folder_scanned_twice_is_removed_from_memory_after_the_second_save(memory: WorkingSet) -> None:
     first = pending(fact("b.bin"))
     memory.folders[""] = first
     memory.folder_leaves_after(first, 3)
@@ -231,7 +231,7 @@ def test_folder_scanned_twice_leaves_memory_after_its_second_row_is_saved(memory
     assert not memory.folders
 
 
-def test_folder_report_takes_over_digests_of_files_that_were_read_singly(memory: WorkingSet) -> None:
+def test_digests_of_single_file_checks_are_moved_to_the_folder_report(memory: WorkingSet) -> None:
     memory.newer.facts = {PathKey(name): fact(name, sha("read")) for name in ("b.bin", "gone.bin", "changed.bin", "sub/c.bin")}
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("read"))
     folder = pending(fact("b.bin", Digest(b"")), fact("changed.bin", Digest(b"")))
