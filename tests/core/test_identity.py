@@ -1,4 +1,4 @@
-"""Identities of sources: keys of identity files, the UUIDs of a path, and the stored form."""
+"""Identities of sources: which source owns an identity file, the UUIDs of a path, and the stored form of an identity."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_source_is_found_by_path_uuids_and_earlier_uuids() -> None:
     assert legacy_of(named) == (old, *path_uuids(RelPath("A.txt")))
     assert legacy_of(source("a.txt")) == ()
     assert legacy_of(source("a.txt", SourceIdentity(one), path_uuid("a.txt"))) == (one,), (
-        "a source that has the UUID of its path is also found by the UUID in its identity file"
+        "the source uses the UUID of its path, so the UUID in its identity file is an additional UUID"
     )
 
 

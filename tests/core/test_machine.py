@@ -76,7 +76,7 @@ def test_only_the_drop_trigger_deletes_the_job(state: JobState | None, trigger: 
 
 
 class Mismatch(Exception):
-    """Raised when the machine reaches a state that the events do not allow."""
+    """Raised when the job state machine reaches a state that the previous events do not allow."""
 
 
 class Intent:

@@ -19,7 +19,7 @@ def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more:
     return Job(source, b"b", platform, key, state=JobState.QUEUED, **more)  # type: ignore[arg-type]
 
 
-# Each job starts before its successor in the list because of one criterion. All less important criteria favour the successor.
+# Each job starts before the next job in the list. One criterion decides that; all less important criteria favour the next job.
 LADDER = [
     ready("z.s", "server", is_critical=True),
     ready("z.s", "server", escalation=200),

@@ -58,7 +58,7 @@ def test_unpacked_plan_equals_the_packed_plan(plan: JobPlan, discovered: tuple[t
     assert rows.unpack_plan(text, plan.key, plan.platform) == (plan, discovered)
 
 
-def test_plain_plan_is_stored_as_empty_text() -> None:
+def test_plan_with_only_default_values_is_stored_as_empty_text() -> None:
     plan = JobPlan("data", "linux")
 
     assert rows.pack_plan(plan, ()) == rows.pack_plan(None, ()) == ""

@@ -31,12 +31,12 @@ def plain(state: RunStep) -> tuple[set[tuple[str, str, str]], set[tuple[str, str
 
 
 @given(MOMENTS, MOMENTS)
-def test_run_step_applied_to_a_run_state_gives_the_next_run_state(known: RunStep, wanted: RunStep) -> None:
+def test_stored_difference_of_two_runs_restores_the_second_run(known: RunStep, wanted: RunStep) -> None:
     assert plain(rows.apply_step(known, rows.step(known, wanted))) == plain(wanted)
 
 
 @given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))
-def test_inputs_and_products_of_earlier_runs_are_computed_from_the_latest(runs: list[tuple[bool, RunStep]]) -> None:
+def test_earlier_runs_are_restored_from_the_latest_run_and_the_differences(runs: list[tuple[bool, RunStep]]) -> None:
     committed, states = RunStep(), []
     for succeeds, state in runs:
         if succeeds and not state.inputs:
@@ -53,7 +53,7 @@ def test_inputs_and_products_of_earlier_runs_are_computed_from_the_latest(runs: 
     assert [plain(state) for state in found] == [plain(state) for state in reversed(expected)]
 
 
-def test_step_of_a_first_run_is_one_character_and_of_an_unchanged_run_empty() -> None:
+def test_first_run_is_stored_as_a_marker_and_unchanged_run_as_empty_text() -> None:
     state = RunStep((("source", "a.png", "00"),), (("linux/a.png", "00", 3),))
 
     assert rows.make_committed_step(RunStep(), state) == BEGINNING
@@ -61,7 +61,7 @@ def test_step_of_a_first_run_is_one_character_and_of_an_unchanged_run_empty() ->
 
 
 @given(st.text())
-def test_stored_form_of_a_run_step_is_equal_in_every_aptui_version(text: str) -> None:
+def test_stored_difference_of_two_runs_has_a_fixed_json_form(text: str) -> None:
     known, wanted = RunStep((("source", text, "00"),), (("old", "00", 1),)), RunStep((("rule", text, text),), ((text, "11", 2),))
 
     parts = [[["rule", text, text]], [["source", text]], [[text, "11", 2]], ["old"] if text != "old" else []]

@@ -1,4 +1,4 @@
-"""The facts of a job combine the facts of its products; the stamps of a file show whether it changed."""
+"""A job's facts combine the facts of its products. A file's stamp shows whether the file changed."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_platform_id_overrides_tag_and_tag_overrides_star() -> None:
     assert params(settings, "b/x.s", "linux")["by"] == "star"
 
 
-def test_platform_is_skipped_until_a_nearer_folder_enables_it() -> None:
+def test_platform_skipped_by_a_folder_can_be_enabled_by_a_subfolder() -> None:
     settings = settings_of(a={"script": {"platforms": {"server": "skip"}}}, a_b={"script": {"platforms": {"server": {}}}})
 
     assert settings.adjustment(PathKey("a/x.s"), SCRIPT).skips == {"server": "a/.aptui.yaml:1:1"}
@@ -131,7 +131,7 @@ def test_manifest_names_only_settings_files_that_have_an_effect() -> None:
     assert entries(settings, "a/x.s", "server") == ()
 
 
-def test_planning_parameter_of_a_folder_is_only_in_the_analysis_manifest() -> None:
+def test_planning_parameter_of_a_folder_affects_analyses_and_not_runs() -> None:
     builder = replace(SCRIPT, params_schema='{"properties": {"quality": {"is_planning_only": true}}}')
     section = {"script": {"params": {"quality": 1}}}
     settings = SettingsTree(replace(PROJECT, builders=(COPY, builder)), {"a": text("a/.aptui.yaml", **section)})

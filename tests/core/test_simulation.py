@@ -8,8 +8,8 @@
   cycle.
 * *A broken settings file above a source* (`World.misled_jobs`): the source keeps its last valid includes, which a clean build
   does not have.
-* *Jobs whose analysis failed after an earlier analysis had planned them* (`orphans`) stay; a clean build usually does not plan
-  them. It plans them if the analysis fails later, because another source turns out to own the UUID of their source.
+* *Jobs whose analysis failed after an earlier analysis had planned them* (`orphans`) stay. In a clean build the analysis usually
+  fails at once, so these jobs do not exist. They exist if the analysis succeeds first and fails after another source gets the UUID.
 * *Chains that depend on their own products* are ended after some rounds; the order of runs decides in which job and with which
   products (`endless_jobs`).
 * *Cancelled jobs* stay cancelled until their inputs change.
@@ -374,7 +374,9 @@ class Simulation(RuleBasedStateMachine):
             self.step_until(lambda: bool(self.unread(rel)))
         if what in FILES:
             world.write("e.txt", f"under it {self.serial}", "game")
-            if what == "file that is seen":  # the engine reads the file at the moment when the run begins or ends
+            if (
+                what == "file that is seen"
+            ):  # the scan reports the change, so the engine also reads the file, before or after the run begins
                 world.scan()
                 world.run_scan_only()
                 self.step_until(lambda: bool(self.unread(rel)))
@@ -571,7 +573,7 @@ def made_by(job: Job) -> set[str]:
 
 
 def needs_of(world: World, job: Job) -> set[str]:
-    """Return the keys of all input files of a job, and of the sources whose jobs it depends on, with `job` before them."""
+    """Return the keys of all input files of a job, and "job <key>" for each source that has a job dependency of this job."""
     text = world.text(job.source.rel) or ""
     script = Script.parse(text)
     keys = {key_of(rel) for rel, _text in world._closure(job.source.rel, script)}

@@ -60,7 +60,7 @@ class LoopbackCluster:
 
 
 class Proxy:
-    """Forwards connections to a port; while `is_cut`, it forwards nothing, like a network that loses packets."""
+    """A TCP proxy for a local port. While `is_cut` is true, it forwards no data, like a network that loses all packets."""
 
     def __init__(self, target: int) -> None:
         self._target = target

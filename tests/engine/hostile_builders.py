@@ -1,7 +1,7 @@
 """Builders that do forbidden things (die, hang, flood, make false claims), and the well-behaved builder `good`.
 
-Each is one function of (request) that `process_job` calls; `HOSTILE` says how the run must end. Worker
-processes load these builders from this file.
+Each builder is a class whose `process_job` calls its `act(request)`. `HOSTILE` in `test_pool.py` says how the run must
+end. Worker processes load these builders from this file.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class Gated(Base):
 
 
 class KilledOnce(Base):
-    """Sends SIGKILL to its own process in its first run, as the kernel's out-of-memory killer would."""
+    """A builder whose first run kills its own process with SIGKILL, as the kernel's out-of-memory killer would."""
 
     def act(self, request):
         if not os.path.exists(request.full_path + ".killed"):
@@ -321,7 +321,7 @@ class Missing(Base):
 
 
 class Truncates(Base):
-    """Keeps its product open, to change the product after the last check."""
+    """A builder that keeps its product file open and truncates it 0.2 s later, after the last check of the product."""
 
     held: ClassVar[list[object]] = []
 
@@ -402,9 +402,9 @@ class ChangesSource(Base):
 
 
 class Elsewhere(Base):
-    """Allowed products: a file at an absolute path elsewhere is copied, a file in the temporary folder is moved.
+    """A builder with allowed products outside its products folder: its source is copied, and a temporary file is moved.
 
-    A file with a second hard link is copied.
+    A product that has a second hard link is copied.
     """
 
     def act(self, request):

@@ -58,7 +58,7 @@ def commit(run_key: int, name: str, *stale: str) -> JobCommit:
         (None, commit(7, "linux/a.txt"), False),
     ],
 )
-def test_commit_needs_no_own_intent_rows_if_all_its_products_were_announced(
+def test_intents_written_in_advance_cover_only_commits_with_the_same_products(
     announced: tuple[int, str] | None, made: JobCommit, is_covered: bool
 ) -> None:
     writer, intents = Recorder(*filter(None, [announced])), AnnouncedIntents()
@@ -68,7 +68,7 @@ def test_commit_needs_no_own_intent_rows_if_all_its_products_were_announced(
     assert not intents.covers(made)
 
 
-def test_announcement_of_a_run_without_a_commit_is_withdrawn_only_once() -> None:
+def test_intents_written_in_advance_are_deleted_once_if_no_commit_follows() -> None:
     writer, intents = Recorder((5, "linux/a.txt")), AnnouncedIntents()
     intents.announce([(KEY, (7, 8))], writer)  # type: ignore[arg-type]
     intents.covers(commit(7, "linux/a.txt"))
@@ -91,7 +91,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 @pytest.mark.real
-def test_commit_of_an_announced_product_writes_no_second_intent_row(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_commit_uses_the_intent_that_was_written_in_advance(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     recorded: list[object] = []
     found: list[list[str]] = []
     place = Cache._place
@@ -109,11 +109,11 @@ def test_commit_of_an_announced_product_writes_no_second_intent_row(project: Liv
 
         assert found == [["linux/a.txt"]]
         assert recorded == []
-        project.until(lambda: not intents_in(project.cache), "the announcement of the unused copy is withdrawn")
+        project.until(lambda: not intents_in(project.cache), "the intent of the unused copy is deleted")
 
 
 @pytest.mark.real
-def test_start_after_a_crash_repairs_a_product_with_an_announced_intent_row(
+def test_start_after_a_crash_repairs_products_of_intents_written_in_advance(
     project: LiveProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = tmp_path / "dead"
@@ -130,7 +130,7 @@ def test_start_after_a_crash_repairs_a_product_with_an_announced_intent_row(
     shutil.rmtree(project.cache)
     dead.rename(project.cache)
     assert project.product("linux/a.txt") == b"new"
-    # the source equals its database row again, so only the intent row shows that the product is from another run
+    # The source is restored, so it matches the database. Only the intent shows that the product is from a newer run.
     project.write("assets/a.txt", "old")
 
     project.engine_run()

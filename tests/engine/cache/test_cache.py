@@ -91,7 +91,7 @@ def stage(cache: Cache, run_key: int, *made: tuple[str, bytes], stale: tuple[str
 
 
 def rows_of(run_key: int) -> list[tuple[str, tuple[object, ...]]]:
-    """Return the rows that the commit of a run saves."""
+    """Return the database rows that are saved when the run `run_key` is committed."""
     return [("put_job", (run_key,))]
 
 
@@ -222,7 +222,7 @@ def test_closed_cache_releases_the_flock_of_its_lock_file(cache: Cache) -> None:
 
 
 @pytest.mark.real
-def test_products_in_a_cache_without_a_record_are_moved_aside(cache: Cache) -> None:
+def test_platform_folder_with_unrecorded_products_is_moved_aside(cache: Cache) -> None:
     (cache.root / "linux" / "f").mkdir(parents=True)
     (cache.root / "linux" / "f" / "a.txt").write_text("?")
 
@@ -252,7 +252,7 @@ def test_commit_does_not_move_a_file_from_outside_the_staging_folder(
     assert not (cache.root / "linux" / "a.txt").exists()
 
 
-def test_commit_writes_intents_before_and_rows_after_it_renames_products(cache: Cache, diary: Diary) -> None:
+def test_commit_writes_intents_then_renames_products_then_saves_rows(cache: Cache, diary: Diary) -> None:
     order = CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")), stage(cache, 2, ("linux/b.txt", b"b"))))
 
     done, failed = cache.commit(order, diary, rows_of)
@@ -289,7 +289,7 @@ def test_commit_syncs_staged_products_before_it_renames_them(
 def test_product_that_cannot_be_synced_fails_its_run(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, is_alone: bool
 ) -> None:
-    """The run's staged files are deleted, because even a second sync that succeeds would not prove that their bytes are on disk."""
+    """After a failed sync, not even a successful sync proves that the bytes are on the disk, so the staged files are deleted."""
     bad = stage(cache, 1, ("linux/a", b"a"), ("linux/b", b"b"))
     others = [] if is_alone else [stage(cache, 2, ("linux/c", b"c"))]
     fsync = os.fsync
@@ -476,7 +476,7 @@ def test_recovery_deletes_products_without_rows(cache: Cache, diary: Diary) -> N
     assert not path.parent.exists()
 
 
-def test_recovery_without_intents_writes_nothing(cache: Cache, diary: Diary) -> None:
+def test_recovery_writes_nothing_if_no_commit_was_interrupted(cache: Cache, diary: Diary) -> None:
     cache.recover(diary, diary)
 
     assert diary.notes == []
@@ -488,7 +488,7 @@ def test_recovery_without_intents_writes_nothing(cache: Cache, diary: Diary) -> 
 @pytest.mark.parametrize(
     ("before", "replaces", "after"), [(None, False, "new"), ("", False, "new"), ("x", False, "x"), ("x", True, "new")]
 )
-def test_commit_keeps_an_identity_file_unless_another_job_made_the_product(
+def test_existing_identity_file_is_kept_unless_the_commit_replaces_it(
     cache: Cache, diary: Diary, before: str | None, replaces: bool, after: str
 ) -> None:
     if before is not None:
@@ -537,7 +537,7 @@ def test_identity_file_of_an_unrecorded_intermediate_is_not_deleted(cache: Cache
 # ---------------------------------------------------------------------------------------------- missing and unknown products
 
 
-def test_cache_checks_only_folders_with_a_changed_time_for_lost_products(
+def test_check_for_lost_products_reads_only_folders_whose_time_changed(
     cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     put(cache, "linux/f/a.txt", b"a")
@@ -680,7 +680,7 @@ def test_deletion_of_a_product_also_deletes_folders_that_become_empty(cache: Cac
 
 
 def test_product_that_replaces_a_folder_marks_the_folder_as_gone(cache: Cache, diary: Diary) -> None:
-    """If the row of the replaced folder stayed, the next engine would search for products below a file."""
+    """If the database kept the folder's row, the next engine would search for products at this path, which is now a file."""
     put(cache, "linux/f/a.txt/deep/b.txt", b"b")
     cache.delete(["linux/f/a.txt/deep/b.txt"])
     cache.commit(CommitProducts(1, (stage(cache, 1, ("linux/f/a.txt", b"a")),)), diary, rows_of)  # type: ignore[arg-type]
@@ -693,7 +693,7 @@ def test_product_that_replaces_a_folder_marks_the_folder_as_gone(cache: Cache, d
     assert recorded.keys() >= {"linux", "linux/f"}
     diary.folders = recorded
     assert cache.find_lost(diary, print) == ([], [])
-    assert cache.delete(["linux/f/a.txt/deep/b.txt"]) == [], "the path leads through a file, so the product is already deleted"
+    assert cache.delete(["linux/f/a.txt/deep/b.txt"]) == [], "a folder in the path is now a file, so the product does not exist"
 
 
 def test_product_that_cannot_be_deleted_is_checked_at_the_next_start(

@@ -59,7 +59,7 @@ def test_space_of_many_replaced_files_is_freed_after_the_commit(tmp_path: Path, 
     until(lambda: not held_below(tmp_path), "replaced files are held open")
 
 
-def test_replaced_files_are_freed_if_the_socket_refuses_their_descriptors(
+def test_space_of_replaced_files_is_freed_if_descriptors_cannot_be_sent(
     tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -98,7 +98,7 @@ def test_least_recently_used_folder_is_closed_beyond_the_limit(tmp_path: Path, m
         return held[-1]
 
     def close_folder(descriptor: int) -> None:
-        if descriptor in held:  # other descriptors were opened before the patch
+        if descriptor in held:  # a descriptor that is not in `held` was opened before `os.open` was patched
             held.remove(descriptor)
         os_close(descriptor)
 

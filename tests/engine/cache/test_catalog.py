@@ -99,7 +99,7 @@ def test_changed_catalog_is_written_again(project: Project, harm: str) -> None:
         path.unlink()
     elif harm == "changed":
         path.write_bytes(b"scribble")
-    else:  # the state of an engine that died before it was idle
+    else:  # as after a crash before the engine was idle: the catalog is old, and the database lacks its state
         with closing(sqlite3.connect(project.cache / "assetdb.sqlite")) as database:
             database.execute("DELETE FROM aptui_state WHERE key = ?", (CATALOG_STATE,))
             database.commit()

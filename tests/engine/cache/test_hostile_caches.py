@@ -38,7 +38,7 @@ FILES = (
 
 @pytest.fixture
 def outside(tmp_path: Path) -> Path:
-    """A folder of the user beside the project, with the same names as folders of the cache."""
+    """A folder of the user beside the project. Its files have names that files of the cache also have; they must not change."""
     folder = tmp_path / "outside"
     for name in ("letter", "a.txt", "d/b.txt", "staging/s", "only/one", f"{HOST}/a.txt", "empty/deeper/file"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -92,7 +92,7 @@ def put_in_place(path: Path, kind: str, target: Path) -> None:
         *((place, kind, "letter") for place in FILES for kind in ("link", "pipe", "socket")),
     ],
 )
-def test_batch_refuses_another_kind_of_file_in_place_of_its_own_files_and_folders(
+def test_batch_refuses_an_engine_file_or_folder_of_an_unexpected_type(
     project: Project, outside: Path, capsys: pytest.CaptureFixture[str], place: str, kind: str, other: str
 ) -> None:
     put_in_place(project.cache / place, kind, outside / other)
@@ -106,7 +106,7 @@ def test_batch_refuses_another_kind_of_file_in_place_of_its_own_files_and_folder
 
 
 @pytest.mark.parametrize("place", ["staging", "trash", "logs"])
-def test_engine_stop_keeps_files_outside_if_an_own_folder_became_a_link(tmp_path: Path, outside: Path, place: str) -> None:
+def test_engine_stop_keeps_files_outside_if_a_cache_folder_became_a_link(tmp_path: Path, outside: Path, place: str) -> None:
     project = LiveProject(tmp_path / "project", SETTINGS)
     project.write("assets/a.txt", "a")
     before = contents(outside)
@@ -168,7 +168,7 @@ CASES = [
 
 @pytest.fixture
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Disable the check for hostile names at the opening of the database, as if the names were inserted after it."""
+    """Skip the check of all names when the database is opened, so that hostile names reach the later checks."""
     monkeypatch.setattr(schema, "_ODD_NAME_SQL", "SELECT 1 WHERE 0")
 
 

@@ -94,12 +94,14 @@ def test_scan_does_not_report_files_that_are_already_queued_for_reading(
         held.undo()
         project.until_product("linux/new/late.txt", "late")
 
-        assert 1 <= seen["listed"] - listed <= 3, "only 'late.txt' is listed: once, and again for its notifications"
+        assert 1 <= seen["listed"] - listed <= 3, (
+            "the check lists only 'late.txt'; notifications about this file may list it twice more"
+        )
         assert _COUNT + 1 <= seen["read"] <= _COUNT + 3
         assert {project.product(f"linux/new/{number}.txt") for number in range(_COUNT)} == {b"%d" % n for n in range(_COUNT)}
 
 
-def test_folder_is_reported_again_if_a_file_may_have_changed_in_the_same_tick(
+def test_folder_is_reported_again_if_a_file_may_have_changed_right_after_its_check(
     project: LiveProject, seen: Counter[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with project.running() as live, monkeypatch.context() as held:

@@ -42,13 +42,13 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
 
 
 def meta(project: LiveProject, rel: str) -> str:
-    """Return the UUID in an identity file, "" if the file does not exist."""
+    """Return the UUID in the identity file of the source `rel`, "" if the file does not exist."""
     path = project.path(f"assets/{rel}.meta")
     return json.loads(path.read_bytes())["UUID"]["uuid"].strip("{}").replace("-", "").lower() if path.exists() else ""
 
 
 def known(project: LiveProject, rel: str) -> str:
-    """Return the UUID in the database."""
+    """Return the UUID of the source `rel` in the database, "" if the database does not have the source."""
     with database(project.cache) as connection:
         found = connection.execute("SELECT SourceGuid FROM Sources WHERE SourceName = ?", (rel,)).fetchone()
     return found[0].hex() if found else ""
@@ -236,7 +236,7 @@ def test_intermediate_changed_by_hand_is_not_copied(tmp_path: Path) -> None:
 def test_intermediate_changed_before_its_folder_is_watched_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_running_first: bool
 ) -> None:
-    """The engine is idle before it watches the folder of the intermediates, which can happen on a busy machine."""
+    """On a busy machine the engine may be idle before it watches the folder of intermediates. It must find earlier changes."""
     project = LiveProject(tmp_path, COPIED_STAGE)
     if is_running_first:
         project.engine_run({"assets/sub/x.top": "one"})

@@ -30,7 +30,7 @@ def shared(project: LiveProject) -> tuple[int, int]:
     return counts.get("local_hits", 0), counts.get("misses", 0)
 
 
-def test_settle_answer_counts_shared_results_since_the_previous_settle(project: LiveProject) -> None:
+def test_settle_request_returns_shared_result_counts_since_the_previous_request(project: LiveProject) -> None:
     with project.running():
         project.ask(port.Settle())
         assert shared(project) == (0, 0)
