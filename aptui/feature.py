@@ -26,17 +26,20 @@ its line in `aptui/features/__init__.py`.
 | `project facts` | configuration of another program's project | record with `engine` and `skips_start_scan`, None if unknown |
 | `convert` | folder of another program's project | for `aptui init --from-o3de`: (written `aptui.yaml`, omitted settings) |
 | `adopt cache` | configuration | sets another program's cache aside, returns a sentence or "" |
-| `catalogs` | cache folder, platforms (also its `is_current`) | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
+| `catalogs` | cache folder, platforms | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
 | `figures` | database, function that names builders, status of the engine or None | OpenMetrics text of `aptui status` |
 | `assets` | parts of the Assets screen | actions, entries of the menu, commands and a line there (`AssetExtension`) |
 | `commands` | the screen's shell | commands of the `:` line |
 | `reference` | nothing | {topic: page} of `aptui docs` (`cli.manual.ReferencePage`) |
 
+The class of `catalogs` has a static method `is_current(cache folder, platforms)`: whether its catalogs are up to date.
+
 An observer is callable and has `close(has_rested=…)`; `batch` loads observers only if `on:` of the configuration has alerts.
 
-A `format` module has `claims(folder)`, `refuse_unreadable(folder)`, and `load`, `layer_trees`, `check_with` and `explain`. These
-four take the same arguments as the functions with these names in `aptui.config`, but `load` takes no `workers`. The
-module's `code_folders(config)` returns the folders that contain the code of the project's builders.
+A `format` module has these functions: `claims(folder)`; `refuse_unreadable(folder)`, which raises a `UserError` if a marker file
+cannot be read; `code_folders(config)`, which returns the folders with the code of the project's builders; and `load`,
+`layer_trees`, `check_with` and `explain`. The last four take the same arguments as the functions with these names in
+`aptui.config`, except that `load` takes no `workers`.
 
 Tests: `tests/test_feature.py`.
 """
@@ -97,7 +100,7 @@ class Feature(NamedTuple):
 
 
 def features() -> Iterator[Feature]:
-    """Yield all features: shipped ones in the order of the table, then those of other distributions by name.
+    """Yield all features: shipped ones in the order of `features.FEATURES`, then those of other distributions by name.
 
     Other distributions are searched only after the last shipped feature, because that search is the slowest part of a start.
     """
@@ -107,7 +110,7 @@ def features() -> Iterator[Feature]:
 
 @cache
 def list_shipped() -> tuple[Feature, ...]:
-    """Return the features of this distribution, in the order of the table."""
+    """Return the features that are shipped with aptui, in the order of `features.FEATURES`."""
     return tuple(import_module(f"aptui.features.{name}").FEATURE for name in import_module("aptui.features").FEATURES)
 
 
@@ -139,7 +142,7 @@ def load_of(feature: Feature, place: str) -> Any | None:
 
 def list_problems() -> list[str]:
     """Return a sentence for each feature of another distribution that could not be loaded in this process."""
-    advice = "update or uninstall the package that brings it"
+    advice = "update or uninstall the package that contains this feature"
     return [f"the feature '{name}' cannot be loaded: {reason}; {advice}" for name, reason in _problems.items()]
 
 
@@ -171,7 +174,10 @@ def load_needed(point: str) -> Any:
     """
     found = load_first(point)
     if found is None:
-        raise UserError(f"no installed feature fills the extension point '{point}'", hint="install a feature that fills it")
+        raise UserError(
+            f"no installed feature fills the extension point '{point}'",
+            hint="install a package with a feature for this extension point",
+        )
     return found
 
 

@@ -143,7 +143,7 @@ def test_feature_that_cannot_be_loaded_is_reported_and_left_out(
     assert main.main(["--help"]) == 0
 
     lines = set(capsys.readouterr().err.splitlines())
-    advice = "update or uninstall the package that brings it"
+    advice = "update or uninstall the package that contains this feature"
     assert lines == {
         f"aptui: the feature '{name}' cannot be loaded: ModuleNotFoundError: No module named '{module}'; {advice}"
         for name, module in (("broken", "broken_feature"), ("half", "half_missing"))

@@ -1,4 +1,4 @@
-"""Checks on assets (`checks:` in `aptui.yaml`): rules for products and for the names of sources; pure.
+"""Checks on assets (`checks:` in `aptui.yaml`): rules for products and for the names of sources.
 
 The pipeline runs the checks with `block` before it commits a result; `store.queries.checks` runs all of them on stored
 products. Budgets, commands and findings of `aptui lint` concern more than one job and cannot block.

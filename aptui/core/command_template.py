@@ -115,7 +115,7 @@ _EVALUATE_ALL = frozenset(
 )
 """Commands that may run any of their arguments as code."""
 _NAMES = frozenset(["export", "readonly", "local", "read"])
-"""Commands whose arguments name variables: the shell evaluates the name, but not the value."""
+"""Commands whose arguments are variables, as in `export NAME=value`. A placeholder is safe in the value, but not in the name."""
 _COMMAND_OPTION = re.compile(r"-[A-Za-z]*c|--command")
 _CODE = (
     (re.compile(r"python[\d.]*|pypy[\d.]*"), re.compile(r"-[A-Za-z]*c")),

@@ -89,7 +89,7 @@ def rule_entries(builder: Builder, platform: Platform, *, debug_output: bool) ->
 
 
 def planning_entries(builder: Builder, platform: str) -> Manifest:
-    """Return the manifest entry of an analysis for the parameters that only plan jobs, () if none of them is set."""
+    """Return the manifest entry of an analysis for the parameters that affect only the planning of jobs; () if none is set."""
     planning = planning_params(builder)
     if not planning:
         return ()
@@ -197,17 +197,17 @@ _PHRASES = {
     "pointers": "'lfs_pointers'",
     "job parameters": "the parameters of the job",
     "additional fingerprint": "the job's additional fingerprint",
-    "parameters by file": "the parameter set from the builder's 'rules'",
+    "parameters by file": "the set of parameters from the builder's 'rules'",
     "setting": "folder setting '{name}'",
     "source": "source '{name}'",
     "dependency": "dependency '{name}'",
     "discovered": "dependency '{name}' (found while processing)",
     "companion": "companion '{name}'",
-    "places": "the location of dependencies in the scan folder '{name}'",
-    "found places": "the location of dependencies (found while processing) in the scan folder '{name}'",
+    "places": "the location of dependencies that are in the scan folder '{name}'",
+    "found places": "the location of dependencies (found while processing) that are in the scan folder '{name}'",
     "job": "the fingerprint of job '{name}'",
     "products": "the products of job '{name}'",
-    "ring": "the cycle of dependencies through '{name}'",
+    "ring": "the dependency cycle that contains job '{name}'",
     "quality": "the quality",
     "rule": "the configuration of builder '{name}'",
     "check": "check '{name}'",
@@ -224,9 +224,10 @@ _PHRASES = {
 }
 _MOST_EXPLAINED = 3
 _PLACES = frozenset({"places", "found places"})
-"""Kinds of entries for the locations of files. They also change when a file appears or disappears, like the file's own entry.
+"""Kinds of manifest entries for the locations of files.
 
-So `explain` names them only if no other entry differs.
+When a file appears or disappears, its location entry and its own entry both change. So `explain` names location entries only if
+no other entry differs.
 """
 _PLURAL = frozenset({"code", "parameters", "platform parameters", PLANNING, "references", "steps", "job parameters", "products"})
 """Kinds of entries whose text in `_PHRASES` is a plural."""

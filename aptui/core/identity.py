@@ -53,7 +53,7 @@ def legacy_of(source: Source) -> tuple[SourceUuid, ...]:
 
 
 def names_of(source: Source) -> tuple[str, ...]:
-    """Return the names of a source in dependencies: its key, and each of its UUIDs as 32 hex digits."""
+    """Return the texts by which dependencies may name a source: its key, and each of its UUIDs as 32 hex digits."""
     return (source.key, *(uuid.hex() for uuid in (source.uuid, *legacy_of(source))))
 
 

@@ -103,7 +103,7 @@ def follow(state: JobState | None, triggers: Iterable[Trigger]) -> JobState | No
     for trigger in triggers:
         cell = TABLE[state].get(trigger)
         if cell is None:
-            raise InvalidTransition(f"jobs that are {state or 'absent'} cannot take {trigger}")
+            raise InvalidTransition(f"a job in state {state or 'absent'} does not allow the trigger {trigger}")
         state = cell[0]
     return state
 
@@ -117,6 +117,6 @@ def feed(job: Job, trigger: Trigger) -> Effect:
     cell = TABLE[job.state].get(trigger)
     if cell is None:
         state = job.state or "absent"
-        raise InvalidTransition(f"a job that is {state} cannot take {trigger}", where=job.label)
+        raise InvalidTransition(f"a job in state {state} does not allow the trigger {trigger}", where=job.label)
     job.state, effect = cell
     return effect

@@ -214,7 +214,7 @@ class StartRuns(Struct, frozen=True):
 
 
 class KillRuns(Struct, frozen=True):
-    """Stop these runs and ignore their further answers."""
+    """Stop these runs, and ignore messages that still arrive from them."""
 
     cause: int
     run_keys: tuple[int, ...]

@@ -27,7 +27,10 @@ SourceUuid = NewType("SourceUuid", bytes)
 
 NO_DIGEST = Digest(b"")
 DUPLICATE_MARK = "\U0010ff01"
-"""Separates path and scan folder in the key of a duplicate path (`FileFact.is_duplicate`); no name has it (`paths.to_text`)."""
+"""Character between path and scan folder in the key of a duplicate path (`FileFact.is_duplicate`).
+
+`paths.to_text` escapes this character, so it does not occur in the text form of a file name.
+"""
 UNKNOWN_SIZE = -1
 """Value of a file's size if only its digest is known."""
 
@@ -214,10 +217,10 @@ class Job(Struct, eq=False):
     kinds of failure of the runs that failed before the committed run succeeded. `stale_count`: consecutive runs whose source
     changed while they ran. `is_doubted`: settled in memory but stored as pending, because a change of a dependency is not saved
     yet. `is_unsaved`: it has no row, or a row from before its source changed; the row of the source's folder is saved only
-    after the job's row. `is_due`: its final products must be made now (`pipeline.plans`). `is_fetched`: the result before the
+    after the job's row. `is_due`: its next run makes its final products (`pipeline.plans`). `is_fetched`: the result before the
     present plan was not made by a run of this engine, so `duration_ms` is not the duration of a run. `ties` are the files that
-    its run used. `failure` is the failure of its last run, until a run succeeds or is not needed. `lost` are products that were
-    missing or changed when they were checked; their files may still exist.
+    its last run used. `failure` is the failure of its last run; None after a success, or if no run is needed any more. `lost` are
+    products that were missing or changed when they were checked; their files may still exist.
     """
 
     source: Source
@@ -273,7 +276,7 @@ class Job(Struct, eq=False):
         return with_origin(self.reason, self.origin)
 
     def set_reason(self, reason: str) -> None:
-        """Record why a run is needed; the origin of the earlier result no longer matters."""
+        """Record why a run is needed. Clear `origin`, which belongs to the result that the run will replace."""
         self.is_fetched |= bool(self.origin)
         self.reason, self.origin = reason, ""
 

@@ -124,7 +124,7 @@ def parent(rel: str) -> str:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether `path` is in `folder` or in a folder below it; "" contains every path, and no folder is below itself."""
+    """Whether `path` is inside `folder`, at any depth. "" contains every other path; a folder is not inside itself."""
     if not folder:
         return bool(path)
     return len(path) > len(folder) + 1 and path.startswith(folder) and path[len(folder)] == "/"

@@ -13,7 +13,7 @@ from aptui.core.project import Pattern, PatternKind
 _FLAGS = re.IGNORECASE
 _SPECIAL = re.compile(r"[*?]")
 _GAPS = re.compile(r"((?:(?<=/)|^)\*\*+/|\*+)")
-"""Matches wildcards that stand for a text of any length: `**/` at the beginning of a level (folders), or `*` (any text)."""
+"""Matches wildcards for text of any length: `**/` at the beginning of the pattern or after a `/` (folders), and `*` (any text)."""
 _OWN_FLAGS = re.compile(r"\(\?[a-zA-Z]+\)")
 
 

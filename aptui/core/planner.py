@@ -42,7 +42,7 @@ class Planner:
         self._roots = {folder.id: folder.path for folder in project.scan_folders}
         self._asked: dict[tuple[str, int], MatchedBuilders] = {}
         self._wanted: dict[tuple[int, ...], MatchedBuilders] = {}
-        """{(scan folder, indexes of the builders whose patterns match): the common result of many paths}."""
+        """{(scan folder, indexes of the builders whose patterns match): the record that all paths with this key share}."""
         self._enabled: dict[tuple[bytes, int], tuple[str, ...]] = {}
         self._inline: dict[tuple[bytes, tuple[str, ...]], tuple[JobPlan, ...]] = {}
         self._order = {builder.uuid: index for index, builder in enumerate(project.builders)}

@@ -47,7 +47,7 @@ class Resources:
         return () if job.is_analysis else self._needs.get(job.builder, ())
 
     def are_free(self, names: Names) -> bool:
-        """Whether another run may hold each of these resources."""
+        """Whether one more run may hold all of these resources together."""
         return all(len(self._holders[name]) < self.limits[name] for name in names)
 
     def acquire(self, job: Job) -> None:
@@ -92,9 +92,10 @@ class Boosts:
         return self._numbers.get(key, 0)
 
     def note(self, key: PathKey, number: int) -> bool:
-        """Boost a source for request `number`; return False, with no effect, if a request with this or a higher number did so.
+        """Boost a source for request `number`, and return True.
 
-        If there are too many boosts, the oldest boost ends.
+        If a request with this or a higher number already boosts the source, nothing changes, and the method returns False. If
+        there are too many boosts, the oldest boost ends.
         """
         if self._numbers.get(key, 0) >= number:
             return False
@@ -215,7 +216,7 @@ class LanedQueue(ReadyQueue):
         return chain(super().__iter__(), *self._lanes.values())
 
     def waiting_for(self, name: str) -> int:
-        """Return the number of jobs that need this resource, 0 if it is free. The jobs may also wait for other resources."""
+        """Return the number of queued jobs that wait for this resource, and perhaps for others, too; 0 if the resource is free."""
         if self._resources.are_free((name,)):
             return 0
         return sum(len(lane) for names, lane in self._lanes.items() if name in names)

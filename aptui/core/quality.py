@@ -14,7 +14,7 @@ from enum import StrEnum
 KIND = "quality"
 """Kind of the entry that marks the manifest of a draft."""
 QUALITY_VARIABLE = "APTUI_QUALITY"
-"""Environment variable with the quality that a command has to make."""
+"""Environment variable for a command: the quality of the products that it has to make, `draft` or `final`."""
 _Manifest = tuple[tuple[str, str, str], ...]
 _OF_OTHER_JOBS = frozenset({"job", "products"})
 
@@ -50,11 +50,14 @@ def is_of_any_draft(entries: _Manifest) -> bool:
 
 
 def quality_of(manifest: _Manifest) -> Quality:
-    """Return whether a run with this manifest makes a draft or the final result."""
+    """Return the quality of the products of a run with this manifest."""
     return Quality.DRAFT if is_of_draft(manifest) else Quality.FINAL
 
 
 def differs_by_jobs(old: _Manifest, new: _Manifest, names: set[str]) -> bool:
-    """Whether two manifests differ, and only in entries about the jobs `names`; draft or final does not matter."""
+    """Whether two manifests differ only in entries about the jobs `names`; False for equal manifests.
+
+    The entry that marks a draft is ignored.
+    """
     changed = set(as_final(old)) ^ set(as_final(new))
     return bool(changed) and all(kind in _OF_OTHER_JOBS and name in names for kind, name, _digest in changed)

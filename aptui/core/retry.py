@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 EXIT = "exit "
-"""Beginning of the kind of failure of a command with an exit status, as in `exit 75`."""
+"""Prefix of the kind of failure if a command ended with an exit status; the whole text is, for example, `exit 75`."""
 _BY_SIGNAL = range(129, 160)
 """Exit statuses with which a shell reports that a signal killed its program."""
 _KILLED = 137
@@ -75,7 +75,7 @@ def flaky(tried: Iterable[str]) -> str:
 
 
 class CommittedRun(Struct, frozen=True, array_like=True):
-    """The run that made the products of a failed job, as the job's row described it before the job failed."""
+    """The run that made the products of a failed job; the values are from the job's row before the job failed."""
 
     warnings: int
     errors: int

@@ -67,7 +67,7 @@ class SessionEnd(StrEnum):
 
 
 BEGINNING = "0"
-"""Stored step (`RunStep`) of a job's first run, which has no earlier run: applied to any state, it gives the empty state."""
+"""Stored step from a job's first run back to the state before it: no inputs and no products."""
 _DIGEST_BYTES = 16
 Made = tuple[str, str, int]
 """A product of a run in the history: name, the first 128 bits of its digest in hex, size."""
@@ -342,7 +342,7 @@ class CopyRule(Struct, frozen=True):
 
 
 class PlainCopy(Struct, frozen=True):
-    """One copy of a file. `number` is the fingerprint of `manifest`; `job` is None if the file is new."""
+    """One source whose product is a plain copy. `number` is the fingerprint of `manifest`; `job` is None if the source is new."""
 
     job_id: int
     source_id: int
@@ -359,13 +359,13 @@ class PlainCopy(Struct, frozen=True):
 
 
 def manifest_of(rule: CopyRule, fact: FileFact) -> tuple[Manifest, int]:
-    """Return the manifest of a copy, and its fingerprint."""
+    """Return the manifest of a plain copy, and the fingerprint of this manifest."""
     manifest = (rule.entry, ("source", str(fact.rel), fingerprint.file_digest(fact.digest)))
     return manifest, fingerprint.number(manifest)
 
 
 def product_of(rule: CopyRule, key: PathKey, fact: FileFact) -> Product:
-    """Return the product of a copy."""
+    """Return the product that a plain copy of the file `fact` makes."""
     kind = rule.builder.asset_type or _NO_TYPE
     return Product(f"{rule.plan.platform}/{key}", 0, kind, _IS_PRODUCT, Digest(fact.digest), fact.hash64, fact.size)
 
@@ -405,6 +405,8 @@ def commit_rows(copy: PlainCopy, product_id: int, now_ms: int) -> list[tuple[str
 
 ROW_OPERATIONS: dict[str, str] = {
     # {name of the operation: its parameters}. Within a transaction, the writer applies the operations in the order of this table.
+    # The comment above an operation says what the operation does.
+    #
     # Drop a source with its jobs, products, analyses, runs, conflicts and stats.
     "drop_source": "source_id",
     "drop_analysis": "source_id, builder_uuid",

@@ -38,8 +38,8 @@ Slot = tuple[str, str]
 _Layers = tuple[tuple[str, str], ...]
 """The layers of settings that apply to a source, in this order; the value of a later layer wins.
 
-First (`RULE`, number of the rule) for each matching rule of the configuration. Then, for each settings file above the source:
-(folder, "") for its values for all files, and (folder, pattern) for each of its patterns that match the source.
+The first layers are (`RULE`, number of the rule), one for each matching rule of the configuration. Each settings file above the
+source adds (folder, "") for its values for all files, and (folder, pattern) for each of its patterns that match the source.
 """
 
 
@@ -354,9 +354,9 @@ def choose_references(rules: Mapping[str, Json], platform: str, tags: Iterable[s
 
 
 def _effective(values: Mapping[Slot, Value], platform: str, own: Collection[str]) -> dict[Slot, Value]:
-    """Return the values that have an effect on one platform.
+    """Return the values that have an effect on `platform`.
 
-    Values for all platforms do not override `own`, the parameters that the project sets for this platform alone.
+    The project sets the parameters `own` for this platform alone. A value for all platforms does not override them.
     """
     found = {("", name): value for (scope, name), value in values.items() if not scope and name not in own}
     found.update({("", name): value for (scope, name), value in values.items() if scope == platform})

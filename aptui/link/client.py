@@ -130,7 +130,7 @@ class EngineClient:
         if not places.is_same_cache(cache_dir, hello.cache, hello.cache_id):
             client.close()
             what = f"no engine is running for cache '{os.fspath(cache_dir)}': the engine at '{path}' has cache '{hello.cache}'"
-            raise NoEngine(what, hint="start one with 'aptui start'")
+            raise NoEngine(what, hint="start an engine with 'aptui start'")
         return client
 
     @classmethod
@@ -152,7 +152,7 @@ class EngineClient:
             channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", *_SEND_LIMIT))
             channel.connect(path)
             if not places.peer_credentials(channel).is_trusted:
-                raise PermissionError(errno.EACCES, "the process behind it belongs to another user")
+                raise PermissionError(errno.EACCES, "the process that listens there belongs to another user")
         except OSError as error:
             channel.close()
             raise _as_refused(path, error) from None
@@ -362,7 +362,7 @@ def _refusal_of(line: RefusalLine) -> RequestRefused:
 
 def _as_refused(path: str, error: OSError) -> HostError:
     if isinstance(error, (FileNotFoundError, ConnectionRefusedError, NotADirectoryError)):
-        return NoEngine(f"no engine listens at '{path}'", hint="start one with 'aptui start'")
+        return NoEngine(f"no engine listens at '{path}'", hint="start an engine with 'aptui start'")
     if isinstance(error, BlockingIOError):
         return EngineGone(
             f"the engine at '{path}' does not accept connections", hint="it hangs or was suspended; 'aptui ps' lists it"

@@ -114,7 +114,7 @@ def shorten(text: str) -> str:
 
 def suggest(word: str, words: Iterable[str]) -> str:
     """Return the hint for the unknown name of a verb or field: the most similar known name, or all known names."""
-    return nearest(word[:_SHOWN_CHARACTERS], words) or "it has no fields"
+    return nearest(word[:_SHOWN_CHARACTERS], words) or "this request has no fields"
 
 
 def explain(error: Exception) -> str:
@@ -302,13 +302,13 @@ class NoticeLine(NamedTuple):
 
 
 class NoticeLines(NamedTuple):
-    """Notices that came in one line."""
+    """The notices of one protocol line."""
 
     all: tuple[NoticeLine, ...]
 
 
 def encode_answer(number: int, answer: Answer) -> bytes:
-    """Return the line of an answer.
+    """Return the protocol line that sends an answer.
 
     Raises:
         TypeError: a value in the answer cannot be written as JSON.
@@ -317,17 +317,17 @@ def encode_answer(number: int, answer: Answer) -> bytes:
 
 
 def encode_refusal(number: int, what: str, hint: str = "", code: int = 3) -> bytes:
-    """Return the line of a refusal."""
+    """Return the protocol line that sends a refusal."""
     return _robust({"id": number, "refusal": {"what": what, "hint": hint, "code": code}}) + b"\n"
 
 
 def encode_notice(notice: Notice, epoch: int, seq: int) -> bytes:
-    """Return the line of a notice."""
+    """Return the protocol line that sends a notice."""
     return _line(f'{{"notice":"{_name_notice(type(notice))}","epoch":{epoch},"seq":{seq}', _robust(notice))
 
 
 def encode_notices(notices: Sequence[Notice], epoch: int, seqs: Sequence[int]) -> bytes:
-    """Return one line with several notices of the same class; `seqs` are their sequence numbers."""
+    """Return one protocol line with several notices of the same class; `seqs` are their sequence numbers."""
     head = f'{_name_notice(type(notices[0]))}","epoch":{epoch},"seqs":['
     return b"".join((_MANY, head.encode(), ",".join(map(str, seqs)).encode(), b'],"told":', _robust(notices), b"}\n"))
 

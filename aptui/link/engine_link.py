@@ -90,7 +90,7 @@ class EngineLink:
         waiting: asyncio.Future[Answer | KnownError] = loop.create_future()
 
         def hand_over(answer: Answer | KnownError) -> None:
-            with contextlib.suppress(RuntimeError):  # raised if the loop is closed; then no caller waits
+            with contextlib.suppress(RuntimeError):  # the event loop is closed, so no caller waits any more
                 loop.call_soon_threadsafe(_settle, waiting, answer)
 
         # A thread sends the request, because sending blocks while the engine does not read, and the event loop must not block.

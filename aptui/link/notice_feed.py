@@ -55,7 +55,7 @@ class Outbox:
         """{key: position of its line, counted from the first appended line}; sent lines count, too."""
         self._sent = 0
         self._cut = b""
-        """The unsent rest of a line whose beginning was sent; this line can no longer be replaced."""
+        """The unsent rest of a notice line whose beginning was sent. A newer line can no longer replace this line."""
         self.waiting_bytes = 0
         self.taken_s = now
         self.is_blocked = False
@@ -64,7 +64,7 @@ class Outbox:
         return len(self._lines)
 
     def put(self, key: object, line: bytes) -> None:
-        """Append `line`; it replaces a waiting line with the same key, unless the key is None."""
+        """Append `line`. If `key` is not None, a waiting line with the same key is removed first."""
         if key is not None:
             self._take_out(key)
             self._places[key] = self._sent + len(self._lines)

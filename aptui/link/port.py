@@ -238,7 +238,7 @@ VERBS: dict[str, type[Verb]] = {
     "hold": Hold,
     "stop_engine": StopEngine,
 }
-"""The kernel's requests: {name on the wire: record}."""
+"""{name in the protocol: record} of all requests except those that features add."""
 _VERB_NAMES = {record: name for name, record in VERBS.items()}
 
 

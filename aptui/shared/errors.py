@@ -38,7 +38,7 @@ def install_advice(extra: str) -> str:
 
     try:
         return f"pip install {shlex.join(_packages(extra))}"
-    except PackageNotFoundError:  # aptui runs from a clone and is not installed
+    except PackageNotFoundError:  # aptui is not installed, but runs from a clone
         return f"pip install '.[{extra}]' in the clone"
 
 
@@ -72,7 +72,7 @@ class UserError(KnownError):
 
 
 class MissingProjectError(UserError):
-    """Neither the named folder nor a folder above it has an `aptui.yaml` or is a project of a known program."""
+    """No project was found: neither in the named folder nor above it is an `aptui.yaml` or a project of a known program."""
 
 
 class HostError(KnownError):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import asyncio
 
 KINDS_LIMIT = 256
-"""Maximum number of kinds, because clients can invent names. All further kinds count as a single kind."""
+"""Maximum number of kinds of records that are counted separately. Clients can invent kinds, so all further kinds count as one."""
 _OTHERS = "others"
 
 

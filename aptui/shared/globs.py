@@ -27,12 +27,12 @@ class _Piece:
         return at >= 0 and self._regex.match(text, at) is not None
 
     def first(self, text: str, start: int) -> int:
-        """Return the first index from `start` on at which the piece matches, -1 = no match."""
+        """Return the first index from `start` on at which this piece of the pattern matches `text`, -1 = no match."""
         found = self._regex.search(text, start)
         return found.start() if found else -1
 
     def last(self, text: str, start: int, end: int) -> int:
-        """Return the last index from `start` on at which the piece matches and ends at or before `end`, -1 = no match."""
+        """Return the last index from `start` on at which this piece matches `text` and ends at or before `end`, -1 = no match."""
         return next((at for at in range(end - self.length, start - 1, -1) if self.is_at(text, at)), -1)
 
 

@@ -41,7 +41,7 @@ def import_numpy() -> None:
     is_set = name in os.environ
     os.environ.setdefault(name, "1")
     try:
-        # These two modules only add docstrings to numpy, so they are left out.
+        # These two modules only add docstrings to numpy. Empty modules replace them, to save time.
         with substitute("numpy._core._add_newdocs"), substitute("numpy._core._add_newdocs_scalars"):
             import_module("numpy")
     finally:
@@ -61,7 +61,7 @@ def without(*names: str) -> Iterator[None]:
 
 @contextmanager
 def defer(*names: str) -> Iterator[None]:
-    """Defer imports: code that is imported in this block gets substitutes, which import the real modules when they are called."""
+    """Defer imports of the modules `names` by code in this block: the first call of a function in a module imports the module."""
     with _instead({name: _Deferred(name) for name in names}):
         yield
 
@@ -70,7 +70,7 @@ def defer(*names: str) -> Iterator[None]:
 def substitute(name: str, **functions: Callable[[], object]) -> Iterator[None]:
     """In this block, replace the module `name` by a module that has only `functions`.
 
-    The modules that the block imports must use no other names of the replaced module.
+    Modules that are imported in the block must not need other functions of the replaced module.
     """
     stand_in = ModuleType(name)
     vars(stand_in).update(functions)

@@ -116,14 +116,14 @@ def _bounds(rule: Schema) -> str:
 def _guess(rule: Schema, value: object) -> str:
     """Return `did you mean 'webp'?` if a known value is similar, else ""."""
     words = [str(word) for each in rule.get("anyOf", [rule]) for word in each.get("enum", [])]
-    import difflib  # imported only for a wrong parameter, because most are correct
+    import difflib  # imported here, because only a wrong parameter needs it
 
     near = difflib.get_close_matches(str(value).lower(), words, n=1)
     return f"did you mean '{near[0]}'?" if near else ""
 
 
 def _nearest(name: str, known: list[str]) -> str:
-    import difflib  # imported only for a wrong parameter, because most are correct
+    import difflib  # imported here, because only a wrong parameter needs it
 
     near = difflib.get_close_matches(name.lower().replace("-", "_"), known, n=1, cutoff=0.5)
     return f"did you mean '{near[0]}'?" if near else f"the parameters are: {', '.join(known)}"

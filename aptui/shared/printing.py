@@ -27,7 +27,7 @@ _COLOURS = {"red": "31", "yellow": "33", "green": "32", "dim": "2", "bold": "1"}
 
 
 def prepare_streams() -> None:
-    """Prepare stdout and stderr, so that characters missing in the terminal's encoding and closed streams do not cause errors.
+    """Prevent errors from closed standard streams, and from characters that the terminal's encoding does not have.
 
     Without this, a process started with closed streams (`>&-`) would open its first files, such as the database, as stdout.
     """
@@ -101,7 +101,7 @@ def say_now(text: str) -> None:
 
 
 def flush() -> None:
-    """Write the buffered text of stdout. `is_of_stdout` recognizes a failed write, because it happens in this module."""
+    """Flush stdout. Use this function, because `is_of_stdout` recognizes errors that were raised in this module."""
     sys.stdout.flush()
 
 

@@ -3,7 +3,7 @@
 `TraceFile` writes the events that its methods receive. The functions below `TraceFile` write the trace of this process. The trace
 is off until `start` is called; until then `span` costs only a function call. The callers of `span` choose the names of spans.
 
-The file of a killed process is complete up to its last lines: the format does not need the closing bracket.
+If the process is killed, its file lacks the last events, but can be opened: the format does not need the closing bracket.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class TraceFile:
         self._add({"ph": "M", "name": what, "pid": process, "tid": track or 0, "args": {"name": text}})
 
     def span(self, name: str, began_ns: int, ended_ns: int, *, process: int = 1, track: int = 1, details: Details = _NO) -> None:
-        """Write a span of a track. Two spans of a track must not overlap, unless one contains the other."""
+        """Write a span of a track. Two spans of a track must be separate, or one must contain the other."""
         micros = {"ts": began_ns / 1000, "dur": (ended_ns - began_ns) / 1000}
         self._add({"ph": "X", "name": name, "cat": "span", **micros, "pid": process, "tid": track, "args": details})
 

@@ -128,7 +128,7 @@ def test_unknown_fields_of_a_newer_engine_are_ignored() -> None:
         (b'{"id":0,"verb":"ping"}', 0, "'id': expected a number from 1", ""),
         (b'{"id":"3","verb":"ping"}', 0, "'id': expected 'int', got 'str'", ""),
         (b'{"id":' + b"9" * 5000 + b',"verb":"ping"}', 0, "'id': ", ""),
-        (b'{"id":3,"verb":"ping","loud":1}', 3, "verb 'ping' has no field 'loud'", "it has no fields"),
+        (b'{"id":3,"verb":"ping","loud":1}', 3, "verb 'ping' has no field 'loud'", "this request has no fields"),
         (b'{"id":3,"verb":"cancel","job_id":[1]}', 3, "verb 'cancel' has no field 'job_id'", "did you mean 'job_ids'?"),
         (b'{"id":3,"verb":"cancel","job_ids":[1,"2"]}', 3, "verb 'cancel': 'job_ids[1]': expected 'int', got 'str'", ""),
         (b'{"id":3,"verb":"cancel","job_ids":[1.5]}', 3, "verb 'cancel': 'job_ids[0]': expected 'int', got 'float'", ""),

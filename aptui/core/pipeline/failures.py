@@ -216,7 +216,7 @@ class Failures(PipelinePart):
         """
         self.remember_run(job)
         self._jobs.feed(job, Trigger.REFUSE)
-        if not job.is_analysis:  # the run key identifies the history entry and the log, so this failure needs its own key
+        if not job.is_analysis:  # history entry and log are stored by run key; a new key keeps those of the last run
             job.run_key = RunKey(self._ledger.next_run_keys(1)[0])
         job.warnings, job.errors = 0, 1
         self._reports.write_log(job, (), text)

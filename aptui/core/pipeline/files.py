@@ -143,7 +143,7 @@ class Files(PipelinePart):
             self._jobs.wake(key)
 
     def folders_unchanged(self, folders: Iterable[str]) -> None:
-        """Handle folders that equal their stored state."""
+        """Handle unchanged folders of a scan: retry their scheduled sources, and wake the jobs that wait for their files."""
         self._memory.keep(folders)
         for folder in folders:
             self._retry_folder(folder)
@@ -331,8 +331,7 @@ class Files(PipelinePart):
         if pending is None or key not in pending.winners:
             self._memory.newer.facts[key] = fact
             row = self._memory.archive.files((key,)).get(key)
-            # If size and time in the file's row are still correct, the row lacks only the digest. Otherwise the file changed after
-            # its folder was saved.
+            # A row that was saved without a digest gets the digest only if the file still has the size and time in the row.
             if row is not None and not row.digest and _is_same(row, fact):
                 self._memory.newer.learned.add(key)
             return
@@ -365,7 +364,7 @@ class Files(PipelinePart):
         for source in self._memory.load(sorted(self._memory.dependents(fetched))) if fetched else ():
             for job in source.jobs.values():
                 if job.is_analysis:
-                    job.fingerprint = 0  # with its old fingerprint the analysis would seem unchanged
+                    job.fingerprint = 0  # forces a repetition, although the file has the digest of its pointer
                     if job.state is JobState.COMPLETED:
                         self._plans.force(job, "a file that it needs was fetched from Git LFS")
         for source in self._memory.load(sorted(fetched)) if fetched and self._takes_pointers else ():

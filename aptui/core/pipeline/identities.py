@@ -57,7 +57,7 @@ class Identities(PipelinePart):
         self._renamed.update(uuid.hex() for uuid in uuids)
 
     def new_source(self, key: PathKey, fact: FileFact) -> Source:
-        """Create a source with a UUID for this file, save the source, and return it."""
+        """Create a source for the file `fact`, give it a UUID, save it, and return it."""
         source = Source(key, fact.rel, fact.scan_folder, SourceUuid(b""), next(self._ledger.source_ids), fact)
         source.identity = self.metadata_identity(source)
         source.uuid = self._own_uuid(source)

@@ -117,7 +117,10 @@ class Waiters:
         return self._by_key.get(key, {})
 
     def pop(self, key: PathKey) -> list[Job]:
-        """Remove the jobs that wait for `key`; return those to be evaluated now, without jobs that still wait for many keys."""
+        """Stop waiting for `key`, and return the jobs to evaluate now.
+
+        A job that waits for many keys is left out until enough of its keys are known.
+        """
         return [job for job in self._by_key.pop(key, {}) if key in (SCAN_END, CHAINS_END) or self._is_due(job)]
 
     def _is_due(self, job: Job) -> bool:
@@ -131,9 +134,9 @@ class Waiters:
         return countdown.left <= 0
 
     def pop_deferred(self) -> list[Job]:
-        """Return the jobs that still wait although some of their keys became known; the next call does not return them again.
+        """Return the jobs that `pop` left out although some of their keys became known; each job is returned once.
 
-        When no work is pending, these jobs must be evaluated: one of the known keys may have made the other keys unnecessary.
+        When no work is pending, the caller must evaluate these jobs, because they may no longer need their other keys.
         """
         found = [job for job, countdown in self._countdowns.items() if countdown.known]
         for job in found:
@@ -145,7 +148,7 @@ class Waiters:
         return list(self._by_key)
 
     def keys_in(self, folders: Collection[str]) -> list[PathKey]:
-        """Return the keys of sources in these folders that jobs wait for."""
+        """Return those awaited keys whose source is directly in one of these folders."""
         return [key for key in self._by_key if parent(key) in folders]
 
 
@@ -246,7 +249,7 @@ class Jobs:
         """{job: run key}: jobs whose product is a copy from `copies`. They start, without a worker, after the event is handled."""
         self._planned: list[Job] = []
         self._planned_before: list[Job] = []
-        """Unsaved jobs that this event planned, and those of the previous event."""
+        """Unsaved jobs planned during the present event (`_planned`), and those planned during the previous event."""
 
     def is_configured(self, job: Job) -> bool:
         """Whether this configuration has the job's builder, and its platform."""
@@ -281,7 +284,7 @@ class Jobs:
             self.ledger.order(HashFiles(self.ledger.cause, facts, tuple(copies) if known else (), tuple(known)))
 
     def _list_known_digests(self, keys: list[PathKey]) -> list[bytes]:
-        """Return the last known digests of these files, b"" = unknown. A file whose digest is still the same needs no copy."""
+        """Return the last known digest of each file, b"" = unknown. A file that still has this digest is not copied."""
         facts = {key: source.fact for key in keys if (source := self.memory.sources.get(key)) is not None}
         facts |= {key: fact for key in keys if key not in facts and (fact := self.memory.newer.facts.get(key)) is not None}
         facts |= self.memory.archive.files([key for key in keys if key not in facts])
@@ -366,9 +369,9 @@ class Jobs:
         self._edges_due.clear()
 
     def feed(self, job: Job, trigger: Trigger, run_key: RunKey | None = None) -> None:
-        """Move a job to its next state, and execute the effects that the table names. A queued job leaves the queue.
+        """Move a job to its next state, and execute the effects of this transition (`core.machine.TABLE`).
 
-        A run that starts gets `run_key`, or a new key if `run_key` is None.
+        A queued job leaves the queue. A run that starts gets `run_key`, or a new key if `run_key` is None.
         """
         if trigger is Trigger.PLAN and job.state in SETTLED and self.memory.edges.has_any:
             self.todo.extend((other, False) for other in self._movers_after(job))
@@ -433,9 +436,9 @@ class Jobs:
         self._delete_files(job, (*products, *job.lost))
 
     def delete_lost(self, job: Job) -> None:
-        """Delete the lost products of `job`, which failed and does not make them again.
+        """Delete the remaining files of `job.lost`, because `job` failed and does not make these products again.
 
-        The files of these products may still exist, changed by other programs.
+        A product counts as lost if its file was missing, or was changed by another program.
         """
         if job.lost:
             self._delete_files(job, job.lost)

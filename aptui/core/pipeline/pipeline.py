@@ -170,7 +170,7 @@ class Requests(PipelinePart):
             return PathKey(target)
 
     def _rank_again(self, key: PathKey) -> None:
-        """Move the queued jobs of a source to their present rank."""
+        """Compute the ranks of the queued jobs of a source again, and move the jobs in the queue accordingly."""
         source = self._memory.sources.get(key)
         for job in source.jobs.values() if source is not None else ():
             if job.state is JobState.QUEUED:
@@ -217,7 +217,7 @@ class Requests(PipelinePart):
 # remaining time from these numbers.
 
 OVERHEAD_MS = 1.0
-"""Duration (ms) of a job without its builder's work; copies and restored results take only this time."""
+"""Estimated duration (ms) of a job in addition to its builder's work. A copy or a restored result takes only this time."""
 MOST_JOBS = 4_000
 """Maximum number of ready jobs, and of waiting jobs, whose duration is estimated one by one (5 ms).
 
@@ -305,9 +305,9 @@ def _is_measured(job: Job) -> bool:
 
 
 def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], float]]:
-    """Return the examined running, ready and waiting jobs, each group as (jobs, number of jobs that each of them stands for).
+    """Return the groups of running, ready and waiting jobs, each as (jobs to examine, factor).
 
-    At most `most` ready and waiting jobs are examined; the number extrapolates their total to all jobs of the group.
+    At most `most` ready and `most` waiting jobs are examined. Their total times the factor estimates the total of the group.
     """
     running = [job for job in jobs.running.values() if not job.is_analysis]
     ready = [job for job in islice(jobs.ready, most) if not job.is_analysis]
@@ -586,15 +586,15 @@ class Pipeline:
         if not self.jobs.committing:
             self.jobs.memory.release_loaded()
         if self.jobs.is_idle:
-            if not self.jobs.memory.unstable:  # while a file still changes, another round of a cycle may follow
+            if not self.jobs.memory.unstable:  # a file that is still changing may start the next round of an endless chain
                 self.plans.forget_rounds()
             self.jobs.chains.changed.clear()
             self._compare_heads()
 
     def _compare_heads(self) -> None:
-        """For each chain of intermediates in which a job ran, order a check whether the chain's first source has changed.
+        """Request a check of the first source of each chain of intermediates in which a job ran.
 
-        A later job of the chain may have written to this source, and `aptui batch` does not watch files.
+        A later job of the chain may have changed this source, and `aptui batch` does not watch files.
         """
         ran = self.plans.feedback.pop_ran()
         heads = self.jobs.chains.heads(ran) if ran else []

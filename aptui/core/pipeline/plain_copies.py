@@ -237,7 +237,7 @@ class PlainCopies(PipelinePart):
             )  # fmt: skip
 
     def _finish(self, job: Job, copy: PlainCopy) -> None:
-        """Give the job of a known file the values of the row that was saved for this copy, and report the job."""
+        """Update the existing `job` to equal the row that was saved for `copy`, and report the job."""
         job.plan, job.priority, job.reason, job.run_key = copy.rule.plan, copy.rule.plan.priority, copy.reason, RunKey(copy.run_key)
         job.planned = job.fingerprint = copy.number
         job.planned_inputs = job.inputs = copy.manifest
@@ -261,7 +261,7 @@ class PlainCopies(PipelinePart):
             self._jobs.wake(key)
 
     def as_commit(self, copy: PlainCopy) -> Commit:
-        """Return an ordinary commit for a copy, and create the copy's job in memory if it does not exist."""
+        """Return a copy as a `Commit`, like the commit of a run; create the copy's job in memory if it does not exist."""
         plan = copy.rule.plan
         (source,) = self._memory.load((copy.key,))
         index = (copy.rule.builder.uuid, plan.platform, plan.key)
@@ -284,7 +284,7 @@ class PlainCopies(PipelinePart):
 
 
 def _is_rewritten(source: Source, fact: FileFact) -> bool:
-    """Whether `fact` differs from the known file of `source` only in its bytes."""
+    """Whether only the bytes of a known source's file changed. `fact` is the file as it is now."""
     before = source.fact
     if before is None or source.trouble or source.misidentity or source.identity is not None:
         return False

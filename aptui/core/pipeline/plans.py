@@ -76,8 +76,8 @@ class Reasons(PipelinePart):
         """Return the inputs in which two manifests of `job` differ, in words, "" if they are equal."""
         before, now = _differing(quality.as_final(before), quality.as_final(now))
         old, new = self._expand(job, before), self._expand(job, now)
-        # "rule" entries are digests of a builder's configuration. If the old configuration is no longer stored, the text can only
-        # say that the configuration changed.
+        # A "rule" entry is only the digest of a builder's configuration. If the old configuration is no longer stored, the changed
+        # part is unknown, so the result only says that the configuration changed.
         if any(kind == "rule" for kind, _name, _digest in old):
             old, new = before, now
         return fingerprint.explain(old, new)
@@ -101,7 +101,10 @@ class Reasons(PipelinePart):
         return tuple(expanded)
 
     def save_rule(self, builder: Builder, platform: str) -> None:
-        """Save the parts of the builder's configuration behind the entry "rule", so that a later engine can name a changed part."""
+        """Save the parts of a builder's configuration, with the digest in the entry "rule" as key.
+
+        A later engine can then name a changed part.
+        """
         if not platform:
             return
         entry, expansion = self._graph.rule(builder, platform)
@@ -117,7 +120,7 @@ def _differing(before: Manifest, now: Manifest) -> tuple[Manifest, Manifest]:
 
 
 _Answer = tuple[tuple[JobPlan, ...], int]
-"""(plans, time of the analysis in milliseconds)."""
+"""Result of an analysis: (plans of its jobs, time of its end in milliseconds since the epoch)."""
 
 
 class SharedAnswers(PipelinePart):
@@ -163,7 +166,7 @@ _MAY_SHARE = frozenset({None, JobState.WAITING, JobState.QUEUED, JobState.COMPLE
 # engine finds the job even after a crash. When all finals are made, no product depends on a draft any more.
 
 _FINALS_MOST = 256
-"""Maximum number of sources whose finals become due together."""
+"""Maximum number of sources whose jobs are planned together to make their final result."""
 _PLANNED = frozenset({JobState.QUEUED, JobState.RUNNING, JobState.COMMITTING, JobState.FAILED, JobState.CANCELLED})
 _IN_FLIGHT = frozenset({JobState.QUEUED, JobState.RUNNING})
 
@@ -182,7 +185,8 @@ class Drafts(PipelinePart):
         self._has_moved = self._takes_any = False
         """`_has_moved`: whether any job's final was planned since sources were added to `_held`.
 
-        `_takes_any`: whether jobs may make their finals from drafts of their inputs, because no other final can be planned.
+        `_takes_any`: whether a job may make its final result although some of its inputs are drafts. This is allowed after all
+        held jobs were tried, and none of them could be planned.
         """
 
     def mark_pending(self, job: Job) -> None:
@@ -221,7 +225,7 @@ class Drafts(PipelinePart):
         return True
 
     def blocks_with_final(self, blocker: Job, job: Job) -> bool:
-        """Whether `blocker` must postpone its final, because `job`, which is new or edited, can run with the draft of `blocker`."""
+        """Whether `blocker` must make its final result later, because the new or edited `job` can already use its draft."""
         if not blocker.is_draft or blocker.state not in _IN_FLIGHT or job.is_due:
             return False
         fact = job.source.fact
@@ -230,7 +234,7 @@ class Drafts(PipelinePart):
         return fingerprint.number(quality.as_draft(blocker.planned_inputs)) == blocker.fingerprint
 
     def list_due(self) -> list[Job]:
-        """Return the jobs whose finals are due now, [] while any other work is pending. The caller evaluates these jobs."""
+        """Return the jobs that must make their final result now, for the caller to evaluate; [] while other work is pending."""
         while (self._pending or self._held) and self._is_quiet():
             if not self._pending:
                 if self._running:  # running jobs may still replace drafts that are inputs of the held jobs
@@ -656,7 +660,7 @@ class Plans(PipelinePart):
             self.drafts.mark_pending(job)
 
     def _use_answer(self, job: Job, answer: _Answer, number: int, manifest: Manifest) -> None:
-        """Complete an analysis without a run, with the answer for another source."""
+        """Complete an analysis without a run: another source's analysis gave `answer`, which holds for all sources."""
         job.set_reason(self.reasons.reason(job, manifest))
         self._jobs.feed(job, Trigger.MATCH)
         job.planned = job.fingerprint = number

@@ -40,7 +40,7 @@ class Reports:
         self.moved: dict[Job, int] = {}
         """Unsettled jobs that `latest` has to report: {job: `seq` of the event that last changed its state}."""
         self._reported_pending: set[Job] = set()
-        """Jobs whose last notice came from `latest` and reported them as pending."""
+        """Jobs that `latest` reported as pending, and that have had no other notice since then."""
         self.starting: dict[Job, JobChanged] = {}
         """{job: notice that it runs}, held until a worker has started the run, for clients that follow every step."""
         self.counts = {"run": 0, "failed": 0, "analysed": 0, "done": 0}
@@ -53,9 +53,9 @@ class Reports:
         """Number of measured runs, and the sum (ms) of their expected durations, which shows whether all jobs became slower."""
 
     def write_log(self, job: Job, log: Iterable[LogRecord], error: str) -> None:
-        """Order the log of a run to be written, and set its path in the job.
+        """Request that the log of a run is written, and set its path in the job.
 
-        The error becomes the last record if no record has it.
+        If no record has the text `error`, this error is added as the last record.
         """
         records, builder = list(log), self._builders[job.builder]
         if error and not any(record.level >= LogLevel.ERROR and record.text == error for record in records):
@@ -68,7 +68,7 @@ class Reports:
     def report(self, job: Job, *, is_settled: bool = False, is_run: bool = True) -> None:
         """Report a change of `job`. Unsettled jobs are reported only if a client follows every step; `is_run`: see `JobChanged`.
 
-        Clients that poll get the latest state of unsettled jobs from `latest`. A listener of every step is notified of a
+        Clients that poll get the latest state of unsettled jobs from `latest`. A client that follows every step is notified of a
         run when a worker has started the run (`list_started`), or just before the end of the run.
         """
         is_unsettled = job.state in _UNSETTLED
@@ -92,7 +92,7 @@ class Reports:
         self._ledger.notices.append(notice)
 
     def list_started(self, at_work: Collection[int]) -> list[JobChanged]:
-        """Return notices of the runs that workers have started since the last call, for listeners of every step.
+        """Return notices of the runs that workers have started since the last call, for clients that follow every step of each job.
 
         Args:
             at_work: run keys of the runs that workers have started.

@@ -46,8 +46,8 @@ from aptui.core.state.working_set import targets_of
 # `Analyses` validates the results of analyses, and derives jobs and dependencies from these results.
 
 
-_NO_SUCH_PATTERN = "the analysis requests files by an absolute path, or by the path of the source itself"
-"""Error of an analysis that requests files with `matching` which cannot become dependencies of the source."""
+_NO_SUCH_PATTERN = "the analysis requests files by an absolute path, or by the path of the source itself, which is not allowed"
+"""Error of an analysis if its requests with `matching` add no dependency to the source."""
 
 
 class Analyses(PipelinePart):
@@ -144,10 +144,10 @@ class Analyses(PipelinePart):
     def _check_answer(
         self, job: Job, builder: Builder, result: AnalyseResult
     ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...], str]:
-        """Return the valid plans and edges, a log with a warning for each invalid one, and the error of the analysis ("" = none).
+        """Return the valid plans and edges of an analysis, its log, and its error ("" = none).
 
-        As in O3DE, these plans and edges are discarded: jobs for platforms that are not enabled, dependencies on paths outside all
-        scan folders.
+        As in O3DE, two kinds of items are left out with a warning in the log: plans for platforms that are not enabled, and edges
+        to paths outside all scan folders.
         """
         log, problem = list(result.log), ""
         enabled = {*self._planner.platforms_of(builder, job.source), COMMON_PLATFORM}
@@ -198,10 +198,10 @@ class Analyses(PipelinePart):
         return f"{text}, which the configuration does not declare; the platforms are: {', '.join(sorted({*ids, *others}))}"
 
     def _log_left_out(self, builder: Builder, plan: JobPlan, error: str) -> LogRecord:
-        """Return the log record for a job whose platform is not enabled.
+        """Return the log record for a job that is left out because its platform is not enabled.
 
-        A job for an undeclared platform (`error`) is dropped only for builders of other programs, as O3DE does; clients are
-        notified.
+        `error` is set if the configuration does not even declare the platform; then clients are notified, too. As in O3DE, these
+        jobs are left out only for builders of other programs.
         """
         if not error:
             return _warn(builder, f"job '{plan.key}' is left out, because its platform '{plan.platform}' is not enabled")
@@ -239,7 +239,7 @@ class Runs(PipelinePart):
         self._analyses = analyses
         self._reads = reads
         self._copies: list[Finished] = []
-        """Runs whose products were copied while their sources were read. They may wait for the copies of the next `FilesHashed`."""
+        """Runs whose products were copied while their sources were read. The next `FilesHashed` may add runs to the same commit."""
 
     def runs_finished(self, event: RunsFinished) -> None:
         """Commit the results of successful runs, and record the failures of failed runs.
@@ -259,7 +259,7 @@ class Runs(PipelinePart):
                 self._ledger.order(DiscardStaging(self._ledger.cause, (result.run_key,)))
                 continue
             self._note_end(job, result, event.now_ms)
-            if result.outcome in _WITHOUT_RESULT:  # the run may not have loaded its code, so the code is not compared
+            if result.outcome in _WITHOUT_RESULT:  # perhaps the run ended before its code was loaded, so the code is not compared
                 self._discard_run(job, result, Outcome(result.outcome), event.now_ms)
             elif is_of_other_code(self._builders[job.builder].code_files, result.used):
                 self._had_other_code(job, result, event.now_ms)
@@ -327,7 +327,7 @@ class Runs(PipelinePart):
             self._plans.feedback.run_ended(job, result.used, now_ms)
 
     def _find_changed(self, job: Job, result: AnalyseResult | RunResult) -> tuple[str, ...]:
-        """Return the paths of files that may have differed from the manifest during a run; () = the result is valid."""
+        """Return the files that the run may have read in another state than the manifest states; () = the result is valid."""
         stale_results = self._jobs.stale_results
         if changed := stale_results.find_changed(job, result.used):
             return changed
@@ -441,7 +441,7 @@ class Runs(PipelinePart):
                 self._jobs.doubt(other)
 
     def _begin(self, commit: Commit) -> None:
-        """Move the job of a commit that was ordered to the state COMMITTING."""
+        """Change the state of a job to COMMITTING, because its commit was requested."""
         job, result = commit.job, commit.result
         self._jobs.feed(job, Trigger.SUCCEED)
         self._committing[job.run_key] = commit
@@ -484,7 +484,7 @@ class Runs(PipelinePart):
     def _digest_of_other_case(self, rel: str) -> str:
         """Return the digest of an existing file whose path differs from `rel` only in case, "" if no file exists.
 
-        `rel` is a path that a run reported as missing, because it uses another spelling (`Graph._places`). The manifest names the
+        A run that spells a path in another case reports the path `rel` as missing (`Graph._places`). The manifest names the
         existing file.
         """
         fact = self._memory.file(key_of(RelPath(rel)))
@@ -546,7 +546,8 @@ class Runs(PipelinePart):
     def _commit_failed(self, commit: Commit, text: str, placed: int, now_ms: int) -> None:
         """Handle a failed commit.
 
-        The products that it had already replaced belong to the job now: they are reported, and checked as sources.
+        The products that the commit replaced before it failed belong to the job now. Clients are notified of them, and the
+        intermediates among them are checked as sources.
         """
         job, replaced = commit.job, commit.find_replaced(placed)
         self._jobs.feed(job, Trigger.COMMIT_FAILED)

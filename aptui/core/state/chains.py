@@ -1,7 +1,7 @@
 """Intermediates: products on platform `common` that are sources of other builders. This module does not change the state of a job.
 
 An intermediate is a source as soon as its product row exists. A file in the intermediate folder without a row is an orphan. A job
-fails if it makes an intermediate at the path of a source outside the intermediate folder, or of an earlier stage of its own chain.
+fails if one of its intermediates has the path of a source outside the intermediate folder, or is an earlier stage of its own chain.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Chains:
             self._ledger.order(RecheckFiles(self._ledger.cause, tuple(keys)))
 
     def find_changed(self, run_key: int, edges: Iterable[SourceEdge]) -> PathKey | None:
-        """Return an intermediate that one of `edges` names, and that changed after the run with this key began; else None.
+        """Return an intermediate that one of `edges` names, and that changed after the run `run_key` began; None if none changed.
 
         The run may have read the earlier bytes of the intermediate.
         """
@@ -140,9 +140,9 @@ class Chains:
         return ""
 
     def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:
-        """Whether `job` is to be deleted: its source, or an earlier stage of the chain, is an intermediate that no job makes.
+        """Whether `job` must be deleted, because no job makes its source, or an earlier intermediate of its chain, any more.
 
-        `making`: {job: names of its new products} of the jobs with runs that have just ended.
+        `making`: {job whose run has just ended: names of its new products}.
         """
         source, seen = job.source, {""}
         while source.scan_folder == self._folder and source.key not in seen:
@@ -215,20 +215,20 @@ def _has_input(job: Job, key: PathKey) -> bool:
 # `ChainFeedback` detects an endless chain: a later stage writes the source of an earlier stage, although each run is correct. (A
 # job that writes its own source is detected at the end of its run, because the source has changed.) In an endless chain, each
 # change of the source happens during a run of a later stage. When the engine notices the change, this run is still in progress, or
-# it has ended, and the time of the file is between its begin and its end. `aptui batch` is not notified of changes; it checks the
-# sources of the chains that ran when no other work is left.
+# it has ended, and the modification time of the file is between its begin and its end. `aptui batch` is not notified of changes.
+# When no other work is left, it checks the first sources of the chains in which jobs ran.
 
 _ENDED_MOST = 1000
 _GAP_NS = 1_000_000_000
-"""Maximum gap (ns) between two runs that are recorded as one time span. The runs process the same intermediate.
+"""Maximum gap (ns) between two runs with the same source that are recorded as one time span.
 
-They are usually runs for several platforms. The first of them may write the source of an earlier stage, although the engine
-checks this source only after the last run.
+They are usually runs for several platforms. If one of them changes a source of an earlier stage, the engine may notice the change
+only after the last run.
 """
 
 
 class _Span(Struct):
-    """Runs of jobs with one intermediate as source: begin and end (ns since the epoch), and the last job's name for messages."""
+    """Time span of runs with the same source (ns since the epoch). `name` is the job of the last run, for messages."""
 
     began_ns: int
     ended_ns: int
@@ -270,7 +270,7 @@ class ChainFeedback:
         return ran
 
     def source_changed(self, source: Source, fact: FileFact) -> None:
-        """Count a change of `source` if a later stage of its chain ran when the file was written, else reset the count.
+        """Count a change of `source` if a later stage of its chain was running when `source` was written, else reset the count.
 
         `fact` is the present file of `source`.
         """
@@ -289,10 +289,7 @@ class ChainFeedback:
         return self._counts.get(source.key, (0, ""))[1]
 
     def _writer_of(self, source: Source, fact: FileFact) -> str:
-        """Return the name of a job that was running when the source file was written, "" = none.
-
-        Only jobs of later stages of the source's chain are considered.
-        """
+        """Return the name of a job from a later stage of the source's chain that ran while `source` was written, "" = none."""
         stages = self._stages_below(source)
         if not stages:
             return ""

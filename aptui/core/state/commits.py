@@ -155,9 +155,9 @@ class Commits:
     def _identities_of(self, commit: Commit) -> Iterable[tuple[str, bytes, bool]]:
         """Yield the identity files for the intermediates of `commit`, in the form of `JobCommit.identities`.
 
-        An intermediate has an identity file if its type is enabled for metadata, or if its source has an identity file and a type
-        enabled for metadata. Its bytes depend only on the source, so that each build makes the same file. An existing identity
-        file is kept, as in O3DE, unless it belonged to the product of another job.
+        An intermediate gets an identity file in two cases: its type is enabled for metadata, or its source has an identity file
+        and a type enabled for metadata. The bytes of the identity file depend only on the source, so that each build makes the
+        same file. As in O3DE, an existing identity file is kept, unless it belonged to the product of another job.
         """
         source = commit.job.source
         known = {product.name for product in (*commit.had, *commit.job.lost)}

@@ -182,9 +182,9 @@ class Conflicts:
     def _others(self, job: Job, name: str, owners: Mapping[str, tuple[int, PathKey]], verdict: ConflictVerdict) -> list[Job]:
         """Return the jobs, except `job`, that make `name`: jobs of this batch, the owner of the name, and jobs that claim it.
 
-        A job that no longer makes a product of this name is left out, and this call takes the name from it. There are two cases:
-        its new result is in the same batch and lacks the name, or the job is about to be deleted (`Chains.is_ended`). A job that is
-        about to be deleted must not make the new owner fail.
+        A job that no longer makes `name` is left out, and loses the name. There are two cases: the job's new result, in the same
+        batch, lacks the name, or the job is about to be deleted (`Chains.is_ended`). A job that is about to be deleted must not
+        make the new owner fail.
         """
         found = {other: None for other in verdict.makers.get(name, ()) if other is not job}
         claims = {**self._claims.get(name, {}), **verdict.claims.get(name, {})}
@@ -239,13 +239,13 @@ class Conflicts:
                 verdict.again[loser] = text
 
     def _precedence(self, job: Job) -> tuple[int, str, str]:
-        """Return the sort key of a job among the jobs of its source. If they make the same product, the lowest key keeps it."""
+        """Return the sort key of a job. If jobs of one source make the same product, the job with the lowest key keeps it."""
         return (self._planner.order_of(job.builder), job.key, job.platform)
 
     # --------------------------------------------------------------------------------------------------------------- settle
 
     def settle(self, verdict: ConflictVerdict) -> list[Job]:
-        """Apply a verdict. Return the jobs that have to run again because of it; the jobs in `verdict.lost` are not included."""
+        """Apply the decisions about contested product names. Return the jobs to run again, except those in `verdict.lost`."""
         for name, claimants in verdict.claims.items():
             for job_id, key in claimants.items():
                 self._claim(name, job_id, key)
@@ -270,7 +270,7 @@ class Conflicts:
         self._reduce(job, tuple(placed.get(product.name, product) for product in job.products))
 
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
-        """Drop all products of `job` except these, and mark the job as needing a run."""
+        """Record `products` as the only products of `job`, and mark the job as needing a run."""
         job.products, job.fingerprint = products, 0
         self._ledger.drop("drop_products", (job.id,))
         self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))
@@ -296,9 +296,9 @@ class Conflicts:
         return job.id in self._claimed
 
     def loses_again(self, job: Job) -> bool:
-        """Whether another run of `job`, with the same products as its last run, would fail with the same name conflict.
+        """Whether the last run of `job` failed with a name conflict, and another run with the same products would fail, too.
 
-        False if the last run had no name conflict, or if another run would take a product from another job.
+        False if the other run would fail with another error, or would take a product name from another job.
         """
         names = sorted(self._claims_of(job))
         if not names:

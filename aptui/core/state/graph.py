@@ -168,7 +168,7 @@ class Assembly(Struct):
     has_drafts: bool = False
     finals: set[str] = field(default_factory=set)
     waits_for_chains: bool = True
-    """Whether the job waits for missing files until no chain of jobs can make them any more; False for an analysis."""
+    """Whether the job waits for missing files as long as a chain of jobs may still make them; False for an analysis."""
 
 
 class Graph:
@@ -252,12 +252,14 @@ class Graph:
         return entries
 
     def _places(self, source: Source, word: str, entries: Iterable[Entry]) -> list[Entry]:
-        """Return manifest entries for the locations of the files that `entries` name, one for each scan folder that has some.
+        """Return manifest entries for the locations of the files that `entries` name, one entry for each scan folder with files.
 
         These entries change when a file moves to another scan folder, or its name changes case. A builder that opens the file by
         its earlier path then finds no file, or another file. A file in the source's own scan folder is left out if its path is
-        exactly the name in `entries`. An entry also covers whether its scan folder comes before the source's scan folder, because
-        then its files hide files with equal paths in the source's scan folder.
+        exactly the name in `entries`.
+
+        An entry also changes if its scan folder changes place with the source's scan folder in the order of the scan folders. Files
+        of the earlier folder hide files with equal paths in the later folder.
         """
         found: dict[int, list[str]] = {}
         for _kind, name, _digest in entries:
@@ -329,8 +331,8 @@ class Graph:
         for companion in self.companions.find(source.rel):
             entries[companion] = ("companion", companion, self._digest(companion, assembly))
         todo = [edge for job in jobs for edge in job.edges]
-        # The source itself is already in the manifest, so it counts as seen. For this reason, the search also ends in a
-        # cycle of dependencies.
+        # The source itself is already in the manifest, so it counts as seen. This also ends the search if the
+        # dependencies form a cycle.
         seen = {source.key}
         while todo:
             for key in self._resolve(todo.pop(), assembly, entries):
@@ -352,15 +354,15 @@ class Graph:
                     if not job.is_analysis:
                         continue
                     # A job waits until all its indirect dependencies are known. An analysis does not wait for other analyses,
-                    # because two sources that name each other would wait forever. `Jobs.seal` records the fingerprint of the
-                    # analysis when the results of the other analyses are known.
+                    # because two sources that name each other would wait forever. When the results of the other analyses are
+                    # known, `Jobs.seal` computes the fingerprint of the analysis from them.
                     if needs_analyses and job.state not in SETTLED:
                         assembly.waits.add(key)
                     todo.extend(job.edges)
         return [entries[key] for key in sorted(entries)]
 
     def _resolve(self, edge: SourceEdge, assembly: Assembly, entries: dict[PathKey, Entry]) -> list[PathKey]:
-        """Return the keys of the sources that an edge names. Add the keys for which the job has to wait to `assembly`."""
+        """Return the keys of the sources that an edge names. If the job has to wait for a key, add the key to `assembly.waits`."""
         if edge.kind is EdgeKind.PATH:
             return [key_of(RelPath(edge.target))]
         if edge.kind is EdgeKind.DISCOVERED:

@@ -28,10 +28,10 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),
 }
-"""{drop operation: ((put operation, number of a column), ...)}: unsaved rows that a drop operation in the same event removes.
+"""{drop operation: ((put operation, index), ...)}: unsaved put rows that a drop operation in the same event removes.
 
-A row of the put operation is removed if its value in this column equals the first value of the drop operation's row. If that row
-has more values, the values of both rows from index 1 must be equal, too.
+A put row is removed if its value at `index` equals the first value of the drop row. If the drop row has more values, the put row
+must also have these values, from index 1 on.
 """
 
 
@@ -88,7 +88,7 @@ class Ledger(Struct):
         self.commits += commits
 
     def flush_rows(self) -> None:
-        """Add a command that saves the collected rows under the current ticket; later rows get the next ticket."""
+        """Add a command that saves the collected rows with the number `ticket`, and increment `ticket` for later rows."""
         if self.rows:
             self.commands.append(SaveRows(self.cause, self.ticket, self.rows))
             self.rows = {}

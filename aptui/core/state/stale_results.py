@@ -43,7 +43,7 @@ from aptui.core.state.working_set import Unsettled, WorkingSet
 
 
 class StaleResultCheck:
-    """Finds out whether files that a run used changed during the run, by comparing its report with the engine's records."""
+    """Compares the files that a run reports as used with the engine's records, to find files that changed during the run."""
 
     def __init__(self, project: Project, graph: Graph, memory: WorkingSet) -> None:
         self._graph, self._memory = graph, memory
@@ -217,7 +217,7 @@ class StaleResultCheck:
                 yield *self._place_of(last), is_proven or last.scan_folder == self._intermediates
 
     def _last_known(self, key: PathKey) -> FileFact | None:
-        """Return the file at a path that no other file hides; while it is unsettled, the file that was last seen (`last_seen`)."""
+        """Return the file at a path that no other file hides. While its state is unknown, return its last known state."""
         fact = self._memory.file(key)
         return self._memory.last_seen(key) if isinstance(fact, Unsettled) else fact
 
@@ -234,10 +234,7 @@ class StaleResultCheck:
 
     @staticmethod
     def _is_new(job: Job, path: str, stamp: Stamp) -> bool:
-        """Whether the stamp of a file differs from its stamp after the job's previous run, or was not recorded then.
-
-        The stamp is recorded for the comparison after the next run.
-        """
+        """Record the stamp of a file; return whether a different stamp, or none, was recorded after the job's previous run."""
         job.ties = job.ties or Ties()
         previous = job.ties.doubted.get(path)
         job.ties.doubted[path] = stamp
@@ -268,7 +265,7 @@ class UndeclaredReadCheck:
         self._project, self._graph, self._memory = project, graph, memory
 
     def of_run(self, job: Job, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Return the result with warnings for undeclared reads, or with these reads among the discovered dependencies.
+        """Handle undeclared reads as the builder is configured: ignore them, warn of them, or add them as dependencies.
 
         A dependency that was added in this way ends when a later run of the job does not read the file.
         """
@@ -291,8 +288,7 @@ class UndeclaredReadCheck:
     def _with_hidden(self, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
         """Add dependencies on hidden or ignored files that a run read, or that it tried to open although they do not exist.
 
-        They are added even if the source declares a dependency on the same path, because that dependency covers only the file that
-        hides this one.
+        A declared dependency on the same path is not enough, because it applies to the hiding file and not to the hidden file.
         """
         known = {path for path, _digest in result.discovered}
         hidden = [item for item in self._find_hidden(result.reads) if item[0].path not in known]
@@ -375,7 +371,10 @@ class UndeclaredReadCheck:
         return found
 
     def _find_undeclared_path(self, job: Job, declared: set[str], read: Read) -> str | None:
-        """Return the relative path of a file that was read; None if it is declared, the source, settings, hidden or ignored."""
+        """Return the relative path of a file that was read without a declaration.
+
+        None for declared files, and for files that need no declaration: the source itself, settings, hidden and ignored files.
+        """
         rel = self._graph.counting(read.path)
         is_known = rel is None or key_of(RelPath(rel)) in declared or rel.lower() == job.source.rel.lower() or is_settings(rel)
         return None if is_known else rel

@@ -58,7 +58,7 @@ class Unsaved:
         self.placing: dict[str, set[PathKey]] = {}
         """{relative folder: files whose copies are being placed}; the folder's row also waits for these files."""
         self.complete: set[str] = set()
-        """Folders whose rows can perhaps be saved now, because one of their jobs or files no longer holds them back."""
+        """Folders whose rows can perhaps be saved now: their last unsaved job has a row, or their copies are placed."""
 
     @property
     def has_any(self) -> bool:
@@ -227,9 +227,9 @@ class NewerFacts:
     def __init__(self, archive: Archive, folders: Mapping[str, PendingFolder]) -> None:
         self._archive, self._folders = archive, folders
         self.facts: dict[PathKey, FileFact] = {}
-        """{key: newest fact} of these files."""
+        """{key: last known state of the file}."""
         self.learned: set[PathKey] = set()
-        """Files whose digest is now known, but missing in the saved rows of their folders, because it was not needed before."""
+        """Files whose digests were read after the rows of their folders had been saved without these digests."""
 
     def move_to(self, pending: PendingFolder, changed: set[PathKey]) -> None:
         """Move the facts of files in a reported folder to its pending state; drop the facts of `changed` files."""
@@ -305,7 +305,7 @@ class WorkingSet:
         self.moving = 0
         """Number of unsettled analyses, and of unsettled jobs on platform `common`: they may add sources."""
         self.has_grown = False
-        """Whether no running job can make another intermediate, so that no job waits for a missing intermediate any longer."""
+        """Whether no running job can make another intermediate. Jobs then no longer wait for missing intermediates."""
         self.scan_is_done = True
         self._scanned = ""
         self._unchanged: set[str] = set()
@@ -316,7 +316,7 @@ class WorkingSet:
         self._stored_dependents: dict[str, Collection[PathKey]] = {}
         """{path or UUID of a dependency: keys of the sources that depend on it}, from the database, cached for one event."""
         self._new_uuids: dict[SourceUuid, dict[PathKey, None]] = {}
-        """{UUID: its owners in memory, the last owner last}.
+        """{UUID: the sources in memory that own it, the most recent owner last}.
 
         A UUID can have several owners, because it may pass from one source to another.
         """
@@ -350,7 +350,7 @@ class WorkingSet:
         return [self.sources[key] for key in keys if key in self.sources]
 
     def _overlay(self, source: Source) -> None:
-        """Set `Source.fact` of a source from the archive to the newest fact of its file, which may not be saved yet."""
+        """Update `fact` of a source that was loaded from the database, if a newer state of its file is known but not saved yet."""
         pending = self.folders.get(parent(source.key))
         if pending is not None:
             fact = pending.winners.get(source.key)
@@ -380,7 +380,10 @@ class WorkingSet:
         self._hold_uuid(source)
 
     def key_of(self, uuid: SourceUuid) -> PathKey | None:
-        """Return the key of the source that has this UUID, otherwise of the first earlier owner (by scan folder, age and path)."""
+        """Return the key of the source that has this UUID now or, otherwise, of a source that had it earlier.
+
+        If several sources qualify, scan folder, age and path decide, in this order.
+        """
         if uuid in self._new_uuids:
             return next(reversed(self._new_uuids[uuid]))
         known = [key for key in self.archive.keys_of(uuid) if self._still_has(key, uuid)]
@@ -437,7 +440,7 @@ class WorkingSet:
         self._recent.pop(source.key, None)
 
     def leaves_after(self, source: Source, ticket: int) -> None:
-        """Release `source` once `ticket` is acknowledged and all its jobs are settled."""
+        """Remove `source` from memory when the rows up to `ticket` are saved and all its jobs are settled."""
         source.last_ticket = max(source.last_ticket, ticket)
         if source.last_ticket > self._acknowledged:
             self._leaving.append((source.last_ticket, source.key))
@@ -503,7 +506,7 @@ class WorkingSet:
         self._unchanged.update(folders)
 
     def is_unknown(self, key: PathKey) -> bool:
-        """Whether neither a source nor a removed source with rows has this key. The caller must have called `load` with the key."""
+        """Whether no source in memory or in the database has this key. The caller must have called `load` with the key."""
         return key not in self.sources and key not in self._dead
 
     def end_placing(self, keys: Sequence[PathKey]) -> None:

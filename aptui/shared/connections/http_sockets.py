@@ -184,7 +184,7 @@ class Acceptor:
 
 
 SPARE_CONNECTIONS = 128
-"""Maximum number of connections above the limit. While all connections are busy, they are accepted only to answer them with 503."""
+"""Maximum number of additional connections while all regular connections are in use. They are accepted only to answer with 503."""
 _CHECK_S = 1.0
 _STOP_S = 2.0
 """Timeout (seconds) for running requests when a server stops."""

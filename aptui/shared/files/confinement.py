@@ -134,7 +134,7 @@ def same_letters(name: str) -> str:
 
 
 def describe_difference(name: str, other: str) -> str:
-    """Return in words how two names with equal `same_letters` differ."""
+    """Return in words how two names differ that are equal except for case and the form of accents."""
     import unicodedata
 
     is_form = unicodedata.normalize("NFC", name) == unicodedata.normalize("NFC", other)
@@ -187,11 +187,11 @@ _TRIES = 64
 
 
 class ConfinementError(PermissionError):
-    """A path is not below the folder; `strerror` is the end of a sentence that begins with the path."""
+    """Error of a path that leads out of its allowed folder. `strerror` continues a sentence that begins with the path."""
 
 
 class LinkError(ConfinementError):
-    """A folder or file on the path is a link."""
+    """Error of a path that contains a link."""
 
 
 Opener = Callable[[int, bytes], int]

@@ -198,13 +198,13 @@ _LOCKS = {
     ".jj": ("working_copy/working_copy.lock",),
 }
 _OPERATIONS = {".git": ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "sequencer")}
-"""Files and folders that exist during an operation of several steps, also while it waits for the user."""
+"""Files and folders that exist during an operation of several steps, for example a rebase, also while it waits for the user."""
 _PULSE = {".git": ("index", "HEAD", "ORIG_HEAD", "logs/HEAD", "rebase-merge", "rebase-apply")}
-"""Files and folders whose times change again and again during an operation, except while the operation waits for the user."""
+"""Files and folders that the program keeps changing while it works on an operation, but not while it waits for the user."""
 QUIET_S = 1.0
-"""If none of the files in `_PULSE` changed for this time (seconds), the operation is considered to wait for the user.
+"""If no file in `_PULSE` changed for this time (seconds), a version-control operation is considered to wait for the user.
 
-The engine then processes changes again.
+The engine then no longer holds back the changes of files.
 """
 STALE_S = 60.0
 """Age (seconds) from which a lock file is considered to be left by a program that died."""

@@ -312,5 +312,5 @@ def test_sequence_of_triggers_gives_the_last_state_or_an_error() -> None:
     to_commit = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
     assert machine.follow(None, to_commit) is JobState.COMMITTING
     assert machine.follow(JobState.COMMITTING, (Trigger.COMMITTED,)) is JobState.COMPLETED
-    with pytest.raises(InvalidTransition, match="jobs that are absent cannot take START"):
+    with pytest.raises(InvalidTransition, match="a job in state absent does not allow the trigger START"):
         machine.follow(None, (Trigger.START,))

@@ -188,7 +188,7 @@ def test_rules_of_a_builder_set_parameters_and_exclude_files(textures: Project) 
     textures.config(TEXTURES.replace('"*_n.tex", ', ""))
     assert textures.engine_run().runs == {"a_n.tex:textures": 1}
     assert textures.texts()["a_n.out"] == "colour None"
-    assert textures.reasons()["a_n.tex:textures"] == "the parameter set from the builder's 'rules' was removed"
+    assert textures.reasons()["a_n.tex:textures"] == "the set of parameters from the builder's 'rules' was removed"
 
 
 def test_files_section_of_folder_settings_changes_only_matching_assets(textures: Project) -> None:
