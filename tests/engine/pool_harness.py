@@ -56,7 +56,7 @@ class Harness:
 
     @property
     def worker_pids(self) -> tuple[int, ...]:
-        """The processes that are alive now."""
+        """The process ids of the pool's running workers."""
         return tuple(info.pid for info in self.pool.workers())
 
     def _take(self, results: list) -> None:

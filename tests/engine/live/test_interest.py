@@ -57,7 +57,7 @@ def test_priority_of_shown_sources_is_requested_once_a_second_and_expires(live: 
     assert interest.next_deadline(live.now) is None
 
 
-def test_report_of_too_many_shown_sources_or_without_an_engine_is_refused(live: Live) -> None:
+def test_list_of_shown_sources_is_refused_if_too_long_or_without_an_engine(live: Live) -> None:
     interest = InterestRequests(live, lambda: live.now)  # type: ignore[arg-type]
 
     with pytest.raises(KnownError, match="1,001 sources are too many"):

@@ -96,7 +96,7 @@ def test_change_of_a_link_behind_a_link_updates_the_product(project: LiveProject
         project.until_product(f"{HOST}/d/link.txt", "changed")
 
 
-def test_product_follows_the_target_of_a_link_that_replaced_its_source(project: LiveProject) -> None:
+def test_source_replaced_by_a_link_follows_changes_of_the_link_target(project: LiveProject) -> None:
     project.engine_run({"assets/d/plain.txt": "plain"})
     with project.running():
         project.path("assets/d/plain.new").symlink_to("../../more/e/target.txt")

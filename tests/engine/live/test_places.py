@@ -27,7 +27,7 @@ def a_project(root: Path) -> LiveProject:
 @pytest.mark.parametrize("others", [{}, {"more/d/a.txt/c.none": "c"}])
 def test_source_replaced_by_a_folder_loses_its_product(tmp_path: Path, others: dict[str, str]) -> None:
     project = a_project(tmp_path)
-    # `others` may contain a folder with the path of the source, and this folder must not hide the change
+    # `others` may have a folder with the source's path in the scan folder `more`; the engine must still see the deletion
     project.engine_run({"assets/d/a.txt": "a", **others})
     with project.running():
         assert project.product(f"{HOST}/d/a.txt") == b"a"

@@ -1,4 +1,4 @@
-"""Requests of clients and the engine's answers; without a socket."""
+"""Requests of clients and the engine's answers. The tests call the engine's request handler without a socket."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_progress_reports_failed_jobs_across_restarts(project: LiveProject) -> N
         project.until(lambda: failing() == 0)
 
 
-def test_paused_queue_starts_only_the_job_that_run_next_requests(project: LiveProject) -> None:
+def test_paused_queue_starts_only_one_job_for_a_run_next_request(project: LiveProject) -> None:
     with project.running() as live:
         project.forget()
         assert project.ask(port.PauseJobs()).answered == {"is_paused": True}
@@ -360,7 +360,7 @@ def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProje
         assert not rescan()
         assert project.ask(port.SetOption("fast_scan", value=False)).answered == {"name": "fast_scan", "value": False}
         assert rescan()
-        live.watching.rescan(retries=False)  # the engine makes the same call after it lost notifications
+        live.watching.rescan(retries=False)  # the engine calls this method after it lost notifications
         scans.clear()
         project.until(lambda: scans and project.is_idle)
         assert scans == [False]
@@ -368,7 +368,7 @@ def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProje
         scans.clear()
         project.ask(port.ReloadConfig())
         project.until(lambda: scans and project.is_idle)
-        assert scans == [True]  # the engine that opens with the new configuration keeps the option
+        assert scans == [True]  # `fast_scan` stays off in the new engine that the reload opens
         project.ask(port.SetOption("fast_scan", value=True))
         assert not rescan()
         options = project.ask(port.ReadStatus()).answered["options"]  # type: ignore[index]

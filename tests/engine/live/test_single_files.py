@@ -1,4 +1,4 @@
-"""The check of one file costs the same in a folder of any size. The tests count stats, listings and bytes."""
+"""The check of one file costs the same in a folder of any size. The tests count `stat` calls, folder listings and saved rows."""
 
 from __future__ import annotations
 
@@ -71,7 +71,9 @@ def cost_of_a_save(project: LiveProject, count: int, monkeypatch: pytest.MonkeyP
         return +costs.counts
 
 
-def test_save_of_a_file_costs_the_same_in_a_small_and_a_large_folder(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_of_a_saved_file_costs_the_same_in_small_and_large_folders(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = cost_of_a_save(project, 100, monkeypatch)
     project.write("assets/deep/er/1.txt", "as before")
     large = cost_of_a_save(project, 3000, monkeypatch)
@@ -80,7 +82,7 @@ def test_save_of_a_file_costs_the_same_in_a_small_and_a_large_folder(project: Li
     assert small["folder rows"] == large["folder rows"] == 0
     assert 0 < large["stat"] <= 12
     assert small["stat"] <= 12
-    # the plan, the commit and the idle state may each be a separate transaction
+    # the rows of the plan, of the commit and of the idle engine may each be saved in a separate transaction
     for costs in (small, large):
         assert costs["transactions"] <= 4
         assert costs["synced"] <= 2

@@ -79,7 +79,7 @@ def enter(project: LiveProject, state: str) -> None:
     project.config(SETTINGS.replace("GATE", str(project.path("gate"))))
     project.write("gate", "")
     live._retry_at = 0.0
-    # Reload now: a late notification about aptui.yaml would otherwise cause a reload that ends the new state.
+    # Reload now. Otherwise a late notification about aptui.yaml could reload it after the engine has entered `state`.
     project.ask(port.ReloadConfig())
     project.until(lambda: project.is_idle and not live.is_reopening and not live.configuration_error, "idle")
     _ENTER[state](project)

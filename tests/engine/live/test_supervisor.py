@@ -157,9 +157,7 @@ def test_ignored_files_and_folders_cause_no_runs_and_no_products(project: LivePr
         assert not (project.cache / "linux/.git").exists()
 
 
-def test_a_file_saved_a_moment_ago_is_checked_again_without_another_run(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recently_saved_file_is_checked_twice_and_processed_once(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes, "_SECOND_CHECK_S", 0.3)
     monkeypatch.setattr(scans, "RACY_NS", 200_000_000)
     with project.running() as live:
@@ -279,7 +277,9 @@ def test_a_file_that_is_deleted_and_written_again_keeps_its_product(
         assert not missing
 
 
-def test_a_file_is_not_postponed_if_its_writer_ends_during_the_check(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_file_is_processed_without_delay_if_its_writer_ends_during_the_check(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
     with project.running() as live:
         project.forget()
         ended, waited = [], []
@@ -300,7 +300,8 @@ def test_a_file_is_not_postponed_if_its_writer_ends_during_the_check(project: Li
 
 
 def test_a_file_that_keeps_changing_is_processed_at_most_twice(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    stopped_at: list[float] = []  # the engine's clock is stopped while the file changes, because a busy machine saves more slowly
+    # The engine's clock stands still while the test writes the file, so that slow writes on a busy machine do not matter.
+    stopped_at: list[float] = []
     with project.running() as live:
         poll = live.watching.poll
         monkeypatch.setattr(live.watching, "poll", lambda now: poll(stopped_at[0] if stopped_at else now))
@@ -405,7 +406,7 @@ def test_live_engine_makes_a_product_again_that_a_user_deleted(project: LiveProj
         assert project.runs == Counter({"a.txt:data": 1, "deep/b.txt:data": 1})
 
 
-def test_engine_does_not_make_a_product_again_that_it_deleted_itself(project: LiveProject) -> None:
+def test_product_of_a_deleted_source_is_not_made_again(project: LiveProject) -> None:
     project.write("assets/b.txt", "b")
     with project.running():
         project.forget()
@@ -574,7 +575,7 @@ def test_epoch_of_the_engine_increases_with_a_new_database(retrying: LiveProject
         retrying.save("a.txt", "in another database")
 
         assert live.engine is not None
-        assert live.engine.epoch > before, "readers distinguish notices of the two databases by the epoch"
+        assert live.engine.epoch > before, "by the epoch a client distinguishes notices of the old and of the new database"
 
 
 def test_retry_delay_of_a_failed_engine_grows_until_an_engine_is_idle(

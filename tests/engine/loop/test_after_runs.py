@@ -49,7 +49,7 @@ def coded(project: Project) -> Project:
 
 
 def before_workers(*changes):
-    """Make the next change before each of the first workers is started, after its builders were described."""
+    """Perform the next of `changes` each time a worker is about to start; its builders were described before."""
     left = list(changes)
     start = WorkerProcess.__init__
 
@@ -62,7 +62,7 @@ def before_workers(*changes):
 
 
 def before_runs(change, kind=ProcessOrder):
-    """Make a change when the first job, or analysis, is about to start, after its last check."""
+    """Perform `change` when the first order of the class `kind` is about to start, after the last check of its inputs."""
     left = [change]
     start = RunDispatcher.start
 
@@ -172,7 +172,7 @@ def test_analysis_is_discarded_if_its_source_changed_before_it_ran(tmp_path: Pat
     assert not project.engine_run().runs
 
 
-def test_builder_code_that_was_changed_back_needs_only_new_workers(tmp_path: Path) -> None:
+def test_workers_are_restarted_if_builder_code_changed_and_was_restored(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
     described = registry.describe_again
 
@@ -288,7 +288,7 @@ def test_live_engine_runs_jobs_again_after_their_tool_changed(tmp_path: Path, ho
         project.until_product(f"{HOST}/a.out", "tool2 a\n")
 
 
-def test_source_edited_after_its_tool_is_processed_with_the_new_tool(tmp_path: Path) -> None:
+def test_source_is_processed_with_the_new_tool_if_both_were_edited(tmp_path: Path) -> None:
     project = LiveProject(tmp_path, TOOL_CONFIG.replace("PROJECT", str(tmp_path)))
     put_tool(project, "tool1")
     project.edit({"assets/a.txt": "a", "assets/b.txt": "b"})
@@ -407,7 +407,7 @@ def reading(project: Project, how: str = "heard") -> Project:
 def test_product_is_correct_after_an_input_changed_during_its_first_read(tmp_path: Path, how: str, moment: str) -> None:
     project = reading(Project(tmp_path, CONFIG), how)
     project.engine_run({moment: "echo B > cfg.inc"})
-    project.engine_run()  # notices a change of the input that came at the end of the previous run
+    project.engine_run()  # the first run may miss a change of the input at its end; this run finds it
 
     assert made(project) == {"a.out": "B B"}
 
@@ -424,7 +424,7 @@ def test_product_is_correct_after_an_input_changed_for_a_short_time(tmp_path: Pa
 
 
 @pytest.mark.parametrize("moment", ["before-analysis", "before-job"])
-def test_input_that_exists_only_during_the_run_is_treated_as_missing(tmp_path: Path, moment: str) -> None:
+def test_product_ignores_an_input_that_existed_only_during_the_run(tmp_path: Path, moment: str) -> None:
     project = reading(Project(tmp_path, CONFIG))
     project.delete("assets/cfg.inc")
     project.engine_run({moment: "echo B > cfg.inc", moment.replace("before", "after"): "rm cfg.inc"})

@@ -124,7 +124,7 @@ def test_commit_makes_its_rows_in_small_groups_over_several_loop_turns(
 
 
 class Rows:
-    """A commit of three runs whose rows are made on demand."""
+    """A commit of three runs. The test makes the database rows of a run when the commit requests them."""
 
     def __init__(self, broken: int = 0) -> None:
         self.saved: list[int] = []
@@ -143,7 +143,7 @@ class Rows:
         return [("put_job", (run_key,))]
 
 
-def test_commit_thread_waits_until_its_rows_are_made() -> None:
+def test_commit_thread_waits_for_database_rows_that_the_engine_makes() -> None:
     rows = Rows()
 
     rows.commit.go_on(2)
@@ -155,7 +155,7 @@ def test_commit_thread_waits_until_its_rows_are_made() -> None:
     assert rows.saved == [1, 2, 3]
 
 
-def test_answer_of_an_unfinished_commit_makes_its_remaining_rows() -> None:
+def test_wait_for_the_result_of_a_commit_makes_its_remaining_rows() -> None:
     rows = Rows()
 
     assert rows.commit.answer() == ([1, 2, 3], [])
@@ -292,7 +292,7 @@ ANSWERS = st.lists(st.lists(st.sampled_from(("save", "commit")), max_size=5), mi
 
 @given(answers=ANSWERS, delays=st.lists(st.integers(0, 3), max_size=40))
 def test_engine_saves_rows_in_ticket_order_for_any_duration_of_commits(answers: list[list[str]], delays: list[int]) -> None:
-    """Events and finished commits cause random commands, and a commit lasts for a random number of turns of the engine's loop."""
+    """The fake pipeline answers each event with random commands. Each commit lasts for a random number of turns of the loop."""
     engine = Answers(answers)
     while answers:
         engine.executor.handle(ScanStarted(1))

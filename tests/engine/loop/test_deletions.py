@@ -67,7 +67,7 @@ def test_urgent_deletion_removes_products_at_once_if_no_rows_are_pending(notes: 
     assert notes.done == [("saved", True), ("linux/a",)]
 
 
-def test_urgent_deletion_waits_until_the_rows_of_intermediates_are_saved(notes: Notes, deletions: Deletions) -> None:
+def test_intermediate_is_deleted_only_after_its_database_rows_are_saved(notes: Notes, deletions: Deletions) -> None:
     deletions.put(DeleteProducts(1, ("common/a",), 7))
     deletions.announce(SaveRows(1, 7, {}), {})
 

@@ -24,15 +24,15 @@ def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, runnin
     return runs
 
 
-def test_batch_delays_results_longer_if_enough_jobs_are_ready() -> None:
+def test_batch_holds_results_longer_than_a_live_engine_if_jobs_are_ready() -> None:
     assert dispatcher(is_live=False, ready=5).hold_s(0.0) == dispatch._BATCH_HOLD_S > dispatch._HOLD_S
 
 
 @pytest.mark.parametrize(
     "how",
     [
-        {"is_live": True, "ready": 5},  # a client may wait for the product
-        {"is_live": False, "ready": 0},  # all remaining jobs may wait for this commit
+        {"is_live": True, "ready": 5},  # a client of the live engine may wait for the product
+        {"is_live": False, "ready": 0},  # no job is ready, so the remaining jobs may wait for this result
         {"is_live": False, "ready": 5, "has_resources": True},  # a job may wait for a resource that the result releases
     ],
 )

@@ -245,7 +245,7 @@ def test_undecodable_project_path_is_refused(project: Project, tmp_path: Path) -
 
 def test_closed_engine_leaves_no_descriptor_open(project: Project) -> None:
     project.engine_run()
-    gc.collect()  # otherwise garbage of other tests may be closed between the two counts
+    gc.collect()  # otherwise open files of earlier tests may be closed between the two counts of descriptors
     before = len(os.listdir("/proc/self/fd"))
     for number in range(3):
         project.engine_run({"assets/a.txt": f"version {number}"})

@@ -38,7 +38,7 @@ def test_timers_of_the_progress_restart_when_new_work_begins() -> None:
     assert second.processing_ms <= 1000
 
 
-def test_scan_without_changes_keeps_the_processing_time_of_the_progress() -> None:
+def test_scan_without_changes_keeps_the_reported_processing_time() -> None:
     worked = (100.0, counts(running=1)), (100.5, counts(running=1)), (101.0, counts(done=1))
     checking = progress_after(
         *worked, (200.0, counts(done=1, is_scanning=True)), (200.1, counts(done=1, is_scanning=True)), (201.0, counts(done=1))

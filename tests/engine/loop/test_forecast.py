@@ -1,4 +1,4 @@
-"""Estimates of the remaining time: the pace so far, the longest chain, and unknown cases."""
+"""Estimates of the remaining time: by the pace so far, by the longest chain of jobs, and when the time is unknown."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_sources_that_wait_for_their_analysis_are_part_of_the_estimate() -> None
     assert harness.at(110.0, 20, 19_980, analyses_waiting=50, jobs_waiting=0).eta_ms == 30_000
 
 
-def test_unknown_builders_are_estimated_by_the_rate_of_ended_jobs() -> None:
+def test_jobs_of_builders_that_never_ran_are_estimated_by_the_job_rate() -> None:
     unknown, restored = Harness(replace(WORK, unknown_count=1, job_count=40.0)), Harness(replace(WORK, job_count=40.0))
     for harness in (unknown, restored):
         harness.at(100.0)

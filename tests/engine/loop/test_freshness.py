@@ -1,4 +1,4 @@
-"""Freshness: the time after a change in which a second change may leave the file time unchanged. It depends on the file system."""
+"""A changed file is fresh while another change may leave its time unchanged. How long this lasts depends on the file system."""
 
 from __future__ import annotations
 
@@ -76,4 +76,4 @@ def test_a_file_with_changed_times_is_read_again_one_tick_later() -> None:
     reads.note(file(-1), READ_NS, 12.0)
 
     assert reads.holds(file(-1))
-    assert not reads.holds(file(0)), "the recorded times are out of date"
+    assert not reads.holds(file(0)), "the record with the earlier times is no longer valid"

@@ -82,7 +82,7 @@ def test_worker_gets_only_a_few_large_files_in_one_order() -> None:
 
 
 @pytest.mark.parametrize(("is_live", "at_most"), [(True, 32), (False, 512)])
-def test_every_hashed_file_is_reported_once_in_limited_groups(is_live: bool, at_most: int) -> None:
+def test_hashed_files_are_reported_once_in_groups_of_limited_size(is_live: bool, at_most: int) -> None:
     digests = Orders(is_live=is_live)
     digests.want_copies(1100)
     digests.answer(digests.take_orders())
@@ -111,7 +111,7 @@ def test_last_copies_of_a_burst_are_committed_without_delay() -> None:
 
 
 @pytest.mark.parametrize("known", [b"", b"k" * 32])
-def test_live_engine_reports_more_copies_at_once_if_it_may_group_them(known: bytes) -> None:
+def test_live_engine_reports_larger_groups_if_copies_are_planned_together(known: bytes) -> None:
     together, alone = Orders(is_live=True, may_group=True), Orders(is_live=True)
     for digests in (together, alone):
         digests.want_copies(600, known=known)
@@ -155,7 +155,7 @@ def test_copies_in_a_batch_do_not_wait_for_more_copies() -> None:
     assert [event.has_more for event in digests.report_all()] == [False, False, False]
 
 
-def test_batch_reports_two_thousand_copies_at_once_if_it_may_group_them() -> None:
+def test_batch_reports_groups_of_2048_if_copies_are_planned_together() -> None:
     digests = Orders(is_live=False, may_group=True)
     digests.want_copies(3000)
     digests.answer(digests.take_orders())
@@ -207,7 +207,7 @@ def test_live_engine_announces_the_replaced_products_of_a_few_saved_files(
     assert digests.announced[:1] == announced
 
 
-def test_announced_intent_rows_are_withdrawn_if_the_copy_was_not_made() -> None:
+def test_intents_written_in_advance_are_deleted_if_the_copy_was_not_made() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2, known=b"d")
     (order,) = digests.take_orders()

@@ -20,7 +20,7 @@ def test_saved_rows_are_pending_until_acknowledged() -> None:
     assert not saved.has_unreported
 
 
-def test_failure_of_the_writer_is_raised_after_the_tickets_restart() -> None:
+def test_failure_of_the_writer_is_raised_even_after_a_new_writer_starts() -> None:
     woken: list[int] = []
     saved = SavedRows(lambda: woken.append(1))
     saved.check()

@@ -67,13 +67,13 @@ def test_builder_is_broken_after_three_workers_died_without_an_answer(harness):
     assert "died three times before it gave a result" in harness.admission.refusal("b")
 
 
-def test_job_that_another_process_killed_runs_next_without_other_jobs(harness):
+def test_job_killed_by_another_process_runs_alone_the_next_time(harness):
     for _ in range(3):
         harness.answers.account_for_the_dead(harness.slot(jobs(1), is_killed_by_others=True))
 
     assert {(each.outcome, each.kind) for each in harness.answers.take()} == {(Outcome.LOST, FailureKind.MEMORY)}
     assert len(harness.admission.lonely) == 1
-    assert harness.admission.refusal("b") == ""  # the pool does not count the first kill against the builder
+    assert harness.admission.refusal("b") == ""  # the first death that another process caused does not count against the builder
 
 
 def test_time_limit_of_one_run_does_not_fail_other_runs_of_the_dead_worker(harness):
@@ -84,7 +84,7 @@ def test_time_limit_of_one_run_does_not_fail_other_runs_of_the_dead_worker(harne
     assert harness.outcomes() == [(1, Outcome.FAILED), (2, Outcome.RETURNED), (3, Outcome.RETURNED), (4, Outcome.RETURNED)]
 
 
-def test_copy_order_of_a_dead_worker_is_lost_only_if_it_was_the_only_one(harness):
+def test_only_a_single_copy_order_of_a_dead_worker_is_reported_as_lost(harness):
     def copies(*keys: int) -> PoolMessage:
         return PoolMessage(wire.FrameKind.COPY, [CopyOrder(key, "a", "b") for key in keys])
 

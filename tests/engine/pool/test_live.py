@@ -153,7 +153,7 @@ def test_pool_records_the_peak_memory_of_each_builder(harness):
 # ------------------------------------------------------------------------------------------- jobs that run out of memory
 
 
-def test_killed_job_runs_without_other_jobs_the_second_time(harness):
+def test_retry_of_a_killed_job_runs_alone(harness):
     pool = harness(GOOD, GATED, python_builder("KilledOnce", "killed"), size=3)
     (first,) = pool.run(pool.process_order("killed", "k.txt"))
     assert (first.outcome, first.error) == (Outcome.LOST, "killed by SIGKILL: likely out of memory")
@@ -190,7 +190,7 @@ def test_pool_starts_no_job_while_a_job_that_must_run_alone_is_running(harness):
     assert outcomes(pool, [alone, good]) == [Outcome.SUCCEEDED] * 2
 
 
-def test_job_whose_command_is_killed_is_lost_once_and_then_fails(harness):
+def test_job_fails_only_after_the_second_kill_of_its_command(harness):
     pool = harness(command_builder("c", "kill -9 $$"))
 
     results = [pool.run(pool.process_order("c", "k.txt"))[0] for _ in range(2)]
@@ -349,7 +349,7 @@ def test_run_cancelled_while_its_worker_starts_is_not_a_failed_start(harness):
 # ------------------------------------------------------------------------------------------------------ new configuration
 
 
-def test_new_configuration_returns_waiting_orders_and_ends_no_current_run(harness):
+def test_new_configuration_returns_waiting_orders_and_keeps_current_runs(harness):
     pool = harness(GATED, size=1)
     first, second = begin(pool, "a.txt", "b.txt")
     until_begun(pool, "a.txt")
@@ -365,7 +365,7 @@ def test_new_configuration_returns_waiting_orders_and_ends_no_current_run(harnes
 
 
 @pytest.mark.starts
-def test_new_configuration_returns_jobs_of_a_starting_worker_but_not_hashing(harness):
+def test_starting_worker_returns_only_its_jobs_after_a_new_configuration(harness):
     pool = harness(GATED)
     (order,) = begin(pool, "a.txt")
     pool.pool.send_hash(HashOrder(7, (str(pool.root / "a.txt"),)))
@@ -378,7 +378,7 @@ def test_new_configuration_returns_jobs_of_a_starting_worker_but_not_hashing(har
     assert pool.pool.fault == ""
 
 
-def test_new_configuration_lets_the_current_run_end_and_returns_the_others(harness):
+def test_new_configuration_returns_jobs_that_wait_behind_the_current_run(harness):
     pool = harness(GOOD, size=1, settings=PoolSettings(recycle_runs=1, recycle_cpu_s=0))
     pool.run(pool.process_order("good"))
     orders = [pool.process_order("good", f"{number}.txt") for number in range(3)]

@@ -27,7 +27,7 @@ TOOL = command_builder("tool", "cp {source} {products_dir}/x")
 
 
 @pytest.mark.starts
-def test_workers_start_only_when_there_is_work_and_never_more_than_size(harness):
+def test_workers_start_on_demand_up_to_the_size_of_the_pool(harness):
     pool = harness(GOOD, size=2)
 
     assert pool.worker_pids == ()
@@ -165,7 +165,7 @@ def test_files_are_hashed_and_unreadable_files_are_reported(harness, tmp_path):
     assert result.files[3][2] == 0
 
 
-def test_kill_of_the_current_run_returns_the_other_orders_of_its_message(harness):
+def test_kill_of_a_run_returns_the_later_orders_of_the_same_message(harness):
     pool = harness(GOOD, python_builder("Hang", "hang"), size=1)
     orders = [pool.process_order("good"), pool.process_order("hang"), pool.process_order("good")]
     pool.pool.send(orders)

@@ -78,11 +78,13 @@ def test_python_builder_output_is_reported_during_its_run(harness, tmp_path):
 
     result = pool.results[order.run_key]
     assert texts(result) == ["printed", "begun", "first", "end"]
-    assert result.log[0].time_ms < result.log[-1].time_ms, "a printed line has the time at which it was printed"
+    assert result.log[0].time_ms < result.log[-1].time_ms, (
+        "each line has the time at which it was printed, not the time at which the run ended"
+    )
 
 
 @pytest.mark.real
-def test_log_of_a_killed_run_is_unavailable_even_after_a_pending_request(harness, tmp_path):
+def test_log_of_a_killed_run_is_unavailable_even_if_requested_before(harness, tmp_path):
     pool = harness(command_builder("slow", f"echo one; {WAITING}"))
     order = pool.process_order("slow", params=f'{{"go":"{tmp_path}/go"}}')
     pool.pool.send([order])

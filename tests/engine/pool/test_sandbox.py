@@ -68,7 +68,7 @@ def test_sandboxed_worker_can_read_the_project_and_write_only_to_staging(project
     assert {("--ro-bind-try", str(project.root)), ("--ro-bind-try", str(stub.parent)), ("--ro-bind", "/usr")} <= binds
     assert ("--ro-bind-try", home) not in binds, "the sandbox hides the user's home folder, although PATH contains this folder"
     assert words[words.index(home) - 1] == "--tmpfs"
-    assert words.index(home) < words.index(str(project.root)), "the project is mounted after the hidden home folder"
+    assert words.index(home) < words.index(str(project.root)), "the project is mounted after the mount that hides the home folder"
 
 
 def test_secret_files_are_empty_in_the_sandbox(tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ ROADS = {"import", "analysis", "process", "command", "check", "hook"}
 
 
 def write(folder: Path, patch: pytest.MonkeyPatch, mode: str) -> Path:
-    """Make a project that runs its own code in each way of `ROADS`. The code writes mark files outside the sandbox."""
+    """Make a project with its own code of each kind in `ROADS`. Each kind tries to write a file outside the sandbox."""
     patch.setenv("HOME", str(folder / "home"))
     patch.setenv("APTUI_TRUST", "1")
     patch.delenv(sandbox.VARIABLE, raising=False)
@@ -74,7 +74,7 @@ def write(folder: Path, patch: pytest.MonkeyPatch, mode: str) -> Path:
 
 
 def marks(folder: Path) -> set[str]:
-    """Return the members of `ROADS` whose code could write a mark file outside the sandbox."""
+    """Return the kinds of project code, for example "import" or "hook", that could write a file outside the sandbox."""
     found = [*(folder / "outside").iterdir(), *(folder / "home").iterdir()]
     return {path.name for path in found if path.name in ROADS} | {path.stem for path in (folder / "project").glob("*.mark")}
 

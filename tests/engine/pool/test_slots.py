@@ -51,7 +51,7 @@ def test_critical_messages_wait_in_front_of_other_messages():
     assert len(waiting) == 0
 
 
-def test_copies_do_not_count_as_jobs_that_overtake_a_held_message():
+def test_copies_do_not_count_as_overtakes_of_a_job_that_waits_for_memory():
     waiting, held, free = WaitingOrders(), message(1), message(2)
     copies = PoolMessage(wire.FrameKind.COPY, [CopyOrder(3, "a", "b")])
     for one in (held, free, copies):
@@ -67,7 +67,7 @@ def test_copies_do_not_count_as_jobs_that_overtake_a_held_message():
 
 
 @pytest.mark.parametrize(("passes", "later_s", "is_enough"), [(0, 0.0, False), (PATIENT_PASSES, 0.0, True), (0, PATIENT_S, True)])
-def test_held_message_is_sent_after_a_time_limit_or_a_number_of_overtakes(passes, later_s, is_enough):
+def test_job_waiting_for_memory_is_sent_after_a_time_or_number_of_overtakes(passes, later_s, is_enough):
     waiting, held = WaitingOrders(), message(1)
     waiting.add(held)
     waiting.hold(held, 5.0)
@@ -107,5 +107,5 @@ OTHERS = [replace(one, builder="other") for one in SHORT]
         ),
     ],
 )
-def test_message_may_wait_behind_a_short_message_of_the_same_builder(behind, first, may):
+def test_worker_queues_a_message_only_behind_short_jobs_of_the_same_builder(behind, first, may):
     assert behind.may_wait_behind(first) is may

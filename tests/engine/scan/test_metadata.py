@@ -108,7 +108,7 @@ def test_missing_field_of_an_identity_file_is_added_only_once(
     assert (format_braced(identity.uuid), identity.problem) == (ONE, "")
     assert identity.created_ms > 0
     identities.read(fact("a.txt.meta"), fact("a.txt"))
-    assert path.read_bytes() == completed, "a complete identity file is not written again"
+    assert path.read_bytes() == completed, "the second read does not change the identity file, which is now complete"
 
 
 def test_identity_file_is_completed_only_if_the_configuration_allows_it(identities: Metadata, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ def test_new_identity_file_has_the_reference_form_and_can_be_read(identities: Me
     assert (fields["FileVersion"], fields["UUID"]["__version"], fields["UUID"]["originalPath"]) == (1, 0, "Sub.txt")
     assert fields["UUID"]["legacyUuids"] == [format_braced(uuid) for uuid in path_uuids(RelPath("Sub.txt"))]
     identity, document = parse(data, fact("Sub.txt.meta"), fact("Sub.txt"))
-    assert document is None, "the new identity file is complete"
+    assert document is None, "the new identity file lacks no field, so the reader returns no completed text"
     assert UUID(bytes=bytes(identity.uuid)).version == 4
     assert os.listdir(tmp_path) == ["Sub.txt.meta"], "no temporary file stays"
 

@@ -256,7 +256,7 @@ def test_missing_file_that_is_being_written_is_not_reported_as_deleted(tmp_path:
     assert [(digest, {str(fact.rel) for fact in facts}) for _part, digest, facts in event.rows] == [(b"", {"d/a.txt", "d/b.txt"})]
 
 
-def test_file_being_written_keeps_its_record_only_in_its_scan_folder(tmp_path: Path) -> None:
+def test_record_of_an_unfinished_file_is_kept_only_in_its_scan_folder(tmp_path: Path) -> None:
     tree = Tree(tmp_path, folder(1, tmp_path / "one"), folder(2, tmp_path / "two"))
     write(tmp_path / "one", "x.txt")
     write(tmp_path / "two", "X.txt")
