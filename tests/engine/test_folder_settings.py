@@ -202,7 +202,7 @@ def test_analysis_receives_adjusted_parameters(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_a_folder_of_assets_cannot_choose_the_program_that_runs(tmp_path: Path) -> None:
+def test_folder_settings_cannot_set_the_program_that_a_builder_runs(tmp_path: Path) -> None:
     project = Project(tmp_path / "project", "scan_folders: [{name: game, path: assets}]\nbuilders: [{name: scripts, uses: lua}]\n")
     canary = tmp_path / "canary"
     project.write("assets/pack/cc", f"#!/bin/sh\ntouch {canary}\n")
@@ -236,7 +236,7 @@ HOSTILE = {
 
 @pytest.fixture
 def scanned(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """The cost of parsing YAML: for each token, the number of open brackets that the parser compares it with."""
+    """A list with one number for each parsed YAML token: the number of open brackets that the parser checks for this token."""
     counted: list[int] = []
     inherited = nodes.Scanner.stale_possible_simple_keys
 
@@ -264,7 +264,7 @@ def test_parser_limits_the_work_for_a_deeply_nested_project_file(scanned: list[i
 
 
 @pytest.mark.parametrize("name", [*HOSTILE, "small"])
-def test_settings_file_that_counts_as_cheap_causes_little_parser_work(scanned: list[int], name: str) -> None:
+def test_settings_files_classified_as_cheap_need_few_parser_steps(scanned: list[int], name: str) -> None:
     data = HOSTILE.get(name, b"builders: {mark: {params: {mark: '?'}}}\n")
     if config_folder.is_cheap(data):
         config_folder.compile_folder(data, FILE)

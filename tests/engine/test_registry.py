@@ -319,7 +319,7 @@ def test_builder_class_may_lack_patterns_if_the_configuration_has_patterns(place
     assert place.complete(entry("mesh", patterns=(pattern,)))[0].patterns == (pattern,)
 
 
-def test_helper_classes_are_not_incomplete_builders(place):
+def test_helper_classes_in_a_builder_file_are_not_treated_as_builders(place):
     helpers = (
         "class Base:\n    patterns = ('*.x',)\n    def create_jobs(self, request): ...\n"
         "class _Mixin:\n    patterns = ('*.x',)\n    def create_jobs(self, request): ...\n"
@@ -376,7 +376,7 @@ def test_project_builder_works_without_a_configuration_entry(tmp_path, monkeypat
     assert dict(found[0].variables).keys() == {"LEVEL"}
 
 
-# Version commands of tools.
+# Builder versions that include the output of a tool's version command.
 
 
 def versioned(folder, monkeypatch, command="sh tool.sh -v"):

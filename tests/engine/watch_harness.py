@@ -81,7 +81,7 @@ class Harness:
 def watching(*roots: NotifiedRoot, settings: WatchTimings = QUICK, is_settled: bool = True, kind: type[Watcher] = Watcher):
     """Yield a harness whose watcher watches `roots`.
 
-    With `is_settled`, all roots are watched already and their first hints are forgotten.
+    With `is_settled`, wait until all roots are watched, and delete the notifications that the start caused.
     """
     harness = Harness()
     harness.watcher = kind(roots, harness.report, harness.report_health, settings=settings)

@@ -1,4 +1,4 @@
-"""Shared by tests of the link: a server, a bare socket, and an example of each record.
+"""Helpers for tests of the connection between client and engine: a server, a plain socket, and an example of each record.
 
 The server has a simple request handler; the test or a thread runs its loop.
 """

@@ -124,7 +124,7 @@ def test_client_refuses_a_malformed_hello_of_an_engine(engine: Engine) -> None:
         connect(engine)
 
 
-def test_client_gives_up_an_engine_that_accepts_or_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_gives_up_if_the_engine_accepts_no_connection_or_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("aptui.link.client._SEND_LIMIT", (0, 10_000))
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "s"))

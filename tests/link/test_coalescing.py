@@ -57,7 +57,7 @@ def test_notices_are_sent_before_a_later_answer(harness: Harness) -> None:
     assert [message.get("seqs") for message in received] == [[1], [2], None]
 
 
-def test_only_the_coalescing_one_of_two_subscribers_gets_merged_notices(harness: Harness) -> None:
+def test_only_the_subscriber_that_requested_coalescing_gets_merged_notices(harness: Harness) -> None:
     plain, drawing = harness.subscriber(), harness.subscriber(is_coalesced=True)
     for seq, status in enumerate(("pending", "processing", "completed"), 1):
         harness.server.publish(job(5, status), 7, seq)
@@ -92,7 +92,7 @@ def test_client_that_does_not_read_delays_other_clients_for_a_limited_time() -> 
         harness.clock.now += BEAT_S
         harness.server.publish(EngineMessage(1, 1, "y"), 7, 2)
         harness.turn()
-        assert not follower.read()  # the server first gives the client `sleeper` time to read its first notice
+        assert not follower.read()  # at first the server waits for `sleeper`, a client that reads nothing
 
         harness.clock.now += 1.0
         assert follower.receive()["seqs"] == [2]

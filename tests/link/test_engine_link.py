@@ -19,7 +19,7 @@ from aptui.link.server import LinkServer
 pytestmark = pytest.mark.real
 
 
-def test_link_finds_an_engine_that_starts_later_at_another_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_link_connects_to_an_engine_that_starts_later_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     project = own_live_project(tmp_path, monkeypatch, "scan_folders: [{name: game, path: assets}]\n", {"assets/a.txt": "a"})
 
     async def meet(socket: str) -> bool:

@@ -1,4 +1,4 @@
-"""Coalesced notices end in the same state as all notices one by one, whenever an interval ends."""
+"""A client that receives merged notices ends in the same state as a client that receives every single notice."""
 
 from typing import Any
 
@@ -106,7 +106,7 @@ def test_coalesced_notices_give_the_same_state_as_all_notices_after_every_interv
             beat.put(what, epoch, seq)
 
 
-def test_job_that_failed_and_is_pending_again_is_sent_in_both_states() -> None:
+def test_failure_of_a_job_is_sent_even_if_the_job_runs_again() -> None:
     beat = NoticeFeed()
     for seq, status in enumerate(("pending", "processing", "failed", "pending", "processing"), 1):
         beat.put(job(1, status), 7, seq)
@@ -127,7 +127,7 @@ def test_notices_of_many_jobs_and_products_are_sent_as_two_lines() -> None:
     assert len(beat.lines(0.0)) == 2
 
 
-def test_unknown_kind_of_notice_decodes_to_none() -> None:
+def test_notice_of_an_unknown_kind_is_decoded_as_none() -> None:
     assert codec.decode_message(b'{"notices":"NeverHeardOf","epoch":1,"seqs":[2],"told":[{"x":1}]}') is None
     assert codec.decode_message(b'{"notices":"Said","epoch":1,"seqs":[2],"told":[{"x":1}]}') is None
 

@@ -213,7 +213,7 @@ def test_engine_record_is_valid_in_a_moved_cache_but_not_at_its_old_path(state: 
     without_folder = places.engine_of(cache)
     cache.mkdir()
 
-    assert without_folder is not None, "the record is valid while no folder exists at the cache's old path"
+    assert without_folder is not None, "the record stays valid for the old path until a new folder exists there"
     assert places.engine_of(moved) is not None
     assert places.engine_of(cache) is None
 
@@ -238,7 +238,7 @@ def test_retracting_a_record_keeps_the_record_of_another_engine(state: Path, tmp
 
 
 @pytest.mark.real
-def test_engine_is_not_alive_if_it_is_dead_or_another_process_has_its_pid(state: Path, tmp_path: Path) -> None:
+def test_engine_is_not_alive_if_its_process_ended_or_its_pid_was_reused(state: Path, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         started = places.process_start(process.pid)
         socket = places.socket_path(tmp_path)

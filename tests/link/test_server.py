@@ -271,7 +271,7 @@ def test_client_can_disconnect_another_client(harness: Harness) -> None:
     assert guest.receive()["answer"] == {"was_there": False}
 
 
-def test_client_that_disconnects_itself_gets_its_pending_lines(harness: Harness) -> None:
+def test_client_gets_pending_answers_before_it_is_disconnected_on_request(harness: Harness) -> None:
     guest = harness.guest()
     guest.send(b'{"id":2,"verb":"ping"}\n{"id":3,"verb":"disconnect","number":1}\n{"id":4,"verb":"ping"}\n')
 
@@ -313,7 +313,7 @@ def test_closing_server_sends_waiting_notices_and_removes_its_socket(harness: Ha
     assert harness.handler.gone == []
 
 
-def test_server_accepts_no_clients_for_a_second_without_free_descriptors(harness: Harness) -> None:
+def test_server_without_free_descriptors_accepts_no_clients_for_one_second(harness: Harness) -> None:
     class Full:
         def accept(self):
             raise OSError(24, "Too many open files")

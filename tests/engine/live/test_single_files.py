@@ -23,7 +23,7 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 
 class Costs:
-    """Counts of work since `begin`: stats and listings of sources, and bytes of saved folder rows."""
+    """Counts of work: `stat` calls for sources, folder listings, saved rows, transactions and disk syncs."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()

@@ -198,7 +198,7 @@ def test_source_no_longer_waits_after_its_identity_file_appears(tmp_path: Path) 
     assert not harness.metadata.held
 
 
-def test_source_keeps_its_stored_record_while_its_lost_identity_file_is_awaited(tmp_path: Path) -> None:
+def test_source_without_its_identity_file_keeps_its_record_during_the_delay(tmp_path: Path) -> None:
     harness = Harness(tmp_path, "a", types=(".txt",), creates=True, delay_s=2.0)
     harness.write("a/x.txt")
     harness.name("a/x.txt")

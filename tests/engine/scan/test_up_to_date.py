@@ -154,7 +154,7 @@ def test_check_by_two_processes_finds_the_same_as_check_by_one_process(tmp_path,
 
 
 @pytest.mark.real
-def test_messages_of_the_parent_and_the_child_process_are_reported_once(tmp_path, processes):
+def test_each_message_of_the_parent_or_child_process_is_reported_once(tmp_path, processes):
     tree(tmp_path)
     digests = remembered(tmp_path)
     for number in range(12):
@@ -211,7 +211,7 @@ def test_up_to_date_check_has_no_result_if_too_many_folders_differ(tmp_path, pro
 
 
 @pytest.mark.real
-def test_child_process_that_reads_for_a_check_ends_with_the_check(tmp_path, monkeypatch):
+def test_child_process_of_a_check_ends_when_its_parent_is_killed(tmp_path, monkeypatch):
     tree(tmp_path)
     digests = remembered(tmp_path)
     monkeypatch.setattr(os, "cpu_count", lambda: 2)

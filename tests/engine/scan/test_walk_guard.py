@@ -128,7 +128,7 @@ def test_deletion_of_all_files_is_an_error_only_on_a_network_share(project: Proj
     assert set(project.texts()) == {"a.txt", "d/b.txt", "d/e/c.txt"}
 
 
-def test_scan_folder_accepted_as_empty_is_an_error_if_emptied_again(project: Project) -> None:
+def test_acceptance_of_an_empty_scan_folder_ends_when_its_files_return(project: Project) -> None:
     project.move("assets", "elsewhere")
     project.path("assets").mkdir()
     assert batch(project.root, "--accept-empty", "game") == 0

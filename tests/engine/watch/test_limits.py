@@ -70,7 +70,7 @@ def test_limit_of_a_user_namespace_is_used_if_it_is_lower(tmp_path, monkeypatch)
     assert (found.max_user_instances, found.instances_setting) == (128, "fs.inotify.max_user_instances")
 
 
-def test_a_file_descriptor_that_is_not_of_inotify_has_no_watches():
+def test_ordinary_file_descriptor_has_no_inotify_watches():
     with open(os.devnull, "rb") as file:
         assert proc.watch_count(file.fileno()) == 0
         assert file.fileno() not in proc.inotify_descriptors()

@@ -74,7 +74,7 @@ def test_postponed_report_of_lost_notifications_can_be_sent_at_once(clock, hints
     assert [hint.why for hint in reported] == ["one", "two"]
 
 
-def test_periodic_scan_is_due_after_its_interval_or_a_loss(clock, hints, reported):
+def test_periodic_scan_interval_restarts_after_lost_notifications(clock, hints, reported):
     pass_time(clock, hints, 400)
     hints.lose("meanwhile")
     pass_time(clock, hints, 590, step=1)
@@ -143,7 +143,7 @@ def test_deletion_is_reported_only_if_the_path_is_missing(clock, reported, tmp_p
     assert reported == [ChangeNotification("a", frozenset({top + b"/gone"}))]
 
 
-def test_rename_of_a_product_costs_one_lstat_until_a_new_folder_is_known(clock, reported, tmp_path, monkeypatch):
+def test_renamed_products_cost_one_lstat_each_until_a_folder_is_found(clock, reported, tmp_path, monkeypatch):
     """An added path may be a new folder that needs a watch, or a product; only `lstat` shows the difference."""
     checked, lstat = [], os.lstat
     hints = RootNotifications(

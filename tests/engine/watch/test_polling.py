@@ -1,4 +1,4 @@
-"""Polling without the kernel's help: differences of two listings of a tree, and counts of a survey."""
+"""Polling without kernel notifications: differences between two listings of a tree, and the count of folders to poll."""
 
 import os
 
@@ -113,7 +113,7 @@ def test_missing_top_folder_is_an_error_but_an_interrupted_listing_is_not(top):
         listings.compare(no)
 
 
-def test_survey_counts_folders_and_link_targets(top):
+def test_count_of_folders_to_poll_includes_link_targets(top):
     put(top + b"/../outside/x/a")
     os.symlink(top + b"/one", top + b"/link")
     os.symlink(b"..", top + b"/two/loop")
@@ -127,7 +127,7 @@ def test_survey_counts_folders_and_link_targets(top):
     assert survey(top, is_recursive=False, is_over=no).folders == 1
 
 
-def test_survey_reports_a_folder_whose_name_is_not_utf8(top):
+def test_count_of_folders_to_poll_reports_a_name_that_is_not_utf8(top):
     put(top + b"/\xff/deep/a")
 
     assert survey(top, is_recursive=True, is_over=no).undecodable == top + b"/\xff"

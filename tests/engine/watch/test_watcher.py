@@ -1,4 +1,4 @@
-"""The watcher on real folders: saves, new trees, losses, roots that disappear and return, and names that end a watch."""
+"""The watcher on real folders: saves, new trees, lost notifications, roots that disappear and return, names that are not UTF-8."""
 
 import os
 import shutil
@@ -98,7 +98,7 @@ def test_new_hard_link_to_a_file_is_reported(top):
         harness.until(lambda: top + b"/a" in harness.paths())
 
 
-def test_new_folder_is_reported_twice_as_a_tree(top):
+def test_new_folder_is_reported_as_a_new_tree_in_two_notifications(top):
     with watching(native(top)) as harness:
         os.mkdir(top + b"/new")
         harness.until(lambda: sum(top + b"/new" in hint.trees for hint in harness.hints) >= 2)
@@ -150,7 +150,7 @@ def test_every_file_is_reported_if_four_threads_create_folders_at_once(top):
         assert reported < 4 * (40 * 3 + 400)
 
 
-def test_notification_lists_no_path_below_one_of_its_trees(top):
+def test_notification_of_a_new_tree_lists_no_paths_below_the_tree(top):
     with watching(native(top)) as harness:
         for number in range(50):
             put(top + b"/t%d/a/b/c" % number)
@@ -218,7 +218,7 @@ def test_root_with_a_link_to_very_many_folders_is_polled(top, monkeypatch):
         assert "'out'" in harness.until_mode(WatchMode.POLLING).detail.replace(os.fsdecode(top) + "/", "")
 
 
-# Losses of notifications.
+# Lost notifications.
 
 
 def test_burst_of_many_changes_is_reported_as_a_possible_loss(top):
@@ -333,7 +333,7 @@ def test_a_file_with_an_unusual_name_is_reported_by_the_same_name(top):
         assert harness.paths() == {top + b"/" + name for name in names}
 
 
-# Roots that disappear and come back.
+# Roots that are deleted, replaced, missing or no longer requested.
 
 
 def test_deleted_root_is_watched_again_when_it_exists_again(top):
@@ -389,7 +389,7 @@ def test_watcher_keeps_the_roots_that_the_old_and_the_new_set_contain(top):
         assert [root.path for root in harness.watcher.health()] == [os.fsdecode(two.path), os.fsdecode(three.path)]
 
 
-# Limits of the kernel.
+# Roots that need more inotify watches or instances than the kernel allows.
 
 
 def test_root_with_more_folders_than_the_limit_of_watches_is_polled(top):
@@ -584,7 +584,7 @@ def test_root_that_wants_deletions_reports_only_deletions(top, poll):
 
 
 @pytest.mark.parametrize("poll", [False, True])
-def test_root_that_wants_contents_reports_paths_but_no_new_trees(top, poll):
+def test_root_without_notifications_of_new_folders_reports_paths_only(top, poll):
     for name in (b"/a", b"/b"):
         put(top + name)
     with watching(NotifiedRoot(top, "cache", wants="contents", poll=poll)) as harness:
@@ -652,7 +652,7 @@ def test_exception_in_the_listener_does_not_end_watching(top):
         harness.until_mode(WatchMode.NATIVE)
 
 
-def test_changes_are_found_even_if_the_kernel_sends_no_signal(top, monkeypatch):
+def test_changes_are_found_even_if_the_kernel_sends_no_sigio_signal(top, monkeypatch):
     monkeypatch.setattr("aptui.engine.watch.watch_supervisor._F_SETOWN_EX", -1)
     with watching(native(top)) as harness:
         put(top + b"/a")
