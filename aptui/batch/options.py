@@ -276,9 +276,9 @@ def adopt_cache(arguments: Namespace, config: configuration.Config) -> None:
 
 
 def project_facts(config: configuration.Config) -> Any | None:
-    """Return what a feature reads from the settings of another program's project, such as O3DE; None for an aptui project.
+    """Return settings of a project of another program, such as O3DE; None for an aptui project.
 
-    Features add such programs by the extension point `project facts`.
+    The extension point `project facts` lets features add readers for other programs.
 
     The returned record has the fields `engine`, the folder of the game engine ("" if unknown), and `skips_start_scan`.
     """

@@ -138,7 +138,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
         and (summary := _run_by_engine(config, options, reporter, began_s)) is not None
     ):
         return summary
-    # imported here, because neither verbs that only read nor a run by an engine that is already running need this module
+    # imported here, because the module is not needed by verbs that only read, or if a running engine does the work
     from aptui.engine.loop.opening import PreparedSession
 
     opening = PreparedSession(config, trusts_times=not options.is_full_scan, starts_worker=True)
@@ -394,7 +394,7 @@ def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
             # A signal that is already ignored stays ignored, because nohup, or a shell without job control, ignores it on purpose.
             if signal.getsignal(wanted) is not signal.SIG_IGN:
                 previous[wanted] = signal.signal(wanted, stop)
-    except ValueError:  # raised because this thread is not the main thread, the only thread that can set signal handlers
+    except ValueError:  # `signal.signal` raises it outside the main thread, which alone can set signal handlers
         previous.clear()
     try:
         yield

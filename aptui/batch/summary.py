@@ -42,7 +42,7 @@ _MOST_LISTED, _MOST_FINDINGS = 10, 20
 _LIMITS = {
     FailureKind.TIMEOUT.value: "time limit",
     FailureKind.MEMORY.value: "memory limit",
-    ENDLESS: "limit of repeated runs",
+    ENDLESS: "limit on consecutive runs",
 }
 """{kind of a failure after which the job does not run again without a change: the limit that the job reached}."""
 _MOST_FAILURES = 50
@@ -136,7 +136,7 @@ class Summary(Struct):
     unknown: tuple[str, ...] = ()
     """For each source folder that cannot be read, the reason. The stored state of these folders is unchanged."""
     mistakes: tuple[str, ...] = ()
-    """Mistakes in folder settings (`.aptui.yaml`), with file, line and column; all sources below them failed."""
+    """Mistakes in settings files of folders (`.aptui.yaml`), with file, line and column. All sources in these folders failed."""
     shared: dict[str, int] = field(default_factory=dict)
     findings: list[CheckFinding] = field(default_factory=list)
     """Findings of the checks of the configuration."""
@@ -188,7 +188,7 @@ class Summary(Struct):
         """Print the summary as text to stdout."""
         self._print_slow()
         _print_failures("failed", self.failures, "aptui jobs --status failed")
-        what = "completed, but with lines in their logs that '--fail-on' does not allow"
+        what = "completed jobs whose logs have lines that '--fail-on' does not allow"
         _print_failures(what, self.complaints, "aptui jobs --status warnings --status errors")
         self._print_left()
         slower = [f"{each.factor:>5.1f} times  {each.title}  {each.pace}" for each in self.slower]
@@ -295,7 +295,7 @@ def complete(summary: Summary, config: Config, wanted: Namespace, began_ms: int)
     Checks that start a program do not run; their findings are left out.
 
     Args:
-        wanted: the values of these options. If no job ran, and `--json` is not set, only the queries that an option needs are made.
+        wanted: the values of these options. If no job ran and `--json` is not set, queries that no option needs are skipped.
         began_ms: time of the start of the run.
     """
     asked, builders = _find_asked_platforms(config), {builder.uuid: builder.name for builder in config.project.builders}

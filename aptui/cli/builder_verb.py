@@ -88,7 +88,7 @@ def builder(arguments: Namespace) -> int:
     if arguments.action == "new":
         return _write_new(arguments.name, load_config(arguments).project_dir)
     if not arguments.file:
-        raise UserError("no FILE is given", hint="write: aptui builder run NAME FILE")
+        raise UserError("no FILE is given", hint="run 'aptui builder run NAME FILE'")
     path = os.path.abspath(arguments.file)
     if not os.path.isfile(path):
         raise UserError(f"'{printing.line(arguments.file)}' is not a file", hint="name an existing source file")

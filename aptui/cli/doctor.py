@@ -357,9 +357,8 @@ def _sandbox(config: Config) -> Result:
         return "ok", "off: builders and commands can access everything that you can access", advice
     problem = sandbox.MISSING
     if found is not None:
-        problem = sandbox.problem_of(
-            replace(found, writes=())
-        )  # `writes` is left out, because the staging folder may not exist yet
+        # The check assumes a sandbox without writable folders, because the staging folder may not exist yet.
+        problem = sandbox.problem_of(replace(found, writes=()))
     if problem:
         return "fail" if config.sandbox == "require" else "warn", problem, sandbox.HINT
     return "ok", f"{config.sandbox}: builders and commands can access only the project, and no network"

@@ -171,7 +171,7 @@ def _running(config: Config) -> int:
     if welcome.version == __version__ and welcome.protocol == port.PROTOCOL:
         return welcome.pid
     printing.complain(
-        f"aptui: the running engine has version {welcome.version}; a new engine replaces it as soon as it is idle", "yellow"
+        f"aptui: the running engine has version {welcome.version}; when that engine is idle, a new engine replaces it", "yellow"
     )
     stop_engines(config.cache_dir, is_when_idle=True)
     return 0

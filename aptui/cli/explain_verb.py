@@ -58,7 +58,7 @@ def explain_unwanted(named: NamedPath, project: OpenedProject) -> dict[str, Any]
         return {
             **answer,
             "is": "settings",
-            "said": "it has the settings of its folder; 'aptui explain' shows what these settings change",
+            "said": "the file has the settings of its folder; 'aptui explain' shows what these settings change",
         }
     if is_own(named.path, project.config):
         return {**answer, "is": "own", "said": "it is a file of aptui itself, so it is not a source"}
@@ -392,7 +392,10 @@ def _folder_place(folder: ScanFolder, given: ExplainedProject) -> str:
 
 
 def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedProject) -> Iterator[dict[str, Any]]:
-    """Yield each builder that its rules or the settings files above the path `key` change, with the changes for each platform."""
+    """Yield each builder with other settings for the path `key`, and these settings for each platform.
+
+    They come from the builder's rules, and from the settings files above the path.
+    """
     for builder in given.builders:
         adjustment = given.settings.adjustment(key, builder)
         platforms = [
@@ -470,7 +473,7 @@ def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
     if answer["is"] in _NOT_A_SOURCE:
         yield f"  {_NOT_A_SOURCE[answer['is']]}", ""
     if answer["ignored_by"]:
-        yield f"  {'ignored':{_WIDTH}} by {shown(answer['ignored_by'])}; the settings below have no effect", "yellow"
+        yield f"  {'ignored':{_WIDTH}} by {shown(answer['ignored_by'])}, so the settings below have no effect", "yellow"
     if answer["scan_folder"]:
         yield f"  {'scan folder':{_WIDTH}} {_print_holder(answer['scan_folder'], shown)}", ""
     for holder in answer["overridden"]:

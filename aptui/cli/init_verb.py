@@ -24,7 +24,7 @@ from aptui.shared.errors import KnownError, UserError
 from aptui.tui.terminal import skeleton
 
 _MOST_NAMED = 5
-"""Maximum number of excluded files that are named."""
+"""Maximum number of excluded files that a message names."""
 
 
 def init_arguments(parser: ArgumentParser) -> None:

@@ -187,7 +187,7 @@ _EVERY_S = 0.5
 _LIMIT_S = 10.0
 """Timeout of one query for new lines, in seconds."""
 _RECORDED_S, _POLL_S = 10.0, 0.1
-"""Timeout for an ended run to be stored in the database, and interval of the checks (seconds)."""
+"""Time (seconds) in which the engine has to store an ended run in the database, and interval of the checks."""
 
 Say = Callable[[Sequence[JobLogLine]], None]
 
@@ -205,7 +205,7 @@ class Followed(Struct):
 def follow(config: Config, job_id: int, say: Say) -> bool:
     """Print a job's log until its run has ended and the whole log is printed; return whether the job was running.
 
-    The database is closed while this function waits, because a long read transaction blocks checkpoints of the database's log.
+    The database is closed while this function waits, because a long read transaction blocks SQLite's checkpoints.
     """
     followed = Followed()
     try:
@@ -237,7 +237,7 @@ def print_new(followed: Followed, lines: list[JobLogLine], say: Say) -> None:
     before = followed.lines
     count = len(before)
     if lines[:count] != before:
-        is_longer = lines[: count - 1] == before[:-1]  # if only the last printed line differs, that line was incomplete
+        is_longer = lines[: count - 1] == before[:-1]  # equal except for the last line, which was printed while it was incomplete
         last = next((at for at in reversed(range(len(lines))) if lines[at] == before[-1]), -1)
         count = count - 1 if is_longer else last + 1
     followed.lines = lines
@@ -245,7 +245,7 @@ def print_new(followed: Followed, lines: list[JobLogLine], say: Say) -> None:
 
 
 def _log_of(config: Config, job_id: int, run_key: int) -> Path | None:
-    """Wait until an ended run is stored, and return its log. None = not stored, because the engine discarded its result."""
+    """Wait until an ended run is stored, and return its log file. None = not stored within the time limit, or without a log."""
     end_s = time.monotonic() + _RECORDED_S
     while time.monotonic() < end_s:
         with closing(open_reader(config.cache_dir / DATABASE)) as reader:

@@ -39,8 +39,8 @@ FIELD_TEXTS = {
     "key": "the builder's name for the job",
     "builder": "name of the builder",
     "reason": "reason of the last run",
-    "error": "the first error, or any error line in the log of the last run",
-    "warning": "any warning line in the log of the last run",
+    "error": "text of the first error, or of any error line in the log of the last run",
+    "warning": "text of any warning line in the log of the last run",
     "cause": "the error without paths, numbers and names; failures with the same cause have the same text",
     "folder": "name of the scan folder",
     "check": "name of a check in `aptui.yaml`, and its finding; `check:.` matches every finding",
@@ -417,7 +417,7 @@ def completion_arguments(parser: ArgumentParser) -> None:
         "words",
         nargs="*",
         metavar="WORD",
-        help="with 'words': the words of the command line so far; only the completion scripts use this",
+        help="words of the command line that the user has typed; only completion scripts use this, with SHELL = words",
     )
 
 
@@ -455,7 +455,7 @@ def _options(parser: parsers.Parser) -> Iterator[str]:
 
 
 def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
-    """Yield the actions of a verb, or the values of the last option."""
+    """Yield the actions of a verb; after an action, yield the allowed values of the option or argument that comes next."""
     if actions_of(verb) and not set(actions_of(verb)).intersection(before):
         yield from actions_of(verb)
         return
@@ -466,7 +466,7 @@ def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
 
 
 def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
-    """Yield the sources in the database, or if `begun` starts with `#`, the numbers of jobs."""
+    """Yield the sources in the database. If the incomplete word `begun` starts with `#`, yield job numbers like `#12` instead."""
     from aptui.batch.options import load_last_config, project_dir
     from aptui.store.queries.reader import open_reader
 

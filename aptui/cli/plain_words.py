@@ -42,7 +42,7 @@ class _Argument:
         self._convert: Callable[[str], object] = options.get("type", str)
         self._choices: Collection[object] | None = options.get("choices")
         if isinstance(self.default, str) and self._convert is not str:
-            raise _NotPlainError  # `argparse` would convert this default value, but this class does not
+            raise _NotPlainError  # only `argparse` converts a default value, so it has to parse the command line
 
     def value(self, word: str) -> object:
         """Return the value of one word, converted and checked."""

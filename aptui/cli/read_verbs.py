@@ -164,7 +164,7 @@ def job_lines(arguments: Namespace, terms: str) -> Iterator[str]:
         rows = list(_filter_rows(everything, project, terms)) if terms else everything
         yield f"{len(rows):,} of {printing.count(len(everything), 'job')}"
         for row in rows:
-            error = row.error.removeprefix(f"{row.source}:").lstrip()  # the line already has the path
+            error = row.error.removeprefix(f"{row.source}:").lstrip()  # the path is already in the printed line
             why = f": {printing.line(error)}" if error else ""
             key = printing.line(describe_key(row.job_key, project.builder_of(row.builder)))
             status = _status(row, None, running.get(row.job_id, -1))

@@ -47,7 +47,7 @@ def _open_read_only(arguments: Namespace, broken: UserError) -> int:
     """Open the screen although the configuration is broken: with an engine that runs with an earlier configuration, or read-only.
 
     Raises:
-        UserError: `broken`, if no engine is running and `--read-only` is not given, or if the location of the cache is unknown.
+        UserError: the error `broken`. No engine is running and `--read-only` is not given, or the cache folder is unknown.
     """
     from aptui.batch.options import last_good, platforms_of, project_dir
     from aptui.link import places

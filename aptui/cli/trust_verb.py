@@ -122,7 +122,10 @@ def runnable_lines(config: Config, limit: int) -> list[str]:
 
 
 def change_lines(config: Config, state: records.Trust) -> list[str]:
-    """Return the files that changed since the user trusted the project, with the author of the commit if it is in git."""
+    """Return a line for each file that changed since the user trusted the project.
+
+    If the change is committed to Git, the line names the commit and its author.
+    """
     lines = [
         f"{printing.line(path)} changed since you trusted this project{_describe_author(config.project_dir, path)}"
         for path in state.changed[:_MOST_NAMED]
@@ -135,9 +138,9 @@ def change_lines(config: Config, state: records.Trust) -> list[str]:
 def _describe_author(folder: Path, path: str) -> str:
     committed = ask_git(folder, "rev-parse", "--verify", "--quiet", f"HEAD:./{path}")
     if committed is None:
-        return "; the change is not committed" if ask_git(folder, "rev-parse", "HEAD") else ""
+        return "; the change is not committed to Git" if ask_git(folder, "rev-parse", "HEAD") else ""
     if ask_git(folder, "hash-object", "--no-filters", "--", path) != committed:
-        return "; the change is not committed"
+        return "; the change is not committed to Git"
     author, _, commit = (ask_git(folder, "log", "-1", "--format=%an%x00%h", "--", path) or "").partition("\0")
     return f", by {printing.line(author)} in {commit}" if commit else ""
 

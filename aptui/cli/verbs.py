@@ -1,4 +1,4 @@
-"""The verbs of the kernel, and the texts of help: groups, examples, exit codes, environment variables.
+"""The verbs that do not belong to a feature, and the texts of help: groups, examples, exit codes, environment variables.
 
 `--help`, the man page, `aptui docs` and the reference pages are generated from these texts. Features declare their own verbs
 (`aptui.feature`). Tests: `tests/cli/test_manual.py`.
@@ -29,8 +29,8 @@ O3DE = """\
 EXIT_CODES = {
     0: "success: all products are up to date",
     1: "a job failed, or a check found something",
-    2: "a problem with the machine, or a bug",
-    3: "a mistake in the configuration or the arguments",
+    2: "stopped by a problem of the machine, or by a bug in aptui",
+    3: "stopped by a mistake in the configuration or the arguments",
     4: "another engine holds the cache",
     5: "stopped at the failure limit (--stop-after)",
     130: "interrupted",
@@ -38,11 +38,11 @@ EXIT_CODES = {
 ENVIRONMENT = {
     "ACCESSIBLE": "if set: plain lines of text instead of a screen, as with `--plain`",
     "APTUI_CACHE_TOKEN": "token for a shared cache over HTTP",
-    "APTUI_EVENT": "set for a program that `on:` starts: its event (`failed`, `mended` or `idle`)",
+    "APTUI_EVENT": "event that a program started by the setting `on:` receives: `failed`, `mended` or `idle`",
     "APTUI_GLYPHS": "`ascii` or `utf8`: draw the screen with these characters",
     "APTUI_OUTPUT": "`stock`: always send whole regions of the screen; use it if the terminal displays the screen wrongly",
     "APTUI_SANDBOX": "`off`: run workers without a sandbox, unless the project requires one",
-    "APTUI_TEXT": "set for a program that `on:` starts: the message, in one sentence",
+    "APTUI_TEXT": "message that a program started by the setting `on:` receives, in one sentence",
     "APTUI_TOKEN": "token that `aptui client` sends to a gateway",
     "APTUI_TRACE": "file to which an engine writes a trace of its work, to find slow parts",
     "APTUI_TRUST": "`1`: trust every project without asking; for build machines",

@@ -64,7 +64,7 @@ def share(text: str) -> SampleSize:
 
 
 _AT_A_TIME = 64
-"""Maximum number of jobs whose products are kept twice on the disk until they are compared."""
+"""Number of jobs that are compared at a time. Until then, the products of both runs of each job need space on the disk."""
 _HASH_SEEDS = ("1", "4294967295")
 """PYTHONHASHSEED of the two runs. The orders of Python sets differ between the runs, and so do products that depend on them."""
 _CHUNK_BYTES = 1 << 16
@@ -76,7 +76,8 @@ DIFFERENT = 1
 class RebuildDifference(Struct, frozen=True):
     """A difference between two results of a job.
 
-    `against` names the other result: "second run", or if both runs agree, "recorded" (database) or "kept" (this machine's store).
+    `against` is "second run" if the two new runs differ. If they agree, it is the earlier result from which both differ:
+    "recorded" (in the database) or "kept" (in this machine's store).
     `kind`: "names" (other products), "size", "bytes" or "failed". `offset` is the first byte that differs, -1 = not known;
     `message` is a sentence.
     """
@@ -101,10 +102,10 @@ class ExpectedProduct(Struct, frozen=True):
 
 
 class RebuildTask(Struct, frozen=True):
-    """One job of the sample; `number` identifies its two results.
+    """One job of the sample; `number` identifies the job in the results of the two new runs.
 
-    `expected` is {name: product} of the earlier result; `compared_with` says where it is stored, in the words of
-    `RebuildDifference.against`.
+    `expected` is {name: product} of the job's earlier result. That result is in the database if `compared_with` is "recorded", or
+    in this machine's store if it is "kept".
     """
 
     number: int
@@ -500,7 +501,7 @@ def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tu
 def _verdict(checked: int, unknown: int, findings: list[Finding], *, is_repaired: bool) -> str:
     without = f", and {unknown:,} have no recorded digest" if unknown else ""
     if not findings:
-        return f"{printing.count(checked, 'product')} equal to the recorded digest{without}"
+        return f"checked {printing.count(checked, 'product')}: no product is missing or changed{without}"
     if is_repaired:
         return f"made again: {len(findings):,} of {printing.count(checked, 'product')}"
     sources = list(_first_sources(findings))

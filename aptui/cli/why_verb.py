@@ -122,7 +122,7 @@ def explain(word: str, project: OpenedProject) -> dict[str, Any]:
 
 
 def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) -> dict[str, Any]:
-    """Return which file wins the path, and the sources that depend on that file."""
+    """Return the file that aptui uses for a path, a file that it overrides, and the sources that depend on it."""
     if source is None:
         return {"path": word, "is": "source"}
     answer: dict[str, Any] = {"path": source.source, "is": "source", "scan_folder": source.scan_folder}

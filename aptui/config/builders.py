@@ -45,7 +45,8 @@ _HOST_TAGS = ("renderer", "tools")
 class DeclaredPlatforms:
     """The platforms of a project.
 
-    `enabled` platforms get products, `resting` platforms are enabled but not requested now, `disabled` platforms are switched off.
+    `enabled`: platforms that get products. `resting`: switched on in the configuration, but not requested now. `disabled`:
+    switched off in the configuration, and not requested.
 
     Args:
         host: the platform of this machine, which is always enabled.
@@ -354,7 +355,7 @@ class BuilderCompiler:
         listed = node.get("copy") or node.get("patterns")
         if not (listed and listed.value) and kind is not BuilderKind.PYTHON:
             self._tree.wrong(
-                f"builder '{node.value['name'].value}' has no patterns", listed or node, "without patterns it has no sources"
+                f"builder '{node.value['name'].value}' has no patterns", listed or node, "add patterns, which select its sources"
             )
         return tuple(self._tree.attempt_all(self._pattern, listed.value if listed else ()))
 
@@ -471,7 +472,7 @@ class BuilderCompiler:
                 "write {sources}, because the command gets several files",
             )
         elif "sources" not in found:
-            self._tree.wrong("a command with 'batch' needs the placeholder {sources}", command, "add {sources} to the line")
+            self._tree.wrong("a command with 'batch' needs the placeholder {sources}", command, "add {sources} to the command line")
         elif len(_SOURCES_WORD.findall(command.value)) < command.value.count("{sources}"):
             self._tree.wrong(
                 "{sources} must be a word of its own, without quotes", command, "each file becomes one word of the command line"

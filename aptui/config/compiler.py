@@ -262,7 +262,7 @@ def _bad_limit(field: str, limit: Node) -> Iterator[UserError]:
 
 
 class Compiler:
-    """Compiles the merged layers to records, and collects all mistakes, so that the user sees them at once.
+    """Compiles the merged layers to records, and collects the mistakes, so that one error report names all of them.
 
     Args:
         root: the layers, merged.

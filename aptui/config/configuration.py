@@ -161,7 +161,7 @@ class Config(Struct, frozen=True):
 
     @property
     def has_code(self) -> bool:
-        """Whether `engine.registry` must complete any builder: by its Python class, or by the versions that its tools print."""
+        """Whether `engine.registry` must load the Python class of any builder, or run version commands of its tools."""
         return self.has_code_at_start or any(builder.kind is BuilderKind.PYTHON for builder in self.project.builders)
 
     @property

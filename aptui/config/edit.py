@@ -263,7 +263,7 @@ def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
 
 
 def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
-    """Return `text` with the list `key` equal to `wanted`; only entries that differ are removed, replaced or added."""
+    """Change the list `key` in `text` to the entries `wanted`, and return the new text. Equal entries keep their text."""
     now = _entries(text, name, key)
     identities = {_identity(entry) for entry in wanted}
     differ = [at for at, (one, other) in enumerate(zip(now, wanted, strict=False)) if one != other]
@@ -326,7 +326,7 @@ def _list(text: str, name: str, key: str) -> Node | None:
 def _find_list(text: str, name: str, key: str) -> Node:
     node = _list(text, name, key)
     if node is None:
-        raise UserError(f"'{key}' is no longer a list", where=name, hint="change the key by hand")
+        raise UserError(f"the value of '{key}' is no longer a list", where=name, hint="change the value by hand")
     return node
 
 

@@ -103,12 +103,12 @@ def _compile_builders(builders: Node | None, rel: str) -> dict[str, object]:
 
 
 def unreadable(rel: str, error: OSError) -> str:
-    """Return the text of a file that cannot be read."""
+    """Return the text that replaces the compiled settings of a file that cannot be read."""
     return wrong(rel, UserError(f"cannot be read: {(error.strerror or str(error)).lower()}", where=rel))
 
 
 def wrong(rel: str, mistake: UserError) -> str:
-    """Return the text of a file with a mistake."""
+    """Return the text that replaces the compiled settings of a file with a mistake."""
     return canonical({"file": rel, "error": escape(str(mistake))})
 
 
@@ -123,7 +123,9 @@ def _places(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...]
 
 
 def files_above(rel: str, project: Project) -> Iterator[tuple[str, str, str]]:
-    """Yield (relative folder, file relative to its scan folder, absolute path) of the files above `rel`, the nearest last.
+    """Yield the settings files in the folder `rel` and in the folders above it, from the top folder down.
+
+    Each item is (relative folder, file relative to its scan folder, absolute path).
 
     If two files have the same relative path, the file in the earlier scan folder is used, as for every file.
     """

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _LARGEST_LIST_BYTES = 32_768
 """When the list of written files reaches this size, its older half is dropped."""
 _PRINTING = "printing "
-"""Prefix of the state of a listed file to which a process redirects its output; the process id follows.
+"""Prefix of the state of a file to which a process redirects its output, in the list of written files; the process id follows.
 
-The state of all other files is their size and time.
+For all other files, the list has their size and time as the state.
 """
 _being_written: set[str] = set()
 """Real paths of the files that this process is writing for its user."""
@@ -74,13 +74,13 @@ class OwnFiles:
         self._written: frozenset[str] = frozenset()
         self._written_inodes: frozenset[int] = frozenset()
         self._printing: list[tuple[int, int, int]] = []
-        """(inode, device, process): listed files to which processes redirect their output. They ran when the list was read."""
+        """(inode, device, process id) of each file in the list to which a process that still ran redirects its output."""
         self.names: set[str] = set()
         self.inodes: set[int] = set()
         """Inodes of files that verbs wrote, and of files to which output is redirected.
 
-        A file is not aptui's if its name is not in `names` and its inode is not in `inodes`. A scan tests both sets before it
-        calls `is_own_file`, because a call for each file would be slow.
+        A scan calls `is_own_file` only for files whose name is in `names` or whose inode is in `inodes`, because a call for each
+        file would be slow.
         """
         self._printed: set[tuple[int, int]] = set()
 
@@ -113,11 +113,11 @@ class OwnFiles:
         self._written_inodes = frozenset(inodes)
 
     def is_own_folder(self, path: str) -> bool:
-        """Whether a folder is aptui's."""
+        """Whether a folder is one of aptui's own folders, for example the cache."""
         return path in self.paths
 
     def is_own_file(self, path: str, seen: os.stat_result) -> bool:
-        """Whether a file is aptui's.
+        """Whether a file is one of aptui's own files.
 
         Args:
             seen: its status, links followed.

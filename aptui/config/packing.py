@@ -131,7 +131,7 @@ def identify(
 ) -> ToolSettings:
     """Find a program (below the project if `name` has a slash, else in PATH), and compute its digest.
 
-    If the settings `known` are up to date, return `known`. If the program is missing, return settings without a path and a digest.
+    If the earlier result `known` is up to date, return it. If the program is missing, path and digest of the result are empty.
 
     With `is_file`, `name` may be any readable file, executable or not.
     """

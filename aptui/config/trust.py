@@ -45,7 +45,11 @@ class _CodeFile(Struct, frozen=True, array_like=True):
 
 
 class _Record(Struct, frozen=True):
-    """The record of a trusted project: {absolute path: digest} of its layers, and {absolute path: code file}."""
+    """The record of a trusted project.
+
+    `layers` is {absolute path: digest} of its configuration files. `code` has the files that affect which code runs, by their
+    absolute paths.
+    """
 
     project: str
     layers: dict[str, str]

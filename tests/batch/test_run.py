@@ -600,7 +600,7 @@ def test_summary_reports_that_a_job_is_not_retried_after_it_changed_its_source_i
     first, second = run("batch"), run("batch")
 
     assert "check whether the job itself writes it" in first[1], first
-    assert "1 failed job not run again: it reached its limit of repeated runs; 'aptui reprocess a.log' runs it" in second[1]
+    assert "1 failed job not run again: it reached its limit on consecutive runs; 'aptui reprocess a.log' runs it" in second[1]
     assert "0 jobs run" in second[1]
 
 

@@ -121,7 +121,7 @@ def test_explain_names_the_origin_of_limits_and_patterns(explain: Explain, proje
 
 
 def test_explain_names_the_ignore_rule(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert "ignored       by the rule '*.tmp' (aptui.yaml:8:10); the settings below have no effect" in output_of(
+    assert "ignored       by the rule '*.tmp' (aptui.yaml:8:10), so the settings below have no effect" in output_of(
         capsys, "notes.tmp"
     )
     write(project, "assets/.aptui.yaml", "builders: {data: {platforms: {server: skip}}}")

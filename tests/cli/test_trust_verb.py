@@ -257,7 +257,7 @@ def test_status_reports_untrusted_change_with_its_author(
     process(hostile, markers)
     main.main(["status"])
     assert (
-        "trust      builders/evil.py changed since you trusted this project; the change is not committed\n"
+        "trust      builders/evil.py changed since you trusted this project; the change is not committed to Git\n"
         in capsys.readouterr().out
     )
 

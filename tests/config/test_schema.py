@@ -171,7 +171,7 @@ MEANINGS = {
     ),
     "batch without files": (
         "  - {name: a, patterns: [x], batch: 8, command: 'tool {products_dir}'}",
-        "3:49: a command with 'batch' needs the placeholder {sources}; add {sources} to the line",
+        "3:49: a command with 'batch' needs the placeholder {sources}; add {sources} to the command line",
     ),
     "files without batch": (
         "  - {name: a, patterns: [x], command: 'tool {sources}'}",
@@ -206,8 +206,8 @@ MEANINGS = {
         """3:24: 'sh -c' would run the value of {source} as code; pass the value as an argument: sh -c 'tool "$1"' sh {source}; \
 or read "$APTUI_SOURCE" from the environment""",
     ),
-    "no patterns": ("  - {name: a, command: x}", "3:5: builder 'a' has no patterns; without patterns it has no sources"),
-    "empty patterns": ("  - {name: a, copy: []}", "3:21: builder 'a' has no patterns; without patterns it has no sources"),
+    "no patterns": ("  - {name: a, command: x}", "3:5: builder 'a' has no patterns; add patterns, which select its sources"),
+    "empty patterns": ("  - {name: a, copy: []}", "3:21: builder 'a' has no patterns; add patterns, which select its sources"),
     "command by name": (
         "  - {name: a, uses: command}",
         "3:21: 'command' is not the name of a Python builder; to run a command line, write 'command:' in place of 'uses:'",
@@ -354,7 +354,7 @@ REFUSED = {
     "control character": (b"a: 1\nb: \x01\n", "2:4: not valid YAML: a control character that YAML does not allow"),
     "surrogate": (
         b'a: "\\ud800"\n',
-        "1:4: the escape sequence is only half of a character (a lone surrogate); write the character itself",
+        "1:4: the escape sequence is only half of a character (a lone surrogate); write the character instead of the escape sequence",
     ),
     "syntax": (b"a: 1\nb: [1, 2\n", "3:1: not valid YAML: expected ',' or ']'"),
     "two colons": (b"a: b: c\n", "1:5: not valid YAML: mapping values are not allowed here"),

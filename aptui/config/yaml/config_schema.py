@@ -18,16 +18,16 @@ from aptui.shared.errors import UserError, nearest
 
 Schema = dict[str, Any]
 PLATFORM = r"^[a-z0-9][a-z0-9_-]*(?!\n)$"
-NAME = r"^[^\x00-\x1f\x7f]+(?!\n)$"  # has `(?!\n)`, because `$` also matches before a final newline
+NAME = r"^[^\x00-\x1f\x7f]+(?!\n)$"  # `(?!\n)` refuses a final newline, before which `$` also matches
 
 
 def text(title: str, description: str = "", **more: Any) -> Schema:
-    """Return the schema of a non-empty text; error messages say that the value must be `title`."""
+    """Return the schema of a non-empty text. `title` names the value in error messages, for example "a path"."""
     return {"type": "string", "minLength": 1, "title": title, **({"description": description} if description else {}), **more}
 
 
 def list_of(items: Schema, title: str, description: str = "") -> Schema:
-    """Return the schema of a list of these items."""
+    """Return the schema of a list whose entries match the schema `items`."""
     return {"type": "array", "items": items, "title": title, **({"description": description} if description else {})}
 
 
@@ -38,7 +38,7 @@ def record(title: str, required: tuple[str, ...] = (), **properties: Schema) -> 
 
 
 def mapping(title: str, values: Schema, description: str = "", **more: Any) -> Schema:
-    """Return the schema of a mapping with any keys and these values."""
+    """Return the schema of a mapping with any keys, whose values match the schema `values`."""
     described = {"description": description} if description else {}
     return {"type": "object", "title": title, **described, **more, "additionalProperties": values}
 
@@ -55,7 +55,7 @@ def whole(title: str, description: str = "", **limits: int) -> Schema:
 
 
 def flag(description: str) -> Schema:
-    """Return the schema of true or false."""
+    """Return the schema of a boolean."""
     return {"type": "boolean", "title": "true or false", "description": description}
 
 
@@ -165,10 +165,10 @@ BUILDER = record(
     "a mapping that describes a builder",
     ("name",),
     name=text("a name", "Unique name; it is part of the identity of every job.", pattern=NAME),
-    copy=list_of(WANTED, "a list of patterns", "First form: copy these files as they are."),
+    copy=list_of(WANTED, "a list of patterns", "First form of a builder: copy these files as they are."),
     uses=text(
         "the name of a builder",
-        "Second form: use a Python builder, which is shipped, installed, or in the project's builders/ folder.",
+        "Second form of a builder: use a Python builder, which is shipped, installed, or in the project's builders/ folder.",
     ),
     steps=list_of(
         record(
@@ -186,11 +186,12 @@ BUILDER = record(
             params=PARAMS,
         ),
         "a list of steps",
-        "Fourth form: run several builders in one job. The products of each step are the sources of the next step.",
+        "Fourth form of a builder: run several builders in one job. The products of each step are the sources of the next step.",
     ),
     command=text(
         "a command line",
-        "Third form: run a command line. It can have the placeholders {source} {products_dir} {stem} {platform} {depfile}.",
+        "Third form of a builder: run a command line. It can have the placeholders {source} {products_dir} {stem} {platform} "
+        "{depfile}.",
     ),
     patterns=PATTERNS,
     exclude=list_of(PATTERN, "a list of patterns", "Files that match the patterns, but that the builder does not process."),
@@ -304,7 +305,7 @@ SHARED = record(
     enabled=flag("Use the pattern."),
 )
 PLATFORM_ENTRY = record(
-    "a mapping with tags and enabled",
+    "a mapping with the keys tags and enabled",
     tags=list_of(
         text("a tag", pattern=NAME), "a list of tags", "Names with which builders and scan folders refer to groups of platforms."
     ),
@@ -384,7 +385,7 @@ ON = record(
     "a mapping of notifications",
     quiet=duration("Minimum interval between two messages."),
     failed=ALERT | {"description": "Jobs began to fail."},
-    mended=ALERT | {"description": "Jobs that had failed succeed again."},
+    mended=ALERT | {"description": "Jobs that failed before have succeeded."},
     idle=ALERT | {"description": "All work is done, and it took at least `quiet`."},
 )
 RANGE: Schema = {"type": ["string", "number"], "minLength": 1, "title": "a number, or a range like <= 4096 or 1..64"}
@@ -419,12 +420,17 @@ CHECK = record(
         "Findings of 'aptui lint' to include.",
     ),
     command={
-        **list_of(text("a word"), "a list: a program and its arguments", "Runs for each product, whose path is the last argument."),
+        **list_of(
+            text("a word"),
+            "a list: a program and its arguments",
+            "The program runs once for each product. The product's path is its last argument.",
+        ),
         "minItems": 1,
     },
 )
 CHECK["properties"] |= {
-    fact: RANGE | {"description": f"Range of `{fact}`, a fact of products that builders report."} for fact in NUMBER_FACTS
+    fact: RANGE | {"description": f"Allowed range of `{fact}`, a value that builders report about their products."}
+    for fact in NUMBER_FACTS
 }
 
 
@@ -545,7 +551,7 @@ SCHEMA: Schema = {"$schema": "https://json-schema.org/draft/2020-12/schema"} | r
         store=text("a folder or a URL", "Store through which machines exchange files; the store of the shared cache by default."),
         tags=list_of(text("a tag", pattern=NAME), "a list of tags", "Tags of this machine, for builders with `needs`."),
     ),
-    cache=text("a path", "Folder of products and the asset database.", pattern=NAME),
+    cache=text("a path", "Folder that contains the products and the asset database.", pattern=NAME),
     logs=text("a path", "Folder of the logs; .aptui/logs in the cache by default.", pattern=NAME),
 )
 """The JSON Schema of `aptui.yaml`; config/aptui.schema.json is a copy of it for editors."""

@@ -76,7 +76,7 @@ class Node(Struct, eq=False):
         return [] if node is None else list(node.value)
 
     def find(self, key: str) -> Node | None:
-        """Return the node at a key with dots, as after `--set`, None if it does not exist."""
+        """Return the node at a dotted key such as `cluster.share`, None if it does not exist."""
         node: Node | None = self
         for step in key.split("."):
             node = node.get(step) if node is not None else None
@@ -248,7 +248,7 @@ class _YamlReader:
         if str(tag).rpartition(":")[2] not in ("int", "float", "bool", "null"):
             return self._text(event, where)
         value: int | float | bool | None = None
-        if len(event.value) <= _SHOWN:  # a longer text is not a valid number, and its conversion is very slow
+        if len(event.value) <= _SHOWN:  # no valid number is longer, and the conversion of a long text is very slow
             value = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
         is_odd = isinstance(value, float) and not math.isfinite(value)
         if is_odd or len(event.value) > _SHOWN or (isinstance(value, int) and abs(value) > _LAST_NUMBER):
@@ -259,7 +259,9 @@ class _YamlReader:
         text = str(event.value)
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
             raise UserError(
-                "the escape sequence is only half of a character (a lone surrogate)", where=where, hint="write the character itself"
+                "the escape sequence is only half of a character (a lone surrogate)",
+                where=where,
+                hint="write the character instead of the escape sequence",
             )
         return text
 
@@ -372,7 +374,7 @@ def seconds(value: str | float) -> float:
 
 
 def byte_count(value: str | int) -> int:
-    """Convert a size that passed the schema to bytes; the result for `auto` is `SHARE_OF_MEMORY`."""
+    """Convert a size that passed the schema to bytes. `auto` gives the constant `SHARE_OF_MEMORY`, which is not a size."""
     if value == "auto":
         return SHARE_OF_MEMORY
     found = re.match(SIZE, value) if isinstance(value, str) else None

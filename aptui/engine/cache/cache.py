@@ -60,11 +60,11 @@ if TYPE_CHECKING:
     from aptui.store.db.writer import Writer
 
 
-# Queries of the cache about products; `store.db.archive` answers them.
+# The cache queries the asset database about products; `store.db.archive` answers these queries.
 
 
 class ProductIndex(Protocol):
-    """Queries of the cache about the products that the asset database records."""
+    """Answers the cache's queries about the products that the asset database records."""
 
     def products_in(self, folder: str) -> dict[str, bytes]:
         """Return {product name: SHA-256} of the products directly in the cache folder `folder`."""
@@ -90,9 +90,9 @@ class AnnouncedIntents:
 
     def __init__(self) -> None:
         self._waiting: dict[int, tuple[PathKey, Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]]] = {}
-        """{run key of a copy job: (its source, function that returns the products that have an intent)}.
+        """{run key of a copy job: (source of the job, function)}.
 
-        The function waits until the intents are on the disk. It returns {source: {(job id, product name), ...}}.
+        The function waits until the disk has the intents, then returns their products: {source: {(job id, product name), ...}}.
         """
 
     def announce(self, copies: Sequence[tuple[PathKey, tuple[int, ...]]], writer: Writer) -> None:
@@ -102,7 +102,7 @@ class AnnouncedIntents:
             self._waiting.update((run_key, (key, recorded)) for key, run_keys in copies for run_key in run_keys)
 
     def covers(self, commit: JobCommit) -> bool:
-        """Whether the disk already has an announced intent for every product of a commit."""
+        """Whether an intent for every product of a commit was written before the commit began."""
         found = self._waiting.pop(commit.run_key, None)
         if found is None or commit.stale:
             return False
@@ -349,7 +349,7 @@ class Cache:
     def _place_identity(
         self, run_key: int, name: str, data: bytes, touched: set[str], placement: Placement, *, replaces: bool
     ) -> None:
-        """Write the identity file of an intermediate; it replaces an existing non-empty file only if `replaces`."""
+        """Write the identity file of an intermediate. Without `replaces`, an existing file stays, unless it is empty."""
         with contextlib.suppress(OSError), self._tree() as tree:
             found = tree.status(_path_of(name))
             if not replaces and stat.S_ISREG(found.st_mode) and found.st_size:
@@ -390,7 +390,7 @@ class Cache:
             for name in names:
                 with contextlib.suppress(OSError):
                     if tree.status(_path_of(name)).st_nlink > 1:
-                        continue  # another hard link is in the local result store, which detects writes by the time of the file
+                        continue  # the local result store holds the same file, and would take a new file time for a write
                     tree.touch(_path_of(name))
                     if name.startswith(COMMON_PREFIX):
                         self._note_placed(name)
@@ -553,7 +553,7 @@ class Cache:
         Args:
             index: the recorded products.
             say: receives sentences for users.
-            trusts_times: whether folders with their recorded ctime are not checked.
+            trusts_times: whether to skip each folder whose ctime equals its recorded ctime.
         """
         gone: list[str] = []
         orphans: list[str] = []
@@ -640,7 +640,7 @@ def _path_of(name: str, *, is_folder: bool = False) -> bytes:
         return path
     parts = parts_of(path)
     if parts[0] == OWN_FOLDER.encode() or not (is_folder or parts[1:]):
-        raise ConfinementError(errno.EACCES, "is not in the folder of a platform")
+        raise ConfinementError(errno.EACCES, "the path is not in the folder of a platform")
     return path
 
 

@@ -167,7 +167,7 @@ class ReplacedFiles:
                 self._sockets = self._sockets or socket.socketpair()
                 socket.send_fds(self._sockets[0], [b"-"], held)
         except OSError:
-            pass  # the limit of open descriptors is reached, or too many are queued in sockets: this thread closes the files
+            pass  # too many descriptors are open or queued in sockets, so this thread closes the files
         finally:
             for descriptor in held:
                 os.close(descriptor)

@@ -96,7 +96,7 @@ class Catalogs:
         None = the catalogs on the disk do not match the database.
         """
         self._mark = mark if self._saved is not None else None
-        """The mark of the catalogs on the disk, even if products changed after the writing; None = their contents are unknown."""
+        """Mark (`mark_of`) of the catalog files on the disk, which may be older than the database; None = their contents are unknown."""
         self._thread: threading.Thread | None = None
         self._wants_more = threading.Event()
         self._problem = ""

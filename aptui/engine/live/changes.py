@@ -172,7 +172,7 @@ class ChangeTracker:
         self._is_looking_again = False
         self._second_checks: dict[str, float] = {}
         self._client_holds: dict[tuple[int, str], None] = {}
-        """(client, its description) of the clients that delay the processing of changes."""
+        """(client id, description of the client) of each client that delays the processing of changes."""
         self._held_by = ""
         self._free_at = 0.0
         self._cache = os.fsencode(cache)
@@ -326,7 +326,7 @@ class ChangeTracker:
 
     @property
     def is_looking_again(self) -> bool:
-        """Whether the engine works only because of a second check of recently written files."""
+        """Whether the only current work of the engine is the second check of recently written files."""
         return self._is_looking_again and not self._is_anything_gathered
 
     @property
@@ -335,7 +335,7 @@ class ChangeTracker:
 
     @property
     def is_amid_changes(self) -> bool:
-        """Whether changes that were reported together are only partly checked: no job may start before all of them are checked."""
+        """Whether a batch of reported changes is still being checked. No job may start until the whole batch is checked."""
         return bool(self._placing or self._absences or self._folders_due)
 
     def _check(self, engine: Engine, now: float) -> None:
@@ -590,8 +590,8 @@ class ChangeTracker:
 
 
 def _above_replaced_file(engine: Engine, folder: PathKey) -> tuple[str, ...]:
-    """Return the folder above `folder` if `folder` may have replaced a file, otherwise nothing.
+    """Return the parent of an unknown folder, which may have replaced a file; return nothing for a known folder.
 
-    Only a check of the folder above finds that the file is gone.
+    Only a check of the parent folder finds that the file is gone.
     """
     return () if engine.is_unknown_path(folder) else (parent(folder),)

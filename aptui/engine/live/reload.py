@@ -131,5 +131,5 @@ class ConfigurationReload:
 
 
 def _decisive(config: Config) -> Config:
-    """Return the configuration without the parts that may change while the present engine stays open."""
+    """Return the configuration without the parts that can change without reopening the engine."""
     return replace(config, layers=(), warnings=(), places={}, serve=GatewaySettings(), tools=packing.without_stamps(config.tools))

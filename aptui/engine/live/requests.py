@@ -160,9 +160,9 @@ _TROUBLE_S = 10.0
 
 
 class _Obstacle(Struct, frozen=True):
-    """An obstacle that keeps `settle` from ending and that only a user can remove.
+    """A state of the engine in which pending work cannot end until a user acts, for example a pause.
 
-    After `timeout_s`, the requests of waiting clients are refused.
+    `settle` requests, which wait for that work, are refused when the state has lasted `timeout_s`.
     """
 
     what: str
@@ -312,7 +312,7 @@ class RequestHandler:
     # ------------------------------------------------------------------------------------------------------------- answers
 
     def _greet(self, request: Request) -> None:
-        """Answer a hello. If the cache is no longer at its path, the answer waits until the engine has released it."""
+        """Answer a hello. If the cache was moved, replaced or deleted, the answer waits until the engine has closed the cache."""
 
         def answer() -> None:
             request.answer(**self._identity())
@@ -420,7 +420,7 @@ class RequestHandler:
         if not verb.is_full:
             self._live.watching.rescan(retries=True)
         elif engine.scans.is_scanning:
-            request.refuse("a scan is already running", hint="try again when it has ended")
+            request.refuse("a scan is already running", hint="try again when that scan has ended")
             return
         else:
             engine.start_scan(is_full=True)
@@ -551,7 +551,7 @@ class RequestHandler:
         if verb.platforms is not None and set(verb.platforms) != {platform.id for platform in project.platforms}:
             return f"processes the platforms {', '.join(platform.id for platform in project.platforms)}"
         if verb.sets:
-            return f"cannot use --set {verb.sets[0]}, because it reads settings only when it starts"
+            return f"cannot use --set {verb.sets[0]}, because an engine reads settings only when it starts"
         if verb.debug_output is not None and verb.debug_output != project.debug_output:
             return "runs with debug output" if project.debug_output else "runs without debug output"
         return ""

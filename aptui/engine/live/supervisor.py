@@ -105,7 +105,7 @@ class EngineSupervisor:
         self.health = Health()
         self.started_ms = time.time_ns() // 1_000_000
         self.listeners: list[Listener] = []
-        """Functions that are called with every notice, in addition to the clients of the server."""
+        """Functions that this process calls with every notice; the server also sends each notice to its clients."""
         self.parts: list[LoopPart] = []
         self.endings: list[Callable[[], object]] = []
         """Functions that are called before the engine closes."""
@@ -244,7 +244,7 @@ class EngineSupervisor:
 
     def turn(self) -> None:
         """Sleep until something happens, and handle it."""
-        self._poll_parts()  # also polled at the end of the turn, because a part may wait for the work of another part
+        self._poll_parts()  # polled here and at the end of the turn, because one loop part may wait for another
         engine = self.engine
         deadline = self._deadline(time.monotonic())
         wait_s = max(0.0, deadline - time.monotonic())
@@ -480,7 +480,7 @@ class EngineSupervisor:
         """Handle the result of a reload: adopt a changed configuration, or report why it cannot be used."""
         working = {each.name for each in self._builders if not each.fault}
         if faults := sorted(each.fault for each in loaded.builders if each.fault and each.name in working):
-            # A builder that works in this engine is faulty now, so the engine keeps its configuration and its builders.
+            # A builder that was usable has a fault after the reload, so the engine keeps its old configuration and builders.
             loaded.config, loaded.error = None, faults[0]
         error, is_changed, is_reported = loaded.error, False, False
         if loaded.config is not None:
@@ -551,7 +551,7 @@ class EngineSupervisor:
     # ------------------------------------------------------------------------------------------------- notices to clients
 
     def follow(self, *, is_followed: bool) -> None:
-        """Begin or stop to notify clients of the latest state of pending and running jobs."""
+        """Switch on or off the notices to clients about the latest state of pending and running jobs."""
         self.is_followed = is_followed
         if self.engine is not None:
             self.engine.pipeline.jobs.reports.follow(is_followed=is_followed)
@@ -604,7 +604,7 @@ class EngineSupervisor:
 
     @property
     def is_reopening(self) -> bool:
-        """Whether the engine is about to open again with another configuration."""
+        """Whether the engine will soon be reopened with a new configuration."""
         return self._reopen_by is not None or self._rereading.is_pending
 
     def _notify_health(self) -> None:

@@ -1,7 +1,7 @@
 """Decides when a file that a program is writing, or has just written, may be checked.
 
-A file is checked at once unless another process holds it open for writing; then the open file is tested again after 1, 2, 4 … 50
-ms. If the kernel cannot tell whether a process writes a file, or if the file changes again within 150 ms, the file is checked after
+A file that no other process holds open for writing is checked at once. While a process holds the file open, the test is repeated
+after 1, 2, 4 … 50 ms. If the kernel cannot tell whether a process writes a file, or if the file changes again within 150 ms, the file is checked after
 150 ms without a change, at the latest after 5 s.
 
 Tests: `tests/engine/live/test_supervisor.py`.
@@ -44,7 +44,7 @@ class Absences:
         self._remembered: dict[str, frozenset[PathKey]] = {}
         """{folder: its stored files} of the folders that this batch has queried."""
         self.due = 0.0
-        """When (monotonic) the missing paths are checked again."""
+        """Time (monotonic seconds) of the second check of all paths in this batch."""
 
     def __bool__(self) -> bool:
         return bool(self._paths)
@@ -60,7 +60,7 @@ class Absences:
         return tuple(self._paths) if now >= self.due else ()
 
     def settle(self, path: bytes) -> bool:
-        """Note that the state of a path is known now; return whether the path was waiting for its second check."""
+        """Remove a path whose state was found. Return whether it was in this batch and waited for its second check."""
         return self._paths.pop(path, self) is None
 
     def may_come_back(self, engine: Engine, path: bytes, keys: Iterable[PathKey], now: float) -> bool:
@@ -68,7 +68,8 @@ class Absences:
         if path in self._paths:
             return False
         if not self._paths and not any(self._was_file(engine, key) or was_folder(engine, key) for key in keys):
-            return False  # unknown paths need no second check, but get one if another path of the batch waits: this saves queries
+            # An unknown path alone needs no second check. If the batch waits anyway, a second check is cheaper than these queries.
+            return False
         self._paths[path] = None
         self.due = now + AWAY_S
         return True
@@ -152,8 +153,8 @@ class FilesBeingWritten:
         released_at, before = self._released.get(path, (-_LONGEST_WAIT_S, None))
         if now - released_at < _QUIET_S:
             if key == before and not is_coarse(seen.st_ctime_ns):
-                # The notification is about the save that was already checked. A later save would have changed the file's times,
-                # because the clock is fine enough.
+                # The file has the same times as at its last check, so it was not saved again: the clock of the file's times is so
+                # fine that a second save would have changed them. The notification is about the save that was checked.
                 return False
             self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
@@ -171,8 +172,8 @@ class FilesBeingWritten:
         """Yield (path, whether the file exists) for each file that is due and that no process is writing any more.
 
         Args:
-            is_own: whether a file is aptui's own. Such files do not have to be closed first, because the client that writes one may
-                itself wait for this engine.
+            is_own: whether a file belongs to aptui itself. A file of aptui is yielded even while a client writes it, because that
+                client may wait for this engine.
         """
         for path, written in [item for item in self._written.items() if item[1].due <= now]:
             seen = stat_of(path)
@@ -199,12 +200,12 @@ class FilesBeingWritten:
         self._released.pop(path, None)
 
     def finish(self, rels: Iterable[RelPath]) -> None:
-        """Drop the facts from before the writes of these sources, because no process writes the sources any more."""
+        """Drop the facts in `unfinished` about these sources, because no process writes the sources any more."""
         for rel in rels:
             self.unfinished.pop(key_of(rel), None)
 
     def refresh_unfinished(self, engine: Engine) -> None:
-        """Fill in the facts (size, times, digest) from before the write, for postponed files whose facts were unknown until now."""
+        """Fill in missing facts in `unfinished`: size, times and digest of a source before a program began to write it."""
         for key in [key for key, fact in self.unfinished.items() if fact is None]:
             self.unfinished[key] = _before(engine, key)
 
@@ -215,7 +216,7 @@ class FilesBeingWritten:
 
 
 def _before(engine: Engine, key: PathKey) -> FileFact | None:
-    """Return the facts of a source from before its write, None if the source is new or the row of its folder is not pending."""
+    """Return the facts that memory has about a source, None if the source is new or its folder has no unsaved row."""
     pending = engine.pipeline.jobs.memory.folders.get(parent(key))
     return pending.winners.get(key) if pending is not None else None
 

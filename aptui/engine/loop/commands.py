@@ -81,7 +81,7 @@ class Deletions:
         self._waiting.append(order)
 
     def announce(self, order: SaveRows, rows: Rows) -> Rows:
-        """Return `rows` with added rows that mark folders as doubtful: the folders of products to be deleted after this save."""
+        """Add rows that mark a folder as doubtful if products in it will be deleted after this save; return all rows."""
         folders = {parent(name) for item in self._waiting if item.ticket > self._announced for name in item.names}
         self._announced = order.ticket
         for operation, doubts in self._context.cache.doubt_rows(folders).items():
@@ -95,9 +95,10 @@ class Deletions:
                 self._context.news.from_threads.append(problem)
 
     def perform_urgent(self) -> None:
-        """Delete all waiting products at once if the deletion of one of them cannot wait for the next save.
+        """Delete all waiting products at once if any of them may not wait for the next save.
 
-        It cannot wait if no rows are saved for the product, or if the product is an intermediate, which is a source checked next.
+        A product may not wait if no rows are saved for it. An intermediate may not wait either, because the engine checks it next,
+        as a source.
         """
         waiting = self._waiting
         if waiting and (
@@ -120,7 +121,7 @@ _Committed = tuple[list[int], list[tuple[int, str, int]]]
 """(run keys of committed runs, failed runs); the failed runs have the form of `ProductsCommitted.failed`."""
 _RowsOf = Callable[[int], Iterable["JobRow"]]
 _ROWS_TOGETHER = 32
-"""Number of jobs whose rows the loop makes before it answers clients; in parallel, the commit's thread places products."""
+"""Number of jobs whose rows the loop makes between two times at which it answers clients."""
 
 
 class _PendingCommit:
@@ -211,7 +212,7 @@ class CommandExecutor:
     def __init__(self, context: EngineContext, scans: Scans, runs: RunDispatcher) -> None:
         self._context, self._scans, self._runs = context, scans, runs
         self._pending: deque[Command | tuple[Notice, ...]] = deque()
-        """Commands to be performed, and notices; the notices of an event are published after its commands are performed."""
+        """Queue of the commands of each event, followed by the notices of the event, which are published after the commands."""
         self._commit: _PendingCommit | None = None
         self._deletions = Deletions(context)
         context.closing.callback(self._close)
@@ -225,7 +226,7 @@ class CommandExecutor:
 
     @property
     def can_go_on(self) -> bool:
-        """Whether the loop still has to make rows for the commit in progress."""
+        """Whether the loop still has to make database rows for jobs in the commit that is in progress."""
         return self._commit is not None and self._commit.wants_rows
 
     def handle(self, event: Event) -> None:

@@ -73,10 +73,10 @@ class ChangeSource(Protocol):
     """
 
     unfinished: dict[PathKey, FileFact | None]
-    """Sources that are being written now, with their facts (size, times, digest) before the write.
+    """Sources that a program is writing now, with the size, times and digest that they had before.
 
-    The facts are None if the source is new, or if the row of its folder is not pending. In both cases, a scan uses the stored facts
-    of the source, if any exist.
+    None = these facts are not in memory, because the source is new or the row of its folder is already saved. A scan then uses the
+    facts in the database, if any exist.
     """
 
     def is_being_written(self, path: str, *, is_asked: bool = False) -> bool:
@@ -92,7 +92,7 @@ class ChangeSource(Protocol):
 
     @property
     def is_amid_changes(self) -> bool:
-        """Whether changes that were reported together are only partly checked: no job may start before all of them are checked."""
+        """Whether a batch of reported changes is still being checked. No job may start until the whole batch is checked."""
         ...
 
 

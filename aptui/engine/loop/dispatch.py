@@ -54,7 +54,9 @@ def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Resu
 
 def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> Result:
     job = pipeline.jobs.running.get(result.run_key)
-    is_fetched = isinstance(result, RunResult) and bool(result.origin)  # the result was stored, so no run has read files now
+    is_fetched = isinstance(result, RunResult) and bool(
+        result.origin
+    )  # a shared or local store had the result, so no run has read the files
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _REPORTED or is_fetched:
         return result
     # imported here, because most runs need no check, and the engine starts faster without the module
@@ -148,7 +150,7 @@ class StoredResults(Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether lookups have ended that `turn` has not returned yet."""
+        """Whether any lookup has ended since the last call of `turn`."""
         ...
 
     def next_due_s(self) -> float | None:
@@ -267,7 +269,7 @@ class RunDispatcher:
         self._context.news.say_once(text)
 
     def _pool_class(self, plain: Callable[..., Pool]) -> Callable[..., Pool]:
-        """Return the constructor of the pool: of a pool with a cluster if the project uses a cluster, otherwise `plain`."""
+        """Return the constructor of the worker pool: a pool with a cluster if the project uses a cluster, otherwise `plain`."""
         pool_for = feature.load_first("pool") if self._context.config.cluster.is_used else None
         return plain if pool_for is None else pool_for(self._context, plain)
 
@@ -316,7 +318,7 @@ class RunDispatcher:
 
     @property
     def are_results_held(self) -> bool:
-        """Whether any results are held, for example so that more results share their commit."""
+        """Whether any results of runs are held back, for example so that one commit stores several results."""
         return bool(self._results)
 
     def hold_s(self, now: float) -> float:
@@ -496,7 +498,7 @@ class RunDispatcher:
         inbox.post(RunsFinished(inbox.next_seq(), tuple(complete_results(pipeline, results)), time.time_ns() // 1_000_000))
 
     def _take_shared(self, shared: StoredResults, now: float) -> None:
-        """Use the stored results that were found, and run the orders without a result."""
+        """Use the stored results that were found. Run the orders for which the stores have no result."""
         turn = shared.turn(now)
         if turn.beaten:
             self.pool.kill(turn.beaten)

@@ -74,7 +74,7 @@ class SavedRows:
         self._at_rest_since_s: float | None = None
 
     def restart(self) -> None:
-        """Restart tickets at one for a new writer; an error of the previous writer is kept."""
+        """Count tickets (numbers of saves) from 1 again for a new writer of the database. Keep an error of the previous writer."""
         self.ticket = self._acknowledged = 0
 
     def note(self, ticket: int) -> None:
@@ -146,7 +146,7 @@ _LAST = 1 << 30
 
 
 class CodeChanges:
-    """Counts how often in a row the code of builders changed while their jobs ran, and limits this number."""
+    """Counts successive changes of the code of builders while their jobs ran. After too many changes, these jobs fail."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -432,7 +432,7 @@ class Engine:
             self.reopen(config)
 
     def note_described(self, error: str) -> None:
-        """Note that the builders of a long-running engine were described again.
+        """Go on after the builders of a long-running engine were described again.
 
         The new descriptions equal the old ones or, if `error` is not empty, could not be made.
         """

@@ -328,7 +328,7 @@ class SessionRecorder:
         self._rested_ms = 0
 
     def begin_scan(self, signature: str | None, wanted: str) -> None:
-        """Note that a scan of all folders begins: at a start, after a change of the configuration, or on request.
+        """Record that a scan of all folders begins: at a start, after a change of the configuration, or on request.
 
         Args:
             signature: the signature of the last configuration whose idle state was recorded; None or "" if unknown.
@@ -340,7 +340,7 @@ class SessionRecorder:
         self.begin(kind)
 
     def note_rest(self) -> None:
-        """Note that nothing is pending. If no work follows soon, the session ended at this time."""
+        """Record the present time, because no work is pending. If no work follows soon, it becomes the end of the session."""
         self._rested_ms = self._now_ms()
 
     def forget(self) -> None:
@@ -357,7 +357,7 @@ class SessionRecorder:
     def end(self, archive: SessionHistory, account: Account | None, *, is_stopping: bool) -> Rows:
         """End the session; return the rows that store it.
 
-        If an earlier session has to leave the history, one more row makes the database merge runs of it into session 0.
+        If the history has an outdated session, another row merges runs of that session into session 0.
         """
         if self.is_held:
             return {}

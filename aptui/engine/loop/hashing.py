@@ -45,9 +45,9 @@ Clients and workers wait while the core processes these files.
 The limit holds if the core decides copies together; it is `_ALONE` times lower if the core decides each copy separately.
 """
 _ALONE = 4
-"""A file whose copies the core decides separately counts as this number of files in the limits of files reported at once."""
+"""If the core decides the copies of a file separately, the limits above count the file as this number of files."""
 _LIVE_COPIES_TOGETHER = 256
-"""Number of copies that begin a commit while answers still arrive. Fewer copies wait for more copies that share their commit."""
+"""Number of copies that are committed at once although more answers arrive; a smaller number waits for further copies."""
 _HERE_COUNT, _HERE_BYTES = 4, 1 << 16
 """Maximum number and size (bytes) of the files that the engine reads itself, because waking or starting a worker takes longer."""
 _ANNOUNCED_COUNT = 4
@@ -133,7 +133,10 @@ class HashQueue:
         self._waiting: deque[_FileToRead] = deque()
         self._answered: deque[_Order] = deque()
         self._copies_reported = 0
-        """Number of copies that the core decides separately, and that wait to share a commit with the copies of the next answer."""
+        """Number of reported copies whose commit waits for the copies in the next answer of a worker.
+
+        Only copies that the core decides one by one are counted.
+        """
 
     @property
     def is_idle(self) -> bool:
@@ -159,8 +162,8 @@ class HashQueue:
     def read_few(self) -> None:
         """Read the waiting files in the engine if they are few and small.
 
-        A live engine makes no copies, because clients would have to wait. It leaves files that need copies to workers, which read
-        and copy them in one step.
+        A live engine does not copy files itself, because the screen and other clients would have to wait. It leaves files that
+        need copies to workers, which read and copy them in one step.
         """
         if not (self._is_live or self._is_little) or self._orders or not 0 < len(self._waiting) <= _HERE_COUNT:
             return
@@ -263,13 +266,13 @@ class HashQueue:
             yield answer, first, answer.reported
 
     def _is_grouped(self, wanted: _FileToRead) -> bool:
-        """Whether the core decides in one step about the copies of this file and of other files."""
+        """Whether the core decides the copies of this file together with the copies of other files."""
         return bool(wanted.run_keys) and self._copying.may_group()
 
     def _has_more(self, alone: int) -> bool:
-        """Whether the reported copies should share a commit with the copies of further answers that have already arrived.
+        """Whether the commit of the reported copies should wait for copies in answers that have already arrived.
 
-        This concerns copies that the core decides one by one; `alone` is the number of new copies of this kind.
+        Copies that the core decides in groups are not counted; `alone` is the number of the other new copies.
         """
         self._copies_reported += alone
         has_more = self._is_live and bool(self._answered) and 0 < self._copies_reported < _LIVE_COPIES_TOGETHER

@@ -80,7 +80,7 @@ class PreparedSession:
         self.check: UpToDateCheck | None = None
         self.is_current = False
         self.mistakes: tuple[str, ...] = ()
-        """Errors in `.aptui.yaml` files; set only if the project is up to date."""
+        """Errors in `.aptui.yaml` files, for a project that is up to date. Otherwise the engine finds these errors."""
         self._closing = contextlib.ExitStack()
 
     def take(self) -> None:

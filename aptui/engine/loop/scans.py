@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 # use a server's clock, or store times in steps of one or two seconds (FAT).
 
 FINE_RACY_NS = 100_000_000
-"""Time (ns) for which files with the kernel's clock count as freshly changed: ten times the longest tick of this clock."""
+"""Time (ns) after a change in which a file may change unnoticed, if the kernel's clock gives file times: ten longest ticks."""
 _Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode)."""
 
@@ -122,7 +122,7 @@ class FreshReads:
         return self._by_folder.keys()
 
     def note(self, fact: FileFact, read_ns: int, read_s: float) -> None:
-        """Record a file that was read; the reading began at `read_ns` (since 1970), `read_s` (monotonic), or later."""
+        """Record a file that was read. `read_ns` (since 1970) and `read_s` (monotonic) are a time not after the start of reading."""
         is_fresh = self._clocks.are_any_fresh(fact.scan_folder, (fact,), read_ns)
         if not is_fresh and not self._by_folder:
             return

@@ -22,9 +22,9 @@ GUESS_BYTES = 128 << 20
 FADE = 32
 """Each run that uses less memory than the high-water mark lowers the mark by this fraction of the difference (1/32)."""
 SAMPLE_S = 0.1
-"""Time (seconds) for which a measurement of the machine's memory is used.
+"""Time (seconds) after which the free memory of the machine is measured again.
 
-A run that started after the measurement is counted with its whole expected use.
+The whole expected memory of a run that started since the last measurement counts as used.
 """
 _RESERVE_SHARE = 16
 _LEAST_RESERVE_BYTES, _MOST_RESERVE_BYTES = 64 << 20, 1 << 30
@@ -181,11 +181,11 @@ class JobAdmission:
         return max((self._memory.estimate_bytes(*one) for one in wanted), default=0)
 
     def learn(self, order: Order, result: RunResult) -> None:
-        """Note the peak memory use of a run."""
+        """Record the peak memory use of a run."""
         self._memory.learn(builder_of(order), result.peak_rss_bytes)
 
     def isolate(self, order: Order) -> bool:
-        """Note that another process killed a job. From now on, the job runs only while no other job runs.
+        """Run a job only while no other job runs from now on, because another process killed it.
 
         Return True the first time. The job then runs again.
         """
@@ -199,17 +199,17 @@ class JobAdmission:
         return True
 
     def release(self, order: Order) -> None:
-        """Note that a job succeeded; from now on, other jobs may run at the same time."""
+        """Record that a job succeeded. From now on, other jobs may run at the same time."""
         if (identity := identity_of(order)) is not None:
             self.lonely.pop(identity, None)
 
     def note_answer(self, builder: str) -> None:
-        """Note that a builder gave an answer. From then on, it is not treated as a builder that kills every worker."""
+        """Record that a builder has answered an order. From now on, the builder never counts as broken."""
         self._answered.add(builder)
         self._failures.pop(builder, None)
 
     def note_death(self, builder: str, reason: str) -> None:
-        """Note that a worker died while it ran a builder. The call has no effect if the builder gave an answer before."""
+        """Record that a worker died while it ran a builder. The call has no effect if the builder has answered an order before."""
         if builder not in self._answered:
             self._failures[builder] = (self._failures.get(builder, (0, ""))[0] + 1, reason)
 

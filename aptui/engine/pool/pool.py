@@ -1,7 +1,7 @@
 """The pool of workers: starts workers, gives them orders, enforces time limits, and reports an outcome for every order.
 
-The engine's loop owns the selector and the thread; nothing here blocks. Each order that is sent gets exactly one result, even if
-its worker crashes, hangs, floods its output or sends malformed messages:
+The engine's loop owns the selector and the thread; nothing here blocks. An order is one job or one set of files for a worker.
+Each order gets exactly one outcome, even if its worker crashes, hangs, floods its output or sends malformed messages:
 
 * if a worker dies, its current run is LOST, and the reason says how the worker died; its waiting orders are RETURNED.
   `core.pipeline.run_results` runs a lost job once more, and then fails it;
@@ -367,7 +367,7 @@ class Pool:
 
     def _take_message(self, slot: WorkerSlot, kind: wire.FrameKind) -> PoolMessage:
         if not slot.messages or slot.messages[0].kind is not kind:
-            raise wire.WireError(f"an answer of kind {kind.name} that was not due")
+            raise wire.WireError(f"an answer of kind {kind.name} without a matching order")
         message = slot.messages.popleft()
         self._begin_next(slot)
         return message
@@ -403,7 +403,7 @@ class Pool:
     # ------------------------------------------------------------------------------------------------------ ended workers
 
     def on_exit(self, member: WorkerProcess) -> None:
-        """Report or return every order of a worker that died (`Listener`)."""
+        """Report an outcome for every order of a dead worker, or give the order to another worker (`Listener`)."""
         slot = self._manager.remove(member)
         if not slot.is_ready:
             self._give_up_start(slot)
@@ -432,11 +432,10 @@ class Pool:
             return self._clock()
         times = self._manager.deadlines()
         if self._waiting.held_count or (self._waiting and not self._manager.slots):
-            times.append(self._clock() + SAMPLE_S)  # no event reports memory or processes that other programs free
+            times.append(self._clock() + SAMPLE_S)  # no event reports that other programs free memory or end
         elif any(message.only_analyses for message in self._waiting):
-            times.append(
-                self._clock() + _LONG_JOB_S
-            )  # after `_LONG_JOB_S`, starting another worker for analyses may be worth its cost
+            # After `_LONG_JOB_S`, a further worker for the waiting analyses may save more time than its start takes.
+            times.append(self._clock() + _LONG_JOB_S)
         return min(times, default=None)
 
     def poll(self, now_s: float) -> None:

@@ -2,8 +2,9 @@
 
 `pool` chooses the orders of the worker.
 
-Four descriptors wake the loop: the channel (frames), the output pipe (text that builders print), a pidfd (the death of the process,
-which no grandchild with an open pipe can hide), and the socket for questions about a run (`questions`). No read or write blocks.
+Four descriptors wake the loop: the channel (frames), the output pipe (text that builders print), a pidfd (the death of the
+process), and the socket for questions about a run (`questions`). The output pipe cannot report the death, because grandchildren may
+keep the pipe open. No read or write blocks.
 
 Tests: `tests/engine/pool/test_environment.py`.
 """
@@ -59,7 +60,7 @@ class WorkerStart(Struct, frozen=True):
 
 
 class WorkerProcess:
-    """A worker process and its descriptors; `spawned` is the process, if it was started before."""
+    """A worker process and its descriptors. `spawned` is a process that runs already; if it is None, a process is started."""
 
     def __init__(
         self,

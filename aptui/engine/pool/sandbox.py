@@ -35,7 +35,10 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc
 _TEMP = "/tmp"  # noqa: S108  # a private folder in memory
 _PROBE_TIMEOUT_S = 10.0
 _PROBE_VALID_S = 10.0
-"""Time (seconds) for which a probe is valid: a project with Python builders starts two sandboxes, and a probe takes 20 ms."""
+"""Time (seconds) for which the result of a test start of a sandbox is reused.
+
+A test start takes 20 ms, and a project with Python builders needs the result twice.
+"""
 HINT = "install bubblewrap, or write 'sandbox: off'"
 MISSING = "bubblewrap (bwrap) is not installed on this machine"
 
@@ -158,7 +161,7 @@ def sandbox_of(
 
 
 def plan_sandbox(config: Config, writes: Iterable[str] = (), *, stages: bool = True) -> Sandbox | None:
-    """Return the sandbox of this project whether it is enabled or not, None if bubblewrap is not installed."""
+    """Return the sandbox that this project has if sandboxes are enabled. None = bubblewrap is not installed."""
     program = shutil.which(PROGRAM)
     if program is None:
         return None

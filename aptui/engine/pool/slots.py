@@ -130,11 +130,14 @@ class WaitingOrders:
         self._lane(message).append(message)
 
     def put_back(self, message: PoolMessage) -> None:
-        """Insert a message that a worker did not complete before all waiting messages of its kind."""
+        """Put an unfinished message of a worker in front of the waiting messages of its kind."""
         self._lane(message).appendleft(message)
 
     def take(self, message: PoolMessage) -> None:
-        """Remove a message that is sent to a worker. Each job before it that waits for memory counts this in `passed`."""
+        """Remove a message that is sent to a worker.
+
+        If it is a job, it overtakes the jobs before it that wait for memory, and the `passed` of each of these jobs grows by 1.
+        """
         if message.is_job:
             for other in self:
                 if other is message:
