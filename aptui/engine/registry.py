@@ -203,7 +203,7 @@ def _check_adapted(answer: ClassAnswer, stand_in: Builder, known: Iterable[Build
         if lost:
             # A source without its builder loses its products, and a mistake in a script must not cause that.
             raise UserError(
-                problem.text, hint=f"correct or remove the script, which registered {', '.join(map(repr, lost))} before"
+                problem.text, hint=f"correct or remove the script, which earlier registered {', '.join(map(repr, lost))}"
             )
         notify(problem.text)
 
@@ -265,7 +265,7 @@ def _describe_version(found: ClassDescription) -> str:
 
 
 def _fill_steps(builder: Builder, parts: Sequence[tuple[ClassDescription, ClassAnswer]]) -> Builder:
-    """Complete a builder that has steps from the classes of the steps. Its fingerprint and its parameters cover all steps."""
+    """Fill in the fields of a builder with steps from its steps' classes. Its fingerprint and parameters cover all steps."""
     names = [step.name for step in builder.steps]
     steps = tuple(
         replace(step, origin=found.origin, patterns=step.patterns or _patterns(found))
@@ -306,7 +306,7 @@ def _fill_steps(builder: Builder, parts: Sequence[tuple[ClassDescription, ClassA
 
 
 def _make_unlisted(builder: Builder, unlisted: Builder) -> Builder:
-    """Return a builder without an entry in the configuration, with the project's settings for such builders."""
+    """Return `builder`, which the configuration does not list, with the project's settings for unlisted builders."""
     return replace(builder, **{name: getattr(unlisted, name) for name in _OF_THE_PROJECT})
 
 
@@ -421,7 +421,7 @@ def _ask_versions(config: Config) -> tuple[dict[str, str], dict[str, str]]:
 
 
 def _keep_classes(answer: ClassAnswer, path: str, known: ClassAnswer | None) -> ClassAnswer:
-    """Return the answer for a file that cannot be imported: its builders as they were stored, or as its text describes them.
+    """Return the answer for a file that cannot be imported. Its builders are those of the stored answer or of the file's text.
 
     The answer has the present digests of the files, so that the jobs of builders with unchanged code do not run again.
 
@@ -602,7 +602,7 @@ def _check_names(builders: list[Builder]) -> None:
 
 
 def _answers(questions: dict[str, ClassQuestion], known: dict[str, ClassAnswer], config: Config) -> dict[str, ClassAnswer]:
-    """Return the answer to each question; a process in the sandbox answers questions without a valid stored answer."""
+    """Return the answer to each question. If its stored answer is not valid, a new process in the sandbox answers it."""
     fresh = {key: answer for key in questions if key in known and (answer := _current(known[key])) is not None}
     missing = [key for key in questions if key not in fresh]
     if missing:
@@ -709,7 +709,7 @@ def _read_remembered(cache_file: Path) -> _RegistryCache:
 
 
 def _list_places(answer: ClassAnswer) -> set[str]:
-    """Return the origins of the classes in a stored answer, without the names of the classes."""
+    """Return the modules or files of the builder classes in a stored answer: each origin without the class name."""
     return {found.origin.rpartition(":")[0] for found in answer.classes}
 
 

@@ -192,7 +192,7 @@ Load = Callable[[Builder], Any]
 
 
 def start_together(orders: Iterable[ProcessOrder], builder: Builder, sharing: BatchSharing) -> None:
-    """Start a command once for the first order and for all orders that differ from it only in their sources."""
+    """Start one command for the sources of the first order and of all orders that differ from it only in their sources."""
     first, *others = orders
     group = [first, *(order for order in others if group_key(order) == group_key(first))]
     params, platform_params = merge_params(builder, first.settings)
@@ -238,7 +238,7 @@ def analyse(
     if request.unknown_patterns and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
         declared = edges_of(request.source_dependencies)
         return AnalyseResult(order.run_key, Outcome.SUCCEEDED, edges=declared, log=log.records(), is_unfinished=True)
-    if is_pointer and seen.is_source_read:  # refuse a Git LFS pointer, because the builder analysed the pointer instead of the file
+    if is_pointer and seen.is_source_read:  # the builder read a Git LFS pointer in place of the file, so its answer is not used
         ending = failure(log, lfs.NOT_HERE, kind=FailureKind.OBSTACLE)
     plans: tuple[JobPlan, ...] = ()
     edges: tuple[SourceEdge, ...] = ()
@@ -270,7 +270,7 @@ def analyse(
 
 
 def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read]) -> Iterator[Read]:
-    """Yield the declared dependencies that the project ignores, as reads of the run, because ignored files are not sources."""
+    """Yield the declared dependencies on ignored files. They become reads of the run, because ignored files are not sources."""
     known = {read.path for read in found}
     for edge in edges:
         if edge.kind is not EdgeKind.UUID and not WILDCARDS.intersection(edge.target):
@@ -615,7 +615,7 @@ def _find_reads(seen: reads.Reads, builder: Builder) -> tuple[Read, ...]:
 
 
 def find_matches(order: AnalyseOrder | ProcessOrder, pattern: str) -> list[MatchedFile] | None:
-    """Return the planned inputs of a run that a pattern matches; None if the run's analysis did not declare the pattern."""
+    """Return the planned inputs that match `pattern`. None = the analysis of this run did not declare the pattern."""
     pattern = as_text(normalize(pattern))
     if pattern.lower() not in order.declared:
         return None

@@ -284,7 +284,7 @@ class _Copy:
         return is_written is True
 
     def make(self, data: bytes, digest: bytes, mode: int) -> None:
-        """Copy a small file that has the bytes `data`."""
+        """Make the copies of a small file with the content `data`, unless `digest` equals the known digest."""
         if digest != self._known:
             self.begin(mode)
             self.write(data)
@@ -300,7 +300,7 @@ class _Copy:
             self.give_up()
 
     def write(self, data: bytes) -> None:
-        """Write more bytes to the copies."""
+        """Append bytes of the file to each of its copies."""
         try:
             for target in self._targets:
                 write_all(target, data)

@@ -234,10 +234,9 @@ def _valid(text: object) -> str:
 # This part answers requests for the log of the current run and reports its progress, in a thread of its own.
 #
 # Requests arrive on a separate socket pair, and one thread reads them. So requests do not mix with orders or wait behind them, and
-# the run is never interrupted: without requests, a run only sets a variable. Each request names a run and gets an answer, even if
-# this worker does not execute that run. Native code that holds the GIL only delays the answer. The same thread sends progress over
-# the same socket. So a builder that reports progress in a loop, in threads or in forked processes can neither delay the run's
-# result nor mix two frames.
+# do not interrupt the run. Each request names a run and gets an answer, even if this worker does not execute that run. Native code
+# that holds the GIL only delays the answer. The same thread sends progress over the same socket. So a builder that reports progress
+# in a loop, in threads or in forked processes can neither delay the run's result nor mix two frames.
 
 ADDRESS_BYTES = 72 << 20
 """Address space (bytes) that malloc(3) reserves for one thread.
@@ -247,7 +246,7 @@ It is added to the memory limit, because the limit counts reserved addresses.
 _STACK_BYTES = 512 << 10
 _RECEIVE_BYTES = 1 << 12
 _PROGRESS_S = 0.1
-"""Minimum interval between two reports of progress (seconds); a shorter run reports no progress."""
+"""Minimum interval (seconds) between two reports of a run's progress, and between its start and the first report."""
 
 
 class LogAnswerer:

@@ -160,7 +160,7 @@ class Worker:
             self._retire_if_due()
 
     def _start_together(self, orders: Sequence[ProcessOrder]) -> None:
-        """Start the command of the first order once for this order and all orders that differ from it only in their sources.
+        """Start one command for the sources of the first order and of all orders that differ from it only in their sources.
 
         Do nothing if the command was already started for this order, or if the builder is faulty.
         """
@@ -275,7 +275,7 @@ def memory_limit_of(builder: Builder, limit_bytes: int) -> int:
 
 
 def _with_answerer(limit_bytes: int) -> int:
-    """Return the memory limit plus the memory of the worker's own thread, which runs in the same process."""
+    """Return the memory limit of a run plus the address space of the worker's thread that answers questions during the run."""
     return limit_bytes and limit_bytes + ADDRESS_BYTES
 
 
@@ -356,8 +356,8 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
     try:
         Worker(channel, questions).serve()
     except ConnectionError:
-        pass  # the engine has ended
-    except BaseException as error:  # noqa: BLE001 - the last handler: print the error, and exit with a status that the engine sees
+        pass  # the engine has ended and closed the channel
+    except BaseException as error:  # noqa: BLE001 - the last handler: print any other error, and report it by the exit status
         if type(error).__name__ == "Terminated":
             _leave(0)
         import traceback

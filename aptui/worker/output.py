@@ -21,7 +21,7 @@ MOST_BYTES = 128 << 10
 MOST_LINES = 1000
 """Number of log lines kept at each end of a run's output: 256 KiB of empty lines would otherwise become 262,144 records."""
 _ONE_TIME_MS, _MOST_ARRIVALS = 10, 4096
-"""Output that arrives within this interval (milliseconds) shares one time; maximum number of recorded times of one stream."""
+"""Interval (milliseconds) within which all output gets the same time, and maximum number of recorded times of one stream."""
 LINE_CHARS = 16_000
 """Maximum characters of a log line. A longer line is cut, because users read the log."""
 

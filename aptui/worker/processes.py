@@ -21,7 +21,7 @@ Children that still run after this time are killed, and reported as left running
 _lasting: dict[int, int | None] = {}
 """Children that outlive a run on purpose (`worker.commands.persistent`), {pid: wait status, None while the child runs}."""
 _TOLERATED = (b"multiprocessing.resource_tracker", b"multiprocessing.forkserver")
-"""Helpers of Python itself that outlive a call by design and end with their parent."""
+"""Words in the command lines of Python's own helper processes, which outlive a builder's call and end with the worker."""
 
 
 def _prctl(option: int, value: int) -> None:
@@ -78,10 +78,9 @@ def end_children() -> list[str]:
 
 
 def await_child(name: str, timeout_s: float) -> None:
-    """Wait for children called `name`, which end when their work is done; kill them after `timeout_s`.
+    """Wait until the children called `name` have done their work and ended; kill them after `timeout_s`.
 
-    While other children run, the named children may get work from them and never end. Then the timeout is `_SETTLE_S`, the same as
-    for the other children (`end_children`).
+    If other children are running, they may give the named children work without end. Therefore the timeout is then `_SETTLE_S`.
     """
     started = time.monotonic()
     pause_s = 0.0005
@@ -100,7 +99,7 @@ def await_child(name: str, timeout_s: float) -> None:
 
 
 def add_lasting(pid: int) -> None:
-    """Let a child outlive the runs of this process until `end_lasting`."""
+    """Keep a child process alive after the end of a run, until `end_lasting` is called for it."""
     _lasting[pid] = None
 
 

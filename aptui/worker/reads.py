@@ -47,12 +47,12 @@ _OWN = tuple(
 _MOST_BYTES = 4 << 20
 """Maximum number of bytes of a file that are searched for names of other files."""
 _LONGEST = 4096
-"""Maximum length of a file name in content (bytes), as Linux limits a path."""
+"""Maximum length (bytes) of a file name that is found in the text of a file. Linux limits a path to this length."""
 _MOST_NAMES = 10_000
 """Maximum number of different names that are compared with one path."""
 _QUOTES = tuple(bytes([mark]) for mark in b"\r\n\0\"'`<>|")
 _ENDS = (_QUOTES, (*_QUOTES, *(bytes([mark]) for mark in b" \t()[]{},;=")))
-"""Bytes that end a file name in content: first for names in quotes, which may contain blanks, then for names without quotes."""
+"""(bytes that end a quoted file name, bytes that end a file name without quotes) in the text of a file."""
 
 
 def is_of_the_system(path: str) -> bool:
@@ -217,7 +217,7 @@ class Reads:
             self._outside[path] = None
 
     def find_outside_read(self) -> str:
-        """Return the error if a file outside the scan folders was read because content names it, "" otherwise."""
+        """Return an error if the job read a file outside the scan folders that one of the job's input files names, else ""."""
         opened = [path for path in self._outside if not is_of_the_system(path) and os.path.isfile(path)]
         path, file = find_named_by_content(opened, (self._source, *self._found), _folders)
         if not path:
@@ -231,8 +231,7 @@ class Reads:
         Args:
             digest_of: returns the digest of a file, "" for a missing file.
             adds: whether every file that was read may become a dependency. If False, missing files are left out, and existing
-                files have no digests. Files that a file in another scan folder hides, existing or missing, are returned with
-                digests in any case, because no other record of them exists.
+                files have no digests. Files that may not be sources (`_is_hidden`) are always returned, and with digests.
         """
         reads = []
         probed = {path: where for path, where in self._absent.items() if _is_hidden(_as_configured(path))}
@@ -261,7 +260,7 @@ class Reads:
 
 
 _MOST_OUTSIDE = 10_000
-"""Maximum number of recorded files outside the scan folders for one call."""
+"""Maximum number of files outside the scan folders that are recorded while a builder analyses a source or runs a job."""
 MOST_PROBED = 1000
 """Maximum number of missing files and listed folders of a stored result; a run with more is not stored."""
 _pointers: dict[str, tuple[Stamp, bool]] = {}
@@ -411,10 +410,11 @@ def find_ignored(rel: str, root: str) -> tuple[str, ...]:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether a file is not a source: it is ignored, or another scan folder has a file of the same relative path.
+    """Whether a file may not be a source: it is ignored, or another scan folder has a file of the same relative path.
 
-    If the file exists, only earlier scan folders count; if it is missing, all other scan folders count. If the missing file appears
-    in an earlier scan folder, it becomes the source, and the jobs that depend on its path run again.
+    For an existing file, all other scan folders are checked; the engine decides which of the files is the source. For a missing
+    file, only earlier scan folders are checked. A missing file that hides later files becomes the source when it appears, and the
+    jobs that depend on its path run again.
     """
     if any(path.startswith(f"{folder}/") and _is_ignored(as_text(path[len(folder) + 1 :])) for folder in _folders):
         return True

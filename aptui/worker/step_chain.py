@@ -82,7 +82,7 @@ class StepChain:
         self._steps = steps
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
-        """Return one job for each platform. The job includes all jobs of the first step for that platform."""
+        """Return one job for each platform. It replaces all jobs of the first step for that platform."""
         step, builder = self._steps[0]
         answer: CreateJobsResponse
         with _naming(step):
@@ -269,9 +269,9 @@ def _check_result(answer: CreateJobsResponse | ProcessJobResponse, run: _Run) ->
 
 
 def _choose_sources(run: _Run, step: BuilderStep, before: BuilderStep, folder: str) -> dict[str, tuple[str, ...]]:
-    """Return {relative path of a product that `step` processes: value of `made_of` for the products that `step` makes from it}.
+    """Return the products of the step `before` that are sources of `step`; add its other products to `run.others`.
 
-    The other products are added to `others` of `run`.
+    The result is {relative path of a product: file names of this product and of the products from which it was made}.
     """
     sources = {}
     for made in run.products:

@@ -45,7 +45,7 @@ class BuilderVariables:
         self._environments: dict[str, Mapping[str, str]] = {}
 
     def apply(self, builder: str) -> None:
-        """Set the variables that `builder` names, and remove those that only other builders name."""
+        """Set the environment variables that `builder` declares, and remove those that only other builders declare."""
         for name, value in self._of.get(builder, {}).items():
             if value is None:
                 os.environb.pop(name.encode(), None)

@@ -88,7 +88,7 @@ class LogQuestion(Struct, frozen=True):
 
 
 class LogAnswer(Struct, frozen=True):
-    """The present log of the run `run_key`. `stamp` only increases; it equals `seen` of the question if the log has no new records.
+    """The present log of the run `run_key`. `stamp` grows with the log; it equals `LogQuestion.seen` if the log did not grow.
 
     A `stamp` of -1 means that the worker is not executing that run: the run has not begun, or it has ended.
     """

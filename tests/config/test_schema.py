@@ -354,7 +354,7 @@ REFUSED = {
     "control character": (b"a: 1\nb: \x01\n", "2:4: not valid YAML: a control character that YAML does not allow"),
     "surrogate": (
         b'a: "\\ud800"\n',
-        "1:4: the escape sequence is only half of a character (a lone surrogate); write the character instead of the escape sequence",
+        "1:4: the escape sequence is only half of a character (a lone surrogate); write the character instead of the escape",
     ),
     "syntax": (b"a: 1\nb: [1, 2\n", "3:1: not valid YAML: expected ',' or ']'"),
     "two colons": (b"a: b: c\n", "1:5: not valid YAML: mapping values are not allowed here"),

@@ -261,7 +261,7 @@ class _YamlReader:
             raise UserError(
                 "the escape sequence is only half of a character (a lone surrogate)",
                 where=where,
-                hint="write the character instead of the escape sequence",
+                hint="write the character instead of the escape",
             )
         return text
 

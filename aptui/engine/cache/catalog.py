@@ -96,7 +96,7 @@ class Catalogs:
         None = the catalogs on the disk do not match the database.
         """
         self._mark = mark if self._saved is not None else None
-        """Mark (`mark_of`) of the catalog files on the disk, which may be older than the database; None = their contents are unknown."""
+        """Mark (`mark_of`) of the catalogs on the disk, even if they are older than the database; None = contents unknown."""
         self._thread: threading.Thread | None = None
         self._wants_more = threading.Event()
         self._problem = ""

@@ -1,8 +1,8 @@
 """Decides when a file that a program is writing, or has just written, may be checked.
 
 A file that no other process holds open for writing is checked at once. While a process holds the file open, the test is repeated
-after 1, 2, 4 … 50 ms. If the kernel cannot tell whether a process writes a file, or if the file changes again within 150 ms, the file is checked after
-150 ms without a change, at the latest after 5 s.
+after 1, 2, 4 … 50 ms. If the kernel cannot tell whether a process writes a file, or if the file changes again within 150 ms, the
+file is checked after 150 ms without a change, at the latest after 5 s.
 
 Tests: `tests/engine/live/test_supervisor.py`.
 """

@@ -122,7 +122,7 @@ class FreshReads:
         return self._by_folder.keys()
 
     def note(self, fact: FileFact, read_ns: int, read_s: float) -> None:
-        """Record a file that was read. `read_ns` (since 1970) and `read_s` (monotonic) are a time not after the start of reading."""
+        """Record a file that was read. Its reading began at `read_ns` (since 1970), which is `read_s` (monotonic), or later."""
         is_fresh = self._clocks.are_any_fresh(fact.scan_folder, (fact,), read_ns)
         if not is_fresh and not self._by_folder:
             return

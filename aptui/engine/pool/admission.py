@@ -185,7 +185,7 @@ class JobAdmission:
         self._memory.learn(builder_of(order), result.peak_rss_bytes)
 
     def isolate(self, order: Order) -> bool:
-        """Run a job only while no other job runs from now on, because another process killed it.
+        """From now on, run a job only while no other job runs, because another process killed it.
 
         Return True the first time. The job then runs again.
         """

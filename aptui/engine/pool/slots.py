@@ -297,7 +297,7 @@ class OrderAnswers:
             self.results.append(make_unhashed(message.hash_order, f"the worker that read it {reason}"))
 
     def return_or_keep(self, message: PoolMessage) -> None:
-        """Return orders of the previous configuration to the pipeline, which plans them again.
+        """Send the orders of a message back to the pipeline, which plans them again with the new configuration.
 
         File hashing continues, because it does not depend on the configuration.
         """

@@ -120,10 +120,10 @@ def spawn(environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWor
 
 
 class EarlyWorker:
-    """A worker that is started before the pool exists; the pool uses it first.
+    """A worker that is started before the pool exists, and becomes the first worker of the pool.
 
     If the early worker cannot be started, the pool starts a worker itself and reports the error. Only one early worker is started:
-    on two processors, a second early worker delayed the engine's start by as much time as it saved.
+    on two processors, a second one saved no time, because its start made the start of the engine slower.
     """
 
     def __init__(self, config: Config) -> None:
@@ -134,7 +134,7 @@ class EarlyWorker:
             self._spawned = spawn({}, self.sandbox)
 
     def take(self, environment: Mapping[str, str], sandbox: Sandbox | None) -> SpawnedWorker | None:
-        """Return the worker if it was started with the same settings and is unused, else None."""
+        """Return the worker if it is unused and was started with this environment and this sandbox, else None."""
         if environment or sandbox != self.sandbox:
             return None
         spawned, self._spawned = self._spawned, None

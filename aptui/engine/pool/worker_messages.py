@@ -1,4 +1,4 @@
-"""Messages to workers, questions about running jobs, and results of orders that no worker answers.
+"""Messages to workers, questions about running jobs, and results that the engine makes because a worker did not answer.
 
 This module uses no processes or clocks.
 
@@ -24,8 +24,8 @@ from aptui.worker.output import BoundedText, count_levels, records_of
 # Questions to a worker for the log of its running job, and the answers.
 #
 # Each worker has a separate socket pair for questions. A question names a run, and is answered while the run is executing
-# (`worker.log`). The engine does not wait for the answer, and drops it if the last question named another run. To get further
-# records, a client asks again; each answer has the whole log so far. The log is dropped when the next run starts.
+# (`worker.log`). The engine does not wait for the answer. If the engine has asked about another run since, it ignores the answer.
+# To get further records, a client asks again; each answer has the whole log so far. The log is dropped when the next run starts.
 
 _RECEIVE_BYTES = 1 << 18
 _AGAIN_S = 5.0
@@ -185,7 +185,7 @@ class PoolMessage(Struct):
 
     @property
     def is_batched(self) -> bool:
-        """Whether the worker may start a program once for several orders of the message."""
+        """Whether the orders of this message have a `batch` command, which the worker may start once for several orders."""
         first = self.orders[0] if self.orders else None  # all orders of a message have the same builder
         return isinstance(first, ProcessOrder) and first.is_batched
 
@@ -322,6 +322,6 @@ def with_output(result: AnalyseResult | RunResult, text: BoundedText | None, win
 
 
 def make_unhashed(order: HashOrder, error: str) -> HashResult:
-    """Return the answer to a hash order that killed two workers."""
+    """Return a result in which each file of a hash order has the error `error`, because two workers died while they read it."""
     files = tuple((b"", 0, -1, 0, 0, 0) for _ in order.paths)
     return HashResult(order.order, files, tuple((index, error) for index in range(len(files))))

@@ -103,9 +103,9 @@ class PoolSettings(Struct, frozen=True):
 
     Args:
         nice: added to a worker's niceness, so that other programs of the user have priority.
-        recycle_runs, recycle_cpu_s: a worker is replaced when it has done this number of runs and used this much processor time.
-            Starting a worker takes 0.1 s of processor time.
-        recycle_rss_bytes: a worker is also replaced if it uses more than this much memory.
+        recycle_runs, recycle_cpu_s: number of runs and processor time. A worker that has exceeded both limits is replaced. Starting
+            a worker takes 0.1 s of processor time.
+        recycle_rss_bytes: maximum memory of a worker. A worker that uses more is replaced, too.
         term_grace_s: time between SIGTERM and SIGKILL.
         environment: variables that workers get besides the allowed variables of the engine's environment.
         scan_folders: absolute paths; workers report which files below them a call opened.

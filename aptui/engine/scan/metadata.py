@@ -54,7 +54,7 @@ class FolderSettings:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a file is being compiled in the other process."""
+        """Whether a settings file is being compiled in a separate process."""
         return self._thread is not None and self._thread.is_alive()
 
     def read(self, path: str, rel: str) -> str | None:

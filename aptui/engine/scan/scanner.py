@@ -203,7 +203,7 @@ class Scanner:
     # ------------------------------------------------------------------------------------------------------ identity files
 
     def _identities(self, facts: Iterable[FileFact], metas: IdentityFiles) -> Iterator[tuple[PathKey, SourceIdentity]]:
-        """Yield the contents of the identity files of these files."""
+        """Yield (key, identity) of each source in `facts` that has an identity file."""
         for fact in facts if metas else ():
             meta = _meta_of(fact, metas)
             identity = self._metadata.read(meta, fact) if meta is not None else None
@@ -236,9 +236,9 @@ class Scanner:
         old: Mapping[tuple[int, RelPath], FileFact],
         digests: dict[int, bytes],
     ) -> dict[int, bytes]:
-        """Add the stored facts of files of `folder` that are missing while another process writes them.
+        """Add the stored facts of files in `folder` that another process is rewriting and that do not exist at the moment.
 
-        Some programs remove a file before they write it.
+        Some programs delete a file before they write it again.
         """
         waited = {key for key in self._unfinished if parent(key) == folder}
         present = {key_of(fact.rel) for facts in facts_of.values() for fact in facts} if waited else set()

@@ -88,7 +88,7 @@ _READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _MOST_DIFFERING = 256
 """Maximum number of differing folders that the check passes to the scan.
 
-If more folders differ, the scan walks the whole tree again, because the walk is then a small part of its work.
+If more folders differ, the scan walks the whole tree again, because the walk takes little time compared with the other work.
 """
 
 
@@ -167,7 +167,7 @@ def check(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int =
     Args:
         walk: the walk through the scan folders.
         digests: the stored digests of the folders.
-        opens: opens the database for comparing also the bytes of files in folders whose digest is unchanged.
+        opens: opens the database, if the bytes of files in unchanged folders also have to be compared with stored digests.
         files: approximate number of stored files.
     """
     frontier = [("", walk.roots())]
@@ -263,7 +263,7 @@ def _shares(below: Below, digests: Digests, count: int) -> list[list[tuple[str, 
 
 
 def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison, parent: int) -> bytes:
-    if known.reads:  # this process ends with its parent, because reading all files may take long and is useless without the parent
+    if known.reads:  # reading all files may take long, so this process ends if its parent dies
         from aptui.worker.processes import die_with_parent
 
         die_with_parent(parent)
@@ -281,7 +281,7 @@ def _answer_share(walk: Walk, share: Sequence[tuple[str, list[FolderPart]]], kno
 def _add(
     check: UpToDateCheck, walk: Walk, answer: bytes, share: Sequence[tuple[str, list[FolderPart]]], known: _Comparison
 ) -> None:
-    if not answer:  # the child process died, so this process checks the folders of the child
+    if not answer:  # the child process died, so this process checks the child's share of the folders
         _compare(walk, walk.folders(share), known, check)
         return
     unchanged, differing, files_seen, sentences, ways, shared = marshal.loads(answer)  # noqa: S302 - written by our child process
@@ -342,7 +342,7 @@ def platform_signature(project: Project, project_dir: Path, builders: Sequence[B
     )
     folders = tuple(replace(folder, platforms=(platform,)) for folder in project.scan_folders if platform in folder.platforms)
     platforms = tuple(item for item in project.platforms if item.id == platform)
-    from aptui.config.packing import sign_project  # imported here, because most runs compare no single platforms
+    from aptui.config.packing import sign_project  # imported here, because few runs need signatures of platforms
 
     alone = replace(project, platforms=platforms, scan_folders=folders, builders=only, resting_platforms=())
     return signature(sign_project(alone, project_dir), only)
@@ -372,7 +372,7 @@ class SettledPlatforms:
         return {name: platform_signature(self._project, self._project_dir, self._builders, name) for name in ids}
 
     def include(self, platforms: Iterable[str]) -> bool:
-        """Whether all these platforms are up to date with the stored sources, in this configuration."""
+        """Whether the products of all `platforms` are up to date with the stored sources and this configuration."""
         return all(name in self._now and self._now[name] == self._stored.get(name) for name in platforms)
 
     def begin(self) -> list[tuple[str, str]]:
@@ -384,7 +384,7 @@ class SettledPlatforms:
         return self._keep({**{name: self._stored[name] for name in self._resting if name in self._stored}, **self._now})
 
     def note(self, rows: Rows, archive: LastRun) -> list[tuple[str, str]]:
-        """Return rows to save with `rows`. If `rows` change an input, these rows mark platforms that do not run as out of date."""
+        """Return extra rows to save with `rows`. If `rows` change an input, they mark the unprocessed platforms as out of date."""
         states: Iterable[tuple[str, str]] = rows.get("put_state", ())  # type: ignore[assignment]  # rows of one operation have one form
         if self._stored and ("signature", "") in states:  # the settings of a folder changed
             return self._keep({})

@@ -211,7 +211,7 @@ def _count_missing(remembered: RememberedFolders, folder: ScanFolder) -> tuple[i
 
 
 def _top_names(remembered: RememberedFolders, scan_folder: int) -> frozenset[str]:
-    """Return the keys of the names of stored files and folders directly in a scan folder."""
+    """Return the names, in lower case, of the stored files and folders directly in a scan folder."""
     folders = {
         folder.partition("/")[0]
         for folder, parts in remembered.folder_digests().items()

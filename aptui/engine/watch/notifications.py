@@ -134,7 +134,7 @@ class _Young(Struct):
 
 
 class _Losses(Struct):
-    """When the next loss may be reported, and the reason of a loss that is not reported yet."""
+    """When the engine may next be asked for a full check after lost notifications, and why a check is needed (`why`)."""
 
     wait_s: float
     free_at: float = 0.0
@@ -158,7 +158,7 @@ class RootNotifications:
     is_structure_changed: bool = False
     """Whether folders may have appeared or disappeared since the watches were last counted; the count resets this flag."""
     has_grown: bool = False
-    """Whether folders appeared since the watches were last counted, in a root that does not report new folders."""
+    """Whether folders appeared since the watches were last counted. Only set for a root that does not report new folders."""
     _young: dict[bytes, _Young] = field(default_factory=dict)
     _losses: _Losses = field(init=False)
     _rescan_at: float = field(init=False)
@@ -178,7 +178,7 @@ class RootNotifications:
         self._real = os.path.realpath(self.root.path)
 
     def has_young(self) -> bool:
-        """Whether there are new folders that have to be reported again."""
+        """Whether any new folder still has to be reported a second time."""
         return bool(self._young)
 
     def note_changes(self, changes: Collection[tuple[int, str]]) -> None:
@@ -206,14 +206,17 @@ class RootNotifications:
         self.notify_found(paths, trees)
 
     def _note_structure(self, changes: Collection[tuple[int, str]]) -> None:
-        """Note whether folders appeared or disappeared, in a root that does not report new folders."""
+        """Record whether folders appeared or disappeared, in a root that does not report new folders."""
         if not self.has_grown:
             self.has_grown = any(kind == _ADDED and _is_folder(os.fsencode(path)) for kind, path in changes)
         is_changed = self.has_grown or any(kind == _DELETED for kind, _path in changes)
         self.is_structure_changed = self.is_structure_changed or is_changed
 
     def notify_found(self, paths: set[bytes], trees: set[bytes]) -> None:
-        """Report changed paths and new folders (`trees`). The new folders are reported now, and again later."""
+        """Report changed paths and new folders (`trees`).
+
+        Each new folder is reported a second time after a delay, because its watch may not be active yet.
+        """
         if not paths and not trees:
             return
         now = self.settings.clock()
@@ -277,7 +280,7 @@ class RootNotifications:
         return due
 
     def _due_loss(self, now: float) -> str:
-        """Return the reason of a loss that is due to be reported, "" if no report is due."""
+        """Return why a full check is due now (notifications were lost, or it is the regular check), "" if no check is due."""
         losses, (first_s, longest_s) = self._losses, self.settings.rescan_backoff_s
         if now >= self._rescan_at and not losses.why:
             losses.why = REGULAR

@@ -238,7 +238,7 @@ class Poller:
         self._thread.join(timeout_s)
 
     def _run(self) -> None:
-        """List the tree again and again until the end of the thread is requested, even after errors."""
+        """List the tree again and again until `stop` is called, even after errors."""
         wait_s = _RETRY_S[0]
         while not self._over.is_set():
             try:

@@ -43,7 +43,7 @@ Above this number, the kernel is assumed to send no signals, and changes are rea
 """
 _OPENING = threading.Lock()
 """Lock that is held while a watch is opened. If two watches were opened at once, their new descriptors could be confused."""
-_POLLED = "until then the engine polls the folder, and notices changes some seconds later"
+_POLLED = "the engine now polls the folder, and notices changes some seconds later"
 
 
 class NoInstanceError(OSError):
@@ -51,7 +51,7 @@ class NoInstanceError(OSError):
 
 
 class _NothingMoreError(Exception):
-    """Ends `RustNotify.watch` before its timeout, which would drop changes that arrive at that moment."""
+    """Ends `RustNotify.watch` early. If its timeout ended it, changes that arrive at that moment would be lost."""
 
 
 class _OneRead:
@@ -139,10 +139,10 @@ class NativeWatch:
         return 2 * proc.read_queued_bytes(self.descriptor) >= self._queue_length * _BYTES_PER_EVENT
 
     def came_at_once(self, count: int, now: float) -> bool:
-        """Whether the changes within a tenth of a second were numerous enough to overflow the queue.
+        """Whether so many changes arrived within a tenth of a second that the queue may have overflowed.
 
-        Creating and writing a file queues four notifications but is reported as one change. So the limit is a quarter of the queue,
-        or half of the queue for roots that do not want all changes. A rename queues one notification for each reported change.
+        The limit is a quarter of the queue, because creating and writing a file queues four notifications but is reported as one
+        change. For roots that do not want all changes, the limit is half of the queue.
         """
         since, total = self._window
         self._window = (now, count) if now - since > _WINDOW_S else (since, total + count)
@@ -182,7 +182,7 @@ class RootWatch(Struct, eq=False):
     """Why a full check is requested after the next watch is set."""
     failures: int = 0
     retries: int = 0
-    """Number of retries since a name that is not UTF-8 prevented watching."""
+    """Number of attempts to watch a root again after a name in it that is not UTF-8 had prevented watching."""
     arm_at: float = 0.0
     """Time of the next attempt to set the watch, in seconds of the clock."""
     armed_at: float = 0.0
@@ -297,7 +297,7 @@ class WatchSupervisor:
             self._arm(watched)
 
     def _renew(self, watched: RootWatch, reason: str) -> None:
-        """Set the watch again in this turn."""
+        """Remove the watch of a root, and let the next attempt to set it begin at once."""
         self._disarm(watched)
         watched.reason, watched.outdated, watched.arm_at = reason, "", 0.0
 

@@ -45,7 +45,7 @@ from aptui.shared.health import WatchedRoot, WatchMode
 # each watch includes the folder of sync cookies. A sync cookie has passed when every watch has reported it.
 
 COOKIE_TAG = "cookie"
-"""Tag of the notification that a sync cookie has passed every watch."""
+"""Tag of the notification that every watch has reported a sync cookie."""
 
 _ADDED = 1
 _TIMEOUT_S = 2.0
@@ -58,11 +58,11 @@ class _Passing(Struct):
 
 
 class SyncCookie:
-    """The sync cookies that at least one watch has reported.
+    """The sync cookies that at least one watch has reported, but not yet all watches.
 
     Args:
         folder: absolute path of the folder in which sync cookies are created; b"" = sync cookies are not used.
-        notify: receives one notification for each sync cookie that has passed.
+        notify: receives a notification for each sync cookie when all watches have reported it, or after a timeout.
         clock: seconds of a monotonic clock.
     """
 
@@ -88,7 +88,7 @@ class SyncCookie:
         return changes - mine if mine else changes
 
     def notify_due(self, roots: Sequence[RootWatch]) -> None:
-        """Report each sync cookie that has passed, after all earlier changes, repeated reports and losses have been reported."""
+        """Report each sync cookie that all watches have reported. Before that, report all earlier changes and losses."""
         if not self._passing or not all(_is_steady(watched) for watched in roots):
             return
         now = self._clock()
@@ -122,7 +122,7 @@ def _is_steady(watched: RootWatch) -> bool:
 NotifyHealth = Callable[[tuple[WatchedRoot, ...]], None]
 
 _LATER_S = (0.0003, 0.001, 0.004, 0.02)
-"""Delays (seconds) of the next attempts to collect changes, if the library has not read the descriptor yet after a signal."""
+"""Delays (seconds) of further attempts to collect changes after a signal, until the library has read the descriptor."""
 _REST_S = (0.0001, 0.003)
 """Delays (seconds) between a signal and the collection of changes: after a single save, and the maximum during a burst."""
 _AWAITED_S = 0.02

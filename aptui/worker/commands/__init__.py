@@ -1,1 +1,1 @@
-"""Command builders: fills templates, runs commands, and finds products, log lines and dependencies."""
+"""Builders that run a command: fill its template, run it, and find its products, log lines and dependencies."""

@@ -38,7 +38,7 @@ _BY_STEM = ("**/{stem}", "**/{stem}.*")
 
 
 class _ManifestLine(FileAnswer, frozen=True, kw_only=True):
-    """Line of a manifest: the result of the file `source`."""
+    """Line of a manifest, in which a program reports the result of processing the file `source`."""
 
     source: str
 
@@ -57,7 +57,7 @@ class FileResult(Struct):
     share_ms: int
 
     def move_products(self, folder: str) -> None:
-        """Move the products of the file into `folder`, the folder of the run."""
+        """Move the products that the program made from this file into `folder`, the folder of the file's run."""
         for name in self.names:
             target = os.path.join(folder, name)
             os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -113,9 +113,9 @@ class SharedStarts:
     def _try(
         self, orders: Sequence[ProcessOrder], builder: Builder, values: Mapping[str, str], environment: Mapping[str, str]
     ) -> dict[int, FileResult] | None:
-        """Start the program once.
+        """Start the program once for all `orders`, and return {run key: result}.
 
-        Return {run key: result} of the files whose products are unambiguous, None if the start failed.
+        Return None if the start failed, or if it is not clear which file a product belongs to.
         """
         rule = builder.command or CommandRule("")
         sources = {source_of(order): order for order in orders}

@@ -42,7 +42,7 @@ If output has to be dropped, the run fails, because dependencies could be missin
 
 
 LONG_MS = 5
-"""Duration (ms) above which a command counts as long, so that `CommandWatch` is called again.
+"""Time (ms) after the start of a command at which `CommandWatch` is called a second time.
 
 Most asset tools take longer. Quick tools, which may run thousands of times, end before the second call.
 """
@@ -52,7 +52,10 @@ class CommandWatch(Protocol):
     """A function that does the worker's other work while a command runs, such as sending the results of earlier runs."""
 
     def __call__(self, *, takes_long: bool = False) -> None:
-        """Do the other work. Called when a command has started, and again with `takes_long` if the command takes long."""
+        """Do some work of the worker, such as sending results.
+
+        Called when a command has started, and again with `takes_long` if the command still runs after `LONG_MS`.
+        """
         ...
 
 

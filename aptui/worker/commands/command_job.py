@@ -159,7 +159,7 @@ def _ask_persistent(
 
 
 def _read_own_result(path: str, source: str, ended: commands.Execution) -> tuple[commands.Execution, FileAnswer]:
-    """Return the result of one file as the manifest of the program reports it."""
+    """Return the result of processing the file `source`, from the manifest that the command has written."""
     answer = read_manifest(path).get(source)
     if answer is None:
         raise commands.CommandError("the manifest has no result for the source")

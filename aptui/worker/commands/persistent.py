@@ -177,7 +177,7 @@ class _Program:
         self._exit = os.pidfd_open(self._pid)
 
     def is_ready(self) -> bool:
-        """Whether the program runs and wrote nothing after its last answer."""
+        """Whether the program is running and has written nothing since its last answer, so that it can get a request."""
         poll = select.poll()
         for descriptor in (self._output, self._exit):
             poll.register(descriptor, select.POLLIN)

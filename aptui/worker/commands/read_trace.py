@@ -25,7 +25,7 @@ from aptui.worker.reads import Reads
 _NAME = "strace"
 _OPTIONS = ("-D", "-ff", "-qq", "-y", "-s", "0", "-e", "trace=open,openat,openat2,execve", "-e", "signal=none")
 _FASTER = ("--seccomp-bpf",)
-"""With this option the kernel stops the command only at the traced calls; it needs strace 5.3 or later."""
+"""Option of strace 5.3 or later, with which the kernel stops the command only at traced calls."""
 _TRY_S = 10.0
 _ATTACH_TIMEOUT_S = 10.0
 _TEXT = r'"((?:[^"\\]|\\.)*)"'

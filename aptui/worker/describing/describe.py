@@ -106,7 +106,7 @@ def _classes(module: ModuleType) -> list[type[Any]]:
 
 
 def _list_members(builder: type[Any]) -> set[str]:
-    """Return the names of the builder members that a class has in the required form."""
+    """Return the names of the builder's members that a class defines correctly, for example `name` as a text."""
     found = {name for name in _METHODS if callable(getattr(builder, name, None))}
     if getattr(builder, "build", None) is SimpleBuilder.build:
         found.discard("process_job")

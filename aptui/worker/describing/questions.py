@@ -40,7 +40,7 @@ class ClassDescription(Struct):
     trusted_params: tuple[str, ...]
     """Parameters that only the project's `aptui.yaml` may set (`is_trusted_only`).
 
-    This field has no default, so that a stored answer of an older version, which lacks the field, is not used.
+    `trusted_params` has no default value. So an answer that an older version stored without this field cannot be used.
     """
     line: int
     """Line of the file where the class begins, 0 if it is unknown."""

@@ -2,8 +2,8 @@
 
 A builder is not trusted: a value of a wrong type or an impossible path fails the job; a declaration without effect is left out and
 reported in the job's log. The configuration declares dependencies by rules (`references`), which find them in text, or by the name
-of a file to which the command writes them. These dependencies are added to the products and checked like the declarations of a
-Python builder.
+of a file to which a builder's command writes them. These dependencies are added to the products and checked like the
+declarations of a Python builder.
 """
 
 from __future__ import annotations

@@ -281,7 +281,7 @@ def test_engine_does_not_start_if_a_script_with_known_builders_is_broken(project
         project.engine_run()
 
     assert "line 1: ModuleNotFoundError: No module named 'not_there'" in caught.value.what
-    assert caught.value.hint == "correct or remove the script, which registered 'Crate Builder' before"
+    assert caught.value.hint == "correct or remove the script, which earlier registered 'Crate Builder'"
     assert project.products() == {PRODUCT: b"made"}
 
 
