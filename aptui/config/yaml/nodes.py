@@ -76,7 +76,7 @@ class Node(Struct, eq=False):
         return [] if node is None else list(node.value)
 
     def find(self, key: str) -> Node | None:
-        """Return the node at a dotted key such as `cluster.share`, None if it does not exist."""
+        """Return the node at a key with dots, for example "limits.memory"; None if it does not exist."""
         node: Node | None = self
         for step in key.split("."):
             node = node.get(step) if node is not None else None

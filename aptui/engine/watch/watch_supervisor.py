@@ -139,7 +139,7 @@ class NativeWatch:
         return 2 * proc.read_queued_bytes(self.descriptor) >= self._queue_length * _BYTES_PER_EVENT
 
     def came_at_once(self, count: int, now: float) -> bool:
-        """Whether so many changes arrived within a tenth of a second that the queue may have overflowed.
+        """Whether the changes that arrived within a tenth of a second may have overflowed the queue.
 
         The limit is a quarter of the queue, because creating and writing a file queues four notifications but is reported as one
         change. For roots that do not want all changes, the limit is half of the queue.
