@@ -108,7 +108,7 @@ def mistakes(tree, numbers=b"", files=None):
 
 
 def embedded(sample):
-    """Return the sample with its picture in the document and its numbers in the chunk of the GLB."""
+    """Embed the picture of a sample as a data URI and make its buffer the binary chunk of a GLB; return the sample."""
     del sample.tree["buffers"][0]["uri"]
     sample.tree["images"][0]["uri"] = data_uri(picture())
     return sample

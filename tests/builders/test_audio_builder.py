@@ -578,7 +578,7 @@ SURROUND = np.concatenate([tone(level, 5, channels=1) for level in (-28, -28, -2
     ids=["3341-1", "3341-2", "3341-3", "3341-4", "3341-5", "3341-6", "BS.1770 calibration", "short", "silence"],
 )
 def test_loudness_of_published_reference_signals_is_measured_correctly(samples, expected):
-    """The signals are shorter forms of EBU Tech 3341, table 1, and the tone of BS.1770, annex 1.
+    """The reference signals are shortened signals of EBU Tech 3341, table 1, and the calibration tone of BS.1770, annex 1.
 
     The standard allows errors of 0.1.
     """

@@ -25,7 +25,7 @@ from aptui.sdk.testing import BuilderBench
 BUILDER = FontAtlasBuilder
 
 TTF = next(extra for extra in EXTRAS if extra.name == "font").files["fonts/lantern.ttf"]()  # type: ignore[operator]
-"""A font with the letters L, a, m and p, each a box from (50, 0) to (500, 700), (400, 450) and so on; an em has 1,000 units."""
+"""A font with the letters L, a, m and p. Each letter is a box; L extends from (50, 0) to (500, 700). An em has 1,000 units."""
 
 
 def add_kerning(features: str) -> bytes:

@@ -24,7 +24,7 @@ def grid(side):
 
 
 def transforms(indices):
-    """Return the number of transformed vertices for each triangle if the cache drops its oldest vertex first."""
+    """Return how many vertices a GPU transforms per triangle if its vertex cache drops the oldest vertex first."""
     cache, misses = deque(maxlen=CACHE_VERTICES), 0
     for vertex in indices:
         if vertex not in cache:

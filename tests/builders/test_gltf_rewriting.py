@@ -181,7 +181,7 @@ def test_positions_of_a_skinned_mesh_are_not_quantised(sample):
         ({"extensionsUsed": ["KHR_materials_clearcoat", "KHR_lights_punctual"]}, ""),
     ],
 )
-def test_document_that_may_have_unknown_references_cannot_be_rewritten(sample, change, reason):
+def test_obstacle_returns_why_a_document_cannot_be_rewritten(sample, change, reason):
     assert obstacle(parse_document(glb({**sample.tree, **change}, sample.numbers))) == reason
 
 
@@ -220,7 +220,7 @@ def test_extension_that_encodes_polygons_by_triangle_order_is_dropped(sample):
     assert "extensions" not in tree["meshes"][0]["primitives"][0]
 
 
-def test_rewriting_names_each_used_extension_once_and_drops_empty_lists(sample):
+def test_rewritten_gltf_lists_each_extension_once_and_omits_empty_lists(sample):
     info = sample.tree["materials"][0]["pbrMetallicRoughness"]["baseColorTexture"]
     info["extensions"] = {"KHR_texture_transform": {"scale": [2, 2]}}
     sample.tree |= {"extensionsUsed": ["KHR_materials_unlit", "KHR_materials_unlit"], "cameras": [], "extras": []}

@@ -109,7 +109,7 @@ def test_keys_are_compared_with_the_template_beside_the_source(bench):
         ('msgid "a"\nmsgid_plural "b"\nmsgstr[0] "x"\nmsgstr[1] ""', "'a' has no text in de"),
     ],
 )
-def test_mistake_of_a_translator_gives_a_warning_with_its_line(bench, entry, warning):
+def test_mistake_in_a_translation_gives_a_warning_with_its_line(bench, entry, warning):
     source = bench.write("de.po", po(entry + "\n"))
     line = 7 if entry.startswith("#") else 6
 

@@ -433,7 +433,7 @@ shutil.copyfile("{model}", re.findall(r"[^ ']+[.]glb", words)[-1])
 
 @pytest.fixture
 def imports(tmp_path, monkeypatch):
-    """The project of the `imports` example. Its configuration names all converters, so a failing script replaces a missing one."""
+    """The project of the `imports` example, which needs all converters. A failing script replaces each converter not installed."""
     own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", (data_dir() / "config/examples/imports/aptui.yaml").read_text(encoding="utf-8"))
     for program in ("assimp", "blender"):

@@ -262,7 +262,7 @@ def test_premultiplied_texture_has_the_flag_of_premultiplied_alpha(bench: Builde
     file = Ktx2(bench.build("a.png", format="none", premultiply=True)["a.ktx2"])
 
     assert file.decode("rgba8")[0, 0].tolist() == premultiply(pixels)[0, 0].tolist() == [100, 50, 25, 128]
-    assert file.dfd[4 + 8 + 3] == 1, "the flag of premultiplied alpha"
+    assert file.dfd[4 + 8 + 3] == 1, "the data format descriptor has the flag for premultiplied alpha"
 
 
 def test_premultiplied_mips_equal_the_plain_mips_multiplied_by_alpha(bench: BuilderBench) -> None:

@@ -88,7 +88,7 @@ def make_database(path: Path) -> None:
 
 @dataclass
 class Store:
-    """A database with one scan folder, its writer, and functions that open readers and archives."""
+    """A database with one scan folder, its writer, and functions that open a `Reader` or a `DatabaseArchive` of it."""
 
     path: Path
     writer: Writer

@@ -162,7 +162,7 @@ def _has_signature(data, kind):
 
 
 def _with_right_checksums(data):
-    """Return a damaged PNG with correct checksums; other data unchanged."""
+    """Return `data` after recomputing the checksums of its PNG chunks; data that is not a PNG is unchanged."""
     at, parts = 8, [data[:8]]
     while data.startswith(SIGNATURE) and at + 12 <= len(data):
         length = int.from_bytes(data[at : at + 4])

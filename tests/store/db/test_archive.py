@@ -126,7 +126,9 @@ def test_source_is_read_back_with_the_digest_of_its_last_plan(store: Store) -> N
 
     found = store.archive().sources([KEY])[KEY].fact
 
-    assert found == replace(planned, size=UNKNOWN_SIZE), "the row of the folder has another file"
+    assert found == replace(planned, size=UNKNOWN_SIZE), (
+        "the digest is read from the row of the source, not from the row of its folder"
+    )
 
 
 def test_plan_with_default_values_is_read_back(store: Store) -> None:

@@ -145,7 +145,7 @@ def test_rows_with_unchanged_identity_are_compared_without_fetching_them(
     assert fetched == []
 
     store.put(put_source=[source(1, "a.png", b"22")])
-    assert len(fetched) == 2  # the source under its previous name and under its new name
+    assert len(fetched) == 2  # the row of the source before and after its name changed
 
 
 def test_product_with_changed_links_has_an_entry(built: tuple[Store, Follower]) -> None:

@@ -10,7 +10,7 @@ from aptui.store.db.schema import DamagedError
 from tests.store.conftest import DIGEST, Store, fact, put_folder, with_gem
 
 
-def test_file_of_the_scan_folder_with_the_lowest_rank_wins_for_any_scan_folder_ids(store: Store) -> None:
+def test_path_in_two_scan_folders_returns_the_file_of_lowest_rank(store: Store) -> None:
     gem = with_gem(store)
     put_folder(store, "tex", fact("Tex/A.png", 1, size=10), fact("Tex/only.png", 1))
     put_folder(store, "tex", fact("tex/a.png", gem, size=20))
@@ -93,7 +93,7 @@ def test_only_the_most_recently_used_folders_stay_unpacked(store: Store, monkeyp
     for folder in ("a", "b", "c"):
         put_folder(store, folder, fact(f"{folder}/x", size=2))
 
-    # The last request for "b" is older than the last request for "a", so "b" was dropped.
+    # "b" was the least recently used of two folders when "c" was unpacked, so "b" was dropped and is read again.
     assert [archive.files([PathKey(f"{folder}/x")])[PathKey(f"{folder}/x")].size for folder in ("a", "c", "b")] == [1, 1, 2]
 
 

@@ -74,7 +74,7 @@ def test_a_database_in_a_folder_that_cannot_be_written_is_read(tmp_path: Path) -
         assert reader.totals().sources == len(o3de.SOURCES)
 
 
-def test_private_copy_is_reused_until_the_database_changes(tmp_path: Path) -> None:
+def test_copy_of_a_foreign_database_is_reused_until_the_database_changes(tmp_path: Path) -> None:
     path = o3de.make(tmp_path / "Cache/assetdb.sqlite")
     first = foreign.private_copy(path)
     assert foreign.private_copy(path) == first
@@ -84,15 +84,14 @@ def test_private_copy_is_reused_until_the_database_changes(tmp_path: Path) -> No
             database.execute("DELETE FROM Jobs WHERE JobID = ?", (gone,))
         with closing(open_reader(path)) as reader:
             assert len(list(reader.jobs())) == len(o3de.JOBS) - gone
-        assert first.exists() == (
-            gone == 1
-        )  # the first copy is kept until the second change, because a caller may be about to open it
+        # The old copy is deleted only after the second change of the database, because a caller may be about to open it.
+        assert first.exists() == (gone == 1)
 
     foreign.forget_copies()
     assert list(Path(first.parent.parent).glob(f"{first.parent.name}*")) == []
 
 
-def test_a_database_that_is_written_all_the_time_is_a_host_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_copying_a_constantly_written_database_raises_host_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = o3de.make(tmp_path / "Cache/assetdb.sqlite")
     ticks = iter(range(1, 1000))
 

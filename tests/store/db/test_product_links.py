@@ -53,7 +53,7 @@ class Project:
         return number * 10 + self.platforms.index(platform)
 
     def rows(self, rel: str, products: Iterable[tuple[str, int, tuple[ProductLink, ...]]], platform: str = "linux", flags: int = 1):
-        """Return the rows of a commit; products are (path without platform, sub id, links)."""
+        """Return the rows that save `products`; each is (path below the folder of the platform, sub id, links)."""
         number = self.sources[rel]
         source = Source(PathKey(rel), RelPath(rel), 1, SourceUuid(uuid_of(number)), number)
         job = Job(source, BUILDER, platform, "Image", self._job(number, platform))

@@ -1,4 +1,4 @@
-"""Products that are made again keep their rows, unchanged rows are not written, and readers see no difference."""
+"""A product keeps its row when it is made again; unchanged rows are not written. The content equals that of new rows."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def made(store: Store) -> Store:
 
 
 def written(store: Store, rows: Rows) -> int:
-    """Return the number of written rows when `rows` are put."""
+    """Save `rows` in the database and return how many rows SQLite wrote."""
     before = store.writer._database.total_changes
     store.put(**rows)
     return store.writer._database.total_changes - before
@@ -65,9 +65,8 @@ def test_equal_products_are_not_written_again(made: Store) -> None:
 def test_changed_products_keep_their_ids_and_write_few_rows(made: Store) -> None:
     rows = again(product(8, "linux/a", b"22"), product(9, "linux/b", b"22", 1), **DECLARED)
 
-    assert written(made, rows) == 2 * (
-        2 + 1 + 1
-    )  # rows for each product: two rows for its new bytes, one declared row, and one earlier row in memory
+    # Rows of each product: in Products and aptui_products, one entry of the change log, and one row of a temporary table.
+    assert written(made, rows) == 2 * (2 + 1 + 1)
 
     assert made.rows(PRODUCTS) == [(1, "linux/a", 0, b"22"), (2, "linux/b", 1, b"22")]
     assert made.rows("SELECT ProductPK FROM ProductDependencies") == [(1,)]

@@ -153,9 +153,8 @@ def test_changed_row_updates_only_indexes_that_may_differ(store: Store, operatio
 
     steps = store.rows(f"EXPLAIN {sql}", *[None] * sql.count("?"))
 
-    assert [step[1] for step in steps].count(
-        "IdxDelete"
-    ) == indexes  # for a job: the indexes of its run key, unfinished state, warnings and errors
+    # For a job: the indexes Jobs_JobRunKey, aptui_jobs_unfinished and aptui_jobs_logged.
+    assert [step[1] for step in steps].count("IdxDelete") == indexes
 
 
 def test_files_whose_names_differ_only_in_case_are_two_rows(store: Store) -> None:
@@ -263,7 +262,7 @@ def test_saves_are_reported_in_order_and_calls_wait_for_earlier_saves(store: Sto
 
 
 @pytest.mark.parametrize("ticket", [1, 2])
-def test_save_is_refused_unless_its_ticket_is_above_the_last_ticket(store: Store, ticket: int) -> None:
+def test_save_is_refused_unless_its_number_exceeds_the_last_number(store: Store, ticket: int) -> None:
     store.writer.save(2, {"put_state": [("seq", "new")]})
 
     with pytest.raises(InternalError, match=f"save {ticket} was requested after save 2"):
