@@ -116,7 +116,7 @@ class Rows:
             indexes = [
                 name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE name GLOB 'aptui_*' AND type = 'index'")
             ]
-            for view in ("Files", "Stats"):  # O3DE's databases have tables in place of these views
+            for view in ("Files", "Stats"):  # These views of aptui's databases are tables in O3DE's databases.
                 database.execute(f"CREATE TABLE made AS SELECT * FROM {view}")
                 database.execute(f"DROP VIEW {view}")
                 database.execute(f"CREATE TABLE {view} AS SELECT * FROM made")

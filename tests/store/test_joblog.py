@@ -28,7 +28,7 @@ from tests.store.conftest import BUILDER
 
 NOW = 99
 CHARACTERS = st.characters(exclude_categories=["Cs"])
-# The letter `x` in front prevents that the beginning of the text is parsed as a prefix.
+# Each text begins with `x`, so that the parser does not read its beginning as the prefix of a log line.
 PLAIN = st.text(CHARACTERS, max_size=20).map(lambda text: f"x{text}").filter(lambda text: "\n" not in text and "\r" not in text)
 LINE = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\r\n"), max_size=20)
 WINDOWS = st.text(st.characters(exclude_categories=["Cs", "Cc"], exclude_characters="~"), max_size=79).filter(
@@ -51,7 +51,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def written(path: Path, *records: LogRecord) -> list[JobLogLine]:
-    """Write a log and return its lines without the counts."""
+    """Write a log with `records`; return its parsed lines except the last line, which counts the warnings and errors."""
     assert write(path, records, 0, 0)
     *lines, counts = parse(path)
     assert counts.window == "aptui"
@@ -324,7 +324,7 @@ def test_log_names_differ_for_different_jobs_and_runs(change: dict[str, object])
     assert log_name(**NAME | change) != log_name(**NAME)
 
 
-def test_platforms_and_keys_that_join_to_equal_text_have_different_logs() -> None:
+def test_log_name_distinguishes_where_the_platform_ends_and_the_key_begins() -> None:
     assert log_name(**NAME | {"platform": "ab", "key": "c"}) != log_name(**NAME | {"platform": "a", "key": "bc"})
 
 

@@ -38,13 +38,13 @@ SCRIPTS: dict[str, tuple[str, str]] = {
     "a platform of the cache": ("6e⎋.⎋yy", "linux    4    9 B"),
     "a tool after a question": ("7j⏎⎋jyy", ":retry"),
 }
-"""Scripts as {name: (keys, end of the copied text)}; ⏎ is Enter, ⎋ is Esc."""
+"""{name of a script: (keys to type, text with which the copied text must end)}; ⏎ is Enter, ⎋ is Esc."""
 _KEYS = {"⏎": "Enter", "⎋": "Escape"}
 _RESET = ("1", "Escape", "Escape", "/", "C-u", "Enter")
 _RESETS = {
     "2": ("2", "/", "C-u", "Enter"), "3": ("3", "/", "C-u", "Enter"), "5": ("5", "/", "C-u", "Enter"), "7": ("7", "g"),
 }  # fmt: skip
-"""{first key of a script, which opens a screen: keys that undo the changes of earlier scripts on this screen}"""
+"""Keys that reset a screen before the next script. Each screen is named by the key that opens it."""
 
 
 class Typist:
@@ -75,7 +75,7 @@ class Typist:
         else:
             for key in script:
                 _press(self._pane, key)
-                # Half of the keys follow the previous key without a pause, as from a fast typist.
+                # After half of the key presses, there is a pause of random length.
                 time.sleep(pauses.choice((0.0, pauses.uniform(0, LONGEST_PAUSE_S))))
         outer.wait(lambda outer: len(copied_texts(outer.seen)) > before, f"a copy after {script!r}", timeout_s=_TIMEOUT_S)
         return copied_texts(outer.seen)[-1]
@@ -98,7 +98,7 @@ def _type_at_once(pane: Pane, script: str) -> None:
     for number, part in enumerate(parts):
         if number:
             pane.keys("Escape")
-            time.sleep(0.06)  # a terminal waits less than this for the rest of a sequence
+            time.sleep(0.06)  # longer than the time limit for the rest of an escape sequence
         if part:
             pane.keys(*("Enter" if key == "⏎" else "Space" if key == " " else key for key in part))
 

@@ -38,7 +38,7 @@ def test_a_new_database_has_the_version_of_o3de_and_is_in_wal_mode(path: Path) -
 
 
 def shape_of(database: sqlite3.Connection, table: str) -> list[tuple[object, ...]]:
-    """Return (name, type, default, is primary key, collation) of each column and (from, table, to, on delete) of each foreign key."""
+    """Return (name, type, default, is primary key, collation) of columns and (from, table, to, on delete) of foreign keys."""
     columns = database.execute(f"PRAGMA table_info({table})").fetchall()
     shape: list[tuple[object, ...]] = []
     for _, name, kind, _, default, key in columns:

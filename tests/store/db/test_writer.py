@@ -365,7 +365,7 @@ def test_announce_intents_stores_an_intent_for_each_product_and_run(store: Store
     assert "PRAGMA synchronous = FULL" in logged
 
 
-def test_announce_intents_returns_nothing_if_saving_the_intents_fails(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_result_of_announcing_intents_is_empty_if_saving_fails(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     fill(store)
     monkeypatch.setattr("aptui.store.db.writer._INTENTS_SQL", "INSERT INTO nowhere VALUES (?, ?, ?, ?, ?, ?)")
     key = PathKey("textures/ärger.png")

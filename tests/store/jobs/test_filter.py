@@ -38,7 +38,7 @@ NOW_MS = int(NOW.timestamp() * 1000)
 
 @dataclass
 class Rows:
-    """A few rows with different sources. A field that is not in `others` has the same value in all rows."""
+    """A few rows with different sources. `others` has the values of further columns; a column that is not in it is constant."""
 
     sources: list[str]
     others: dict[str, list[Any]] = field(default_factory=dict)
@@ -75,9 +75,9 @@ LOGS = Rows(
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("error:airship", [0]),  # every line is searched, but only in logs of jobs with errors
-        ("error:^fatal", [0]),  # ^ and $ match at the ends of every line
-        ("error:castle|status", [0, 1]),  # the error message of a job without a log is searched, too
+        ("error:airship", [0]),  # all lines of a log are searched, but only if its job has errors
+        ("error:^fatal", [0]),  # ^ and $ match at the beginning and end of each line
+        ("error:castle|status", [0, 1]),  # the error message of a job is searched in addition to its log
         ("!error:.", [2, 3]),
         ("warning:airship", [1]),
         ("warning:door", [1, 2]),
@@ -171,7 +171,7 @@ def test_after_term_accepts_a_time_a_date_or_an_age(value: str, moment: datetime
     )
 
 
-def test_after_and_slower_terms_match_values_above_their_limit() -> None:
+def test_filter_terms_for_completion_time_and_duration_select_matching_jobs() -> None:
     rows = Rows(["a", "b", "c"], {"completed_ms": [0, NOW_MS - 1000, NOW_MS - 9_000_000], "duration_ms": [10, 1500, 1501]})
 
     assert hits("after:2h", rows) == [1]
@@ -375,7 +375,7 @@ def test_joined_texts_are_stored_in_order() -> None:
     assert [column[code] for code in range(len(column))] == ["a", "", "ä", "d", "e", "f", "g", "h", "i"]
 
 
-def test_large_text_column_ranks_like_a_small_one(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_text_column_above_the_size_limit_has_the_same_sort_order(monkeypatch: pytest.MonkeyPatch) -> None:
     words = ["b", "A", "a", "C", "B"]
     few = Texts(words).ranks(5).tolist()
     monkeypatch.setattr(columns_of_text, "_MOST_SORTED_BYTES", 0)

@@ -342,10 +342,10 @@ def test_cause_of_an_error_masks_its_paths_and_numbers(one: str, other: str, cau
     assert (cause_of(one), cause_of(other)) == (cause, cause)
 
 
-def test_different_errors_have_different_causes_and_only_the_first_line_is_used() -> None:
+def test_errors_with_different_first_lines_are_in_different_groups() -> None:
     assert len({cause_of(text) for text in ("broken pipe\nmore", "no such preset", "levels: fatal", "a.png: too large", "")}) == 5
     assert cause_of("\n  broken pipe \nmore") == "broken pipe"
 
 
-def test_very_long_error_without_a_line_break_has_a_cause() -> None:
+def test_very_long_error_without_a_line_break_has_a_group() -> None:
     assert cause_of("a/" * 100_000 + "'" * 5000)

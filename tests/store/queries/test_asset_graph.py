@@ -1,4 +1,4 @@
-"""The asset graph compared with a naive implementation, on databases of aptui and O3DE; and all special edges."""
+"""The asset graph is compared with a naive implementation on databases of aptui and O3DE, and each special edge is tested."""
 
 from __future__ import annotations
 

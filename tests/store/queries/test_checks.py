@@ -123,7 +123,7 @@ def test_identity_file_of_an_intermediate_belongs_to_its_product(store):
     assert [each.name for each in still_orphans(found, store.reader(), store.path.parent)] == ["common/gone.mid.meta"]
 
 
-def test_deleted_file_or_a_file_with_a_new_row_is_not_an_orphan(store):
+def test_file_that_was_deleted_or_became_a_product_is_not_an_orphan(store):
     put(store, "linux/a.png")
     cache = store.path.parent
     for name in ("b.png", "c.png", "d.png"):
@@ -172,7 +172,7 @@ def test_sqlite_versions_that_may_damage_a_database_are_recognised(
     assert checks.has_wal_reset_bug() is has_bug
 
 
-def test_a_sound_database_has_no_faults(store: Store) -> None:
+def test_undamaged_database_has_no_faults(store: Store) -> None:
     store.put(put_source=[source_row()], put_job=[job_row()])
 
     assert checks.faults(store.path) == []
@@ -206,7 +206,7 @@ def test_new_database_has_counts_of_zero(store: Store) -> None:
     assert (checks.product_bytes(reader), checks.last_completed_ms(reader), checks.folder_count(reader)) == (0, 0, 0)
 
 
-def test_checks_count_folders_and_product_bytes_and_find_the_last_completion(store: Store) -> None:
+def test_folder_count_product_bytes_and_last_completion_are_read_from_the_database(store: Store) -> None:
     gem = store.writer.sync_scan_folders([("project", "/project", 0), ("gem", "/gem", 1)])[0]["gem"]
     store.put(
         put_source=[source_row()],

@@ -18,7 +18,7 @@ from tests.store.db.test_product_links import PRODUCT, SOURCE, Project, asset, p
 
 @pytest.fixture
 def project(store: Store) -> Project:
-    """`level.out` needs both products of `rock.fbx`, an unknown asset and three paths without files; `rock.mesh` preloads it."""
+    """`rock.mesh` preloads `level.out`, which needs both products of `rock.fbx`, an unknown asset and three paths without files."""
     made = Project(store)
     links = (source_file("rock.fbx", 1), asset(77, 3), product_file("gone.x"), product_file("*.y"), source_file("!z.y"))
     made.make("level.xml", ("level.out", 0, links))

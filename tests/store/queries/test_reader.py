@@ -310,7 +310,7 @@ def test_database_is_read_if_its_shared_memory_file_cannot_be_created(store: Sto
     store.put(put_source=[source_row()], put_job=[job_row()])
     store.writer.checkpoint()
     shutil.copy(store.path, tmp_path / "copy.sqlite")
-    # The dangling link prevents the creation of the file, even by root, which a read-only folder does not stop.
+    # Because of the dangling link, SQLite cannot create the file. A read-only folder would not prevent it if root runs the test.
     (tmp_path / "copy.sqlite-shm").symlink_to("nowhere/shm")
 
     with closing(open_reader(tmp_path / "copy.sqlite")) as reader:

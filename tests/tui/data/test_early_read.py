@@ -33,7 +33,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def later_reads(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """A list that records each read of the database by the feed; it does not record the early read."""
+    """A list that records each read of the database by `Feed`, but not the read by `EarlyRead` at the program's start."""
     reads: list[object] = []
 
     def note(*arguments: object) -> object:
@@ -62,7 +62,7 @@ def test_early_read_of_the_jobs_is_used_only_once(store: Store, later_reads: lis
     made.close()
 
 
-def test_database_change_after_the_early_read_causes_another_read(store: Store, later_reads: list[object]) -> None:
+def test_feed_reads_again_if_the_database_changed_after_the_read_at_startup(store: Store, later_reads: list[object]) -> None:
     early = EarlyRead(store.path)
     until(lambda: early._parts.qsize() >= 4, "the early read", 10)
     store.put(put_job=[job_row(JOBS + 1, platform="new")], put_state=[("seq", "41")])
@@ -73,7 +73,7 @@ def test_database_change_after_the_early_read_causes_another_read(store: Store, 
     made.close()
 
 
-def test_feed_reads_a_database_that_is_created_after_the_early_read(tmp_path: Path, later_reads: list[object]) -> None:
+def test_feed_reads_a_database_that_was_created_after_the_read_at_startup(tmp_path: Path, later_reads: list[object]) -> None:
     early = EarlyRead(tmp_path / "assetdb.sqlite")
     until(lambda: early._parts.qsize() == 1, "the early read found no database", 10)
 

@@ -1,4 +1,4 @@
-"""Notices and database together: in any order of arrival, the screens end with the state of the engine."""
+"""A feed reads the database and receives notices. In any order of both, its final rows equal the state of the engine."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class World:
             self.feed.read()
 
     def part(self) -> None:
-        """Apply the notices of one job; notices that arrive before the next call are not in the drained batch."""
+        """Apply the next part, the notices of one job, of a drained batch. Notices that arrive later wait for the next batch."""
         self.parts = self.parts or self.feed.drain().parts(1)
         self.store.apply(self.parts.pop())
 
@@ -175,8 +175,10 @@ BREAKS = st.sampled_from([("subscribe",), ("subscribe",), ("lose",), ("restart",
 
 
 @settings(max_examples=250, deadline=None)
-@example([("read",), ("draw",), ("drop", 2), ("draw",), ("read",)])  # the rows were read before the drained notices were saved
-@example([("read",), ("draw",), ("read", ("drop", 2), ("draw",))])  # the notices are drained while the rows are being read
+@example(
+    [("read",), ("draw",), ("drop", 2), ("draw",), ("read",)]
+)  # the last read still finds job 2, because its removal is not saved yet
+@example([("read",), ("draw",), ("read", ("drop", 2), ("draw",))])  # job 2 is removed during the read
 @given(st.lists(st.one_of(MOVES, MOVES, STEPS, STEPS, READS, READS, BREAKS), min_size=6, max_size=30))
 def test_rows_equal_the_database_after_any_order_of_events(steps: list[Any]) -> None:
     world = World()
@@ -233,7 +235,7 @@ def test_newest_notice_of_a_job_replaces_older_ones(feed: Feed) -> None:
     assert [(news.notice.job_id, news.notice.status) for news in feed.drain().jobs] == [(0, "failed"), (1, "failed")]
 
 
-def test_first_part_of_the_updates_has_everything_except_later_jobs(feed: Feed) -> None:
+def test_only_first_part_of_a_batch_has_table_running_jobs_and_messages(feed: Feed) -> None:
     feed.note_subscription(1, 5, {3: 0})
     feed.receive([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
     feed.receive([NoticeLine(1, 13, EngineMessage(0, 30, "a"))])
