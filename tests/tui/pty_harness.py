@@ -100,7 +100,7 @@ class Terminal:
             data = data[os.write(self._fd, data) :]
 
     def resize(self, columns: int, lines: int) -> None:
-        """Resize the terminal; the kernel signals the command, once."""
+        """Resize the terminal. The kernel sends SIGWINCH to the running command once."""
         self.columns, self.lines = columns, lines
         self._forget_model()
         self._resize(columns, lines)
@@ -133,7 +133,7 @@ class Terminal:
         """Wait until there was no output for `quiet_s` seconds; fail after the timeout."""
         size, since, deadline = -1, time.monotonic(), time.monotonic() + timeout_s
         while time.monotonic() - since < quiet_s:
-            assert time.monotonic() < deadline, f"the output does not end: {bytes(self.seen[-400:])!r}"
+            assert time.monotonic() < deadline, f"output still arrived at the timeout: {bytes(self.seen[-400:])!r}"
             if len(self.seen) != size:
                 size, since = len(self.seen), time.monotonic()
             time.sleep(0.01)

@@ -1,4 +1,4 @@
-"""`python -m tests.tui.record`: records a real engine at work on the demo project, for tests that drive the screens without one.
+"""`python -m tests.tui.record`: record a real engine that builds the demo project. Tests replay the recording without an engine.
 
 `recorded/` has the final asset database, the logs, and the stream of notices of a client. Paths of the machine are replaced:
 `scene.py` replaces the placeholder by the folder of the test.

@@ -96,7 +96,7 @@ class Engine(FakeSession):
         self.report(ConnectionsChanged(0, self.connections, self.gateway))
 
     def report(self, notice: Notice) -> None:
-        """Send a notice, and keep the newest of its kind as a session does."""
+        """Send a notice to the listeners; keep the latest progress and health, as the real session does."""
         self._seq += 1
         match notice:
             case Progress():
@@ -125,7 +125,7 @@ class Engine(FakeSession):
 
 
 def gateway() -> GatewayReport:
-    """Return the report of a gateway that dials a phone and rejected a device."""
+    """Return the report of a gateway that tries to connect to a phone and has rejected a connection of another device."""
     settings = PeerSettings(
         (Dial("phone", "127.0.0.1"), Dial("tablet", "tablet.local", is_auto=False)), ("192.168.1.0/24",), ("192.168.1.99",)
     )
@@ -215,7 +215,7 @@ class Scene:
         return "\n".join([*characters, "", *_numbered(runs), "", *(f"{letter} = {style}" for style, letter in letters.items()), ""])
 
     def masked(self, text: str) -> str:
-        """Return `text` with the folder's path replaced by a neutral path of the same length, also where the path is cut."""
+        """Replace the path of the test folder in `text` by a neutral path of equal length, also if "…" shortens the path."""
         ours, theirs = str(self.place), SHOWN_PLACE
         cuts = range(len(ours) - 1, 1, -1)
         others = {

@@ -164,7 +164,7 @@ def test_completed_job_shows_errors_and_warnings(jobs: JobsStore, errors: int, w
     assert jobs.needs["status"] >= len(shown_text)
 
 
-def test_failed_jobs_come_first_in_the_order_failed_first(jobs: JobsStore) -> None:
+def test_sorting_by_failed_puts_failed_jobs_before_other_jobs(jobs: JobsStore) -> None:
     jobs.set_sort("failed", is_descending=True)
     jobs.apply(
         news(
@@ -430,7 +430,7 @@ def test_status_of_a_running_job_shows_the_progress_until_the_run_ends(jobs: Job
     jobs.apply(news(notice(1, status="processing", run_key=3), is_later=False))
     assert jobs.cell(0, "status").text == "▶ 60 %"
     jobs.apply(news(notice(1, status="processing", run_key=9), is_later=False))
-    assert jobs.cell(0, "status").text == "▶ processing", "the progress was of another run"
+    assert jobs.cell(0, "status").text == "▶ processing", "the last progress belongs to run 3, but run 9 is running"
     jobs.apply(Batch(running={}))
     assert jobs.percent_of(1) == -1
 
@@ -470,7 +470,7 @@ def test_database_without_jobs_gives_an_empty_table(store: Store) -> None:
     jobs.close()
 
 
-def test_hits_in_the_path_of_a_critical_job_are_marked_after_its_sign(jobs: JobsStore) -> None:
+def test_search_hits_are_marked_correctly_if_a_sign_precedes_the_path(jobs: JobsStore) -> None:
     jobs.apply(news(notice(3, "textures/sand.PNG", is_critical=True)))
     found, cell = filtered(jobs, "is:critical sand"), jobs.cell(0, "source")
     assert jobs.needs["source"] == len(cell.text)
@@ -583,7 +583,7 @@ def test_first_jobs_hide_the_same_uniform_columns_as_all_jobs(
     assert (first.platform_count, table.platform_count) == (1, 1)
 
 
-def test_first_jobs_are_not_read_separately_if_they_have_only_one_source(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_of_only_one_source_are_read_all_together(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_LEAST_JOBS", 200)
     store.put(put_source=[source_row()], put_job=[job_row(number, platform=f"p{number}") for number in range(1, 201)])
 
@@ -591,7 +591,7 @@ def test_first_jobs_are_not_read_separately_if_they_have_only_one_source(store: 
         assert not any(isinstance(part, FirstJobs) for part in parts.read_job_parts(reader, wants_first=True))
 
 
-def test_late_batch_of_first_jobs_does_not_replace_the_complete_table(filled: Store, jobs: JobsStore) -> None:
+def test_partial_table_after_the_complete_table_is_ignored(filled: Store, jobs: JobsStore) -> None:
     before = jobs.row_count()
 
     jobs.apply(Batch(first=JobTable({}, ANALYSES)))

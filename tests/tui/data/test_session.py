@@ -168,7 +168,7 @@ def test_session_starts_an_engine_after_another_run_has_ended():
     session, listener = opened("/nowhere/engine.sock", start, lambda: holders[0])
     until(lambda: session.state is SessionState.WAITING)
     listener.wait_until(lambda calls: calls)
-    assert (started, listener.calls) == ([], [("subscribed", 0, 0, {})]), "settled rows can be read"
+    assert (started, listener.calls) == ([], [("subscribed", 0, 0, {})]), "no engine is started yet, but the stored rows are read"
     assert "4711" in session.trouble
     with pytest.raises(HostError, match="wait: an engine starts when the other run has ended"):
         session.ask(PingEngine()).result(TIMEOUT_S)
@@ -205,7 +205,7 @@ def test_database_is_read_again_while_another_run_writes_to_it(tmp_path, monkeyp
     assert all(each == ("subscribed", 0, 0, {}) for each in listener.calls)
 
 
-def test_session_waits_if_another_run_takes_the_cache_before_its_engine():
+def test_session_whose_engine_finds_the_cache_in_use_starts_it_again_later():
     holders, started = [0], []
 
     def start() -> None:
@@ -220,7 +220,7 @@ def test_session_waits_if_another_run_takes_the_cache_before_its_engine():
     session.close()
 
 
-def test_reason_of_a_failed_start_is_shown_until_connected():
+def test_reason_of_a_failed_engine_start_is_shown_after_further_tries():
     def refuse() -> None:
         raise HostError("the daemon does not start", hint="mend it")
 
@@ -240,7 +240,7 @@ def test_read_only_session_sends_no_requests():
     until(lambda: session.state is SessionState.DETACHED)
 
     listener.wait_until(lambda calls: calls)
-    assert listener.calls == [("subscribed", 0, 0, {})], "the rows of an idle database are read once"
+    assert listener.calls == [("subscribed", 0, 0, {})], "without an engine, the stored rows are read once"
     with pytest.raises(KnownError, match="read-only"):
         session.ask(StopEngine()).result(TIMEOUT_S)
     session.close()

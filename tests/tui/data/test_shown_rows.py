@@ -1,4 +1,4 @@
-"""`ShownRows` adds, removes and keeps rows of the screen; a test double replaces the table and the filter."""
+"""`ShownRows` updates the list of displayed rows after changes. A fake replaces the table of jobs and the filter."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_deleted_row_is_removed_although_it_is_visible() -> None:
     assert (made.rows.tolist(), made.lingering) == ([0], set())
 
 
-def test_visible_row_that_matches_the_filter_again_is_kept() -> None:
+def test_visible_row_that_fails_the_filter_only_for_a_moment_is_kept() -> None:
     made, table = shown(2, 1, 0)
     made.hold(0, 2)
     table.passing = {0}

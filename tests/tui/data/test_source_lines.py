@@ -45,7 +45,7 @@ def test_table_of_sources_without_rows_has_no_lines() -> None:
 
 
 @pytest.mark.parametrize("ids", [[4, 9], [-3, 8], [1 << 40, (1 << 40) + 1]])
-def test_key_of_a_source_contains_its_smallest_job_id(ids: list[int]) -> None:
+def test_key_of_a_source_line_is_derived_from_its_smallest_job_id(ids: list[int]) -> None:
     key = source_key(np.array(ids, np.int64))
 
     assert is_source_key(key)

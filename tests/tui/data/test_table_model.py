@@ -1,4 +1,4 @@
-"""After any updates, the table equals a list that Python filters and sorts, or the jobs of an engine that sends notices."""
+"""Random updates of the jobs table. The table is compared with a plain Python list and with the database of an engine."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ VALUES: dict[str, Callable[[list[Row]], Any]] = {
     "status": lambda jobs: min(row.urgency for row in jobs),
     "number": lambda jobs: max(row.key for row in jobs),
 }
-"""{order: value of a source's jobs by which the source's line is sorted}; the order "platform" is not checked."""
+"""Lines of sources are sorted by a value that is computed from all jobs of the source: {sort order: function of the jobs}."""
 
 
 def some(*keys: int, status: str = "completed") -> list[Row]:
@@ -287,7 +287,7 @@ CLASH = [("game", "D.txt", "1"), ("game", "d.txt", "2"), ("game", "e.txt", "3")]
 # One of two clashing files is deleted, and another file changes.
 @example([CLASH, [("game", "D.txt", None), ("game", "e.txt", "4")]], 0, 400)
 @example([[("game", "a.s", "FAIL ANALYSIS")], [("game", "a.s", None), ("game", "b.s", "x")]], 0, 400)
-# The same path now fails in another scan folder.
+# An analysis fails in one scan folder. Then the analysis of the same path fails in another scan folder.
 @example([[("shared", "a.s", "FAIL ANALYSIS")], [("game", "a.s", "FAIL ANALYSIS")]], 0, 400)
 @example([[("game", "d.txt", "x")], [("game", "d.txt", None), ("game", "D.txt", "x")]], 0, 400)
 @given(

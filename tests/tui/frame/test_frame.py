@@ -1,4 +1,4 @@
-"""Lines 1 to 3: progress, failures, tabs that need attention."""
+"""Lines 1 to 3 of the screen show the progress, the failures and the tabs that need attention."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_estimate_below_a_second_has_no_milliseconds(session: FakeSession) -> No
     assert "· less than 1 s left ·" in "".join(part.text for part in StatusLine(session).parts(140))
 
 
-def test_job_rate_gives_the_remaining_time_until_the_engine_estimates_it(session: FakeSession) -> None:
+def test_remaining_time_without_an_engine_estimate_is_derived_from_the_job_rate(session: FakeSession) -> None:
     session.latest_progress, session.project_name = progress(analyses_waiting=4555, eta_ms=0), "game"
     shown = ["".join(part.text for part in StatusLine(session).parts(width)) for width in (80, 140)]
 

@@ -61,7 +61,7 @@ def test_text_of_every_colour_role_is_legible_on_the_selected_row(name: str, col
 @pytest.mark.usefixtures("_facts")
 @pytest.mark.parametrize("name", THEMES)
 def test_muted_text_has_no_more_contrast_than_plain_text_with_16_colours(name: str) -> None:
-    """The default text of a terminal is often a little less than white or black."""
+    """Many terminals show text in the default colour as light or dark grey instead of pure white or black."""
     safety.install(safety.TerminalFacts(colours=16))
     theme = THEMES[name]
     grey, ground = (170, 0) if theme.is_dark else (85, 255)

@@ -124,7 +124,7 @@ def test_two_actions_on_one_key_are_reported_at_start_and_on_reload(tmp_path):
     ("key", "shown"),
     [("ctrl+p", "^P"), ("question_mark", "?"), ("enter", "⏎"), ("f1", "F1"), ("shift+tab", "⇧Tab"), ("Q", "Q"), ("slash", "/")],
 )
-def test_show_key_gives_the_displayed_name_of_a_key(key, shown):
+def test_displayed_name_of_a_keyboard_key_is_short(key, shown):
     assert show_key(key) == shown
 
 
@@ -164,7 +164,7 @@ def test_history_keeps_each_text_once_and_the_latest_text_last(tmp_path):
     assert len(memory.history("filters")) == 100
 
 
-def test_two_screens_do_not_overwrite_each_others_remembered_values(tmp_path: Path) -> None:
+def test_saving_remembered_values_keeps_values_that_another_screen_saved(tmp_path: Path) -> None:
     one, other = person_memory(tmp_path), person_memory(tmp_path)
     other.put("theme", "light")
     other.remember("commands", "theme light")

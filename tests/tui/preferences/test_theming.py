@@ -151,7 +151,7 @@ def test_theme_picker_previews_a_theme_and_then_restores_or_keeps_it(tmp_path):
         await pilot.press("colon", *"theme", "enter")
         await pilot.press("down")
         await until(pilot, lambda: app.theme == "deuteranopia")
-        await until(pilot, lambda: "told apart with" in text(app))  # the description below the names is shown completely
+        await until(pilot, lambda: "told apart with" in text(app))  # the description of the theme is not cut
         await pilot.press("escape")
         await until(pilot, lambda: app.theme == "dark")
         await pilot.press("colon", *"theme", "enter")

@@ -111,7 +111,7 @@ async def test_marked_assets_run_again_at_once_but_folders_after_a_question(app,
 
 
 @on_assets(size=SMALL)
-async def test_why_is_shown_on_a_screen_that_is_too_narrow_for_tree_and_details(app, pilot, pane):
+async def test_explanation_key_works_on_a_screen_too_narrow_for_tree_and_details(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
     await press(pilot, "x")
     await shows(app, pilot, "Why")
@@ -121,7 +121,7 @@ async def test_why_is_shown_on_a_screen_that_is_too_narrow_for_tree_and_details(
 
 
 @on_assets()
-async def test_why_key_pressed_twice_in_quick_succession_shows_the_preview(app, pilot, pane):
+async def test_explanation_key_pressed_an_even_number_of_times_shows_the_preview(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
     await press(pilot, "x")
     await shows(app, pilot, "new source")

@@ -1,4 +1,4 @@
-"""The history of visited places behind the back key, and the places that it drops."""
+"""The back key uses a history of visited places, which drops its oldest places."""
 
 from aptui.tui.data.assets_store import Kind
 from aptui.tui.screens.assets import asset_navigation

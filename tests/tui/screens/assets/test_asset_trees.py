@@ -216,7 +216,7 @@ async def test_tree_without_problems_has_no_problem_column(app, pilot, pane):
     ("width", "ids"),
     [(46, ["name", "health"]), (64, ["name", "health", "duration"]), (72, ["name", "health", "extension", "duration"])],
 )
-def test_problems_and_names_get_room_before_extension_and_duration(width, ids):
+def test_problems_and_name_columns_get_width_before_extension_and_duration(width, ids):
     columns = {column.id: cells for column, cells in lay_out(AssetTreeView(Kind.SOURCES)._measure_columns(width), width)}
 
     assert list(columns) == ids
@@ -234,7 +234,7 @@ async def test_running_job_causes_no_read_of_the_asset_problems(app, pilot, pane
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_wait_for_the_result_of_an_asset_search(tmp_path, monkeypatch):
+def test_key_presses_wait_for_the_result_of_an_asset_search(tmp_path, monkeypatch):
     may_search = threading.Event()
     search = tree_search.search
     monkeypatch.setattr(tree_search, "search", lambda *what: may_search.wait() and search(*what))
@@ -257,7 +257,7 @@ def test_keys_wait_for_the_result_of_an_asset_search(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("store")
-def test_keys_wait_until_the_requested_asset_and_screen_are_shown(tmp_path, monkeypatch):
+def test_key_presses_wait_until_the_requested_asset_and_screen_are_shown(tmp_path, monkeypatch):
     may_read, may_go = threading.Event(), asyncio.Event()
     may_read.set()
     read = asset_navigation.read_panel

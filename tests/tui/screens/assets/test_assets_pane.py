@@ -308,7 +308,7 @@ def test_equals_sign_shows_the_committed_and_the_current_picture_together(tmp_pa
 
 @pytest.mark.usefixtures("store")
 @needs_git
-def test_equals_sign_shows_differences_of_texts_in_place_of_explanation(tmp_path):
+def test_difference_key_replaces_preview_or_explanation_by_changed_lines(tmp_path):
     commit(tmp_path, "scripts/door.lua")
     (tmp_path / "scripts" / "door.lua").write_text("local a = 2\n")
 

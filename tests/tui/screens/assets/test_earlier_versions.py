@@ -155,7 +155,7 @@ def test_file_without_line_breaks_is_compared_in_parts(repository):
         (b"\0\1", b"\0\2", "only pictures and texts are compared"), (b"\0\1", b"a", "only pictures and texts are compared"),
     ],
 )  # fmt: skip
-def test_versions_without_different_lines_are_reported(repository, before, now, why):
+def test_comparison_without_different_lines_returns_the_reason(repository, before, now, why):
     assert compare(repository, before, now) == why
 
 

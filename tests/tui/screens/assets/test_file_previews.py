@@ -85,7 +85,7 @@ def test_preview_of_a_damaged_model_shows_its_bytes(tmp_path):
     assert preview_of(str(tmp_path / "a.glb")).text.kind == "binary"
 
 
-def test_preview_of_a_texture_shows_the_size_of_its_level(tmp_path):
+def test_texture_preview_shows_the_size_of_the_displayed_mip_level(tmp_path):
     levels = [[bytes(128)], [bytes(32)], [bytes(8)]]
     (tmp_path / "a.ktx2").write_bytes(encode_ktx2(Texture("bc1", 16, 16, levels, is_srgb=True)))
 

@@ -54,7 +54,7 @@ def some_builders(chance: random.Random) -> tuple[KnownBuilder, ...]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_list_and_details_match_model_after_any_filter_and_order(tmp_path: Path, seed: int) -> None:
+def test_builder_list_and_details_equal_a_reference_after_random_steps(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
 
     async def play(app: Any, pilot: Any, session: Any, pane: Any) -> None:

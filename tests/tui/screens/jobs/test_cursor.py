@@ -40,7 +40,7 @@ def test_log_cursor_starts_on_the_first_error_or_else_on_the_last_line(has_error
     assert pane.moves == moves
 
 
-def test_log_cursor_moves_once_after_reading():
+def test_requested_move_of_the_log_cursor_happens_once_after_the_log_is_read():
     pane, read = FakePane(has_error=True), SimpleNamespace(records=(), running_key=0)
     cursor = LogCursor(lambda: pane)
     cursor.apply(read)

@@ -157,7 +157,7 @@ def test_job_that_runs_again_counts_as_fixed_only_after_it_succeeded(tmp_path):
 
 
 class Visit:
-    """A visit during which job 1, which had failed at the last visit, has the status `status`; `messages` has the shown texts."""
+    """A later visit of the Jobs screen. Job 1 had failed at the last visit and now has `status`; `messages` has the shown texts."""
 
     def __init__(self, tmp_path, *, left_ms=NOW_MS - 90_000):
         memory = UiMemory(tmp_path / "project.json")

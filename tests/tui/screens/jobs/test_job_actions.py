@@ -1,4 +1,4 @@
-"""Actions on jobs: by key, menu and command, in other programs, and copies."""
+"""Keys, menus and commands run actions on jobs. Some actions open other programs or copy text."""
 
 from __future__ import annotations
 
@@ -185,7 +185,7 @@ async def test_read_only_screen_offers_no_requests(app, pilot, pane):
     assert app.session.asked == []
 
 
-def test_log_source_and_folder_of_a_job_open_in_other_programs(tmp_path, monkeypatch):
+def test_keys_open_the_log_source_and_folder_of_a_job(tmp_path, monkeypatch):
     monkeypatch.setenv("PAGER", "less -S")
     monkeypatch.setenv("EDITOR", "ed")
     monkeypatch.delenv("VISUAL", raising=False)
@@ -249,7 +249,9 @@ async def test_job_rows_are_copied_in_each_offered_form(app, pilot, pane, tmp_pa
     await pilot.press("u")
     pane.table.move_to_key(5)
     await pilot.press("y", "r")
-    await until(pilot, lambda: app.copied[-1] == ("textures/bad\udce9name.png", True))  # The copy keeps the name's bytes.
+    await until(
+        pilot, lambda: app.copied[-1] == ("textures/bad\udce9name.png", True)
+    )  # The name is not UTF-8; its bytes are copied.
     pane.table.move_to_key(6)
     await pilot.press("y", "r")
     await until(pilot, lambda: app.copied[-1][1] is False)  # The name has control characters, which are removed.

@@ -54,7 +54,7 @@ async def test_running_job_shows_facts_of_its_previous_run_as_last_run(app, pilo
 
 
 @on_jobs()
-async def test_why_sheet_shows_reason_inputs_and_earlier_runs_of_a_job(app, pilot, pane):
+async def test_explanation_of_a_job_shows_reason_inputs_and_earlier_runs(app, pilot, pane):
     await pilot.press("x")
     await until(pilot, lambda: "Inputs of the last" in text(app))
     for part in (
@@ -67,7 +67,7 @@ async def test_why_sheet_shows_reason_inputs_and_earlier_runs_of_a_job(app, pilo
     await until(pilot, lambda: app.focused is pane.table)
 
 
-def test_why_sheet_aligns_the_names_of_inputs():
+def test_explanation_of_a_job_aligns_the_names_of_inputs():
     inputs = [("source", "a.wav", "00ff"), ("additional fingerprint", "soxr 1.1", "01ff")]
     lines = ["".join(part.text for part in parts) for parts in texts._inputs(inputs)]
 
@@ -75,7 +75,7 @@ def test_why_sheet_aligns_the_names_of_inputs():
 
 
 @on_jobs(size=(44, 30))
-async def test_why_sheet_wraps_long_lines(app, pilot):
+async def test_explanation_of_a_job_wraps_long_lines(app, pilot):
     await pilot.press("x")
     await until(pilot, lambda: "Inputs of the last" in text(app))
     shown = " ".join(text(app).split())
@@ -124,7 +124,7 @@ def test_search_term_made_from_a_message_matches_exactly_this_message():
     assert search("!a.b", columns).hits == []
 
 
-def test_event_log_lines_keep_the_positions_of_levels_and_hits():
+def test_lines_of_a_filtered_log_are_found_by_level_and_position():
     source = MemoryLines([LogPaneLine("", level, "", level) for level in "IDEWI"])
     source.keep([0, 2, 4])
 

@@ -47,7 +47,7 @@ async def test_log_line_without_details_shows_facts_about_the_job(app, pilot, pa
     await sees(pilot, app, "── About this job ──", "Ran because  the source changed", "Error        IDAT chunk is broken")
     assert "Details of this line" not in text(app)
     head = next(at for at, line in enumerate(lines(app)) if "Event log" in line)
-    assert lines(app)[head + 1].startswith("▌")  # the cursor is drawn again also when lines are wrapped
+    assert lines(app)[head + 1].startswith("▌")  # the cursor was drawn at its new line, although lines are wrapped
 
 
 @on_jobs()
@@ -97,7 +97,7 @@ def test_tab_visits_the_parts_and_zoom_hides_other_parts_on_a_small_screen(tmp_p
         assert all(len(line) <= 80 for line in lines(app))
 
     app = in_jobs(tmp_path, walk, size=SMALL)
-    drawn = 100 * (24 - 5 - 2 - 7) // (24 - 5)  # percentage of the height that the log has if the table shows seven rows
+    drawn = 100 * (24 - 5 - 2 - 7) // (24 - 5)  # initial height of the log (percent), when the table has seven rows
     assert app.memory.get("jobs.split", 0) == drawn + 16
 
 
@@ -132,7 +132,7 @@ async def test_empty_details_have_no_title(app, pilot, pane):
     await until(pilot, lambda: "Details of this line" not in text(app))
     assert not {"Value", "About this job"} & set(re.split(r"  +", text(app)))
     head = next(line for line in lines(app) if "Event log" in line)
-    assert re.fullmatch(" ─+ Event log ─+ *", head)  # the empty details beside the log do not have a title in this line
+    assert re.fullmatch(" ─+ Event log ─+ *", head)  # the line has the title of the log, but no title of the details
 
 
 @on_jobs()
@@ -187,7 +187,7 @@ def test_log_is_read_again_after_a_run_even_before_the_new_row_is_stored(tmp_pat
 
 
 @on_jobs(running=(3,))
-async def test_lost_engine_ends_the_running_state_of_jobs_on_the_screen(app, pilot, pane):
+async def test_jobs_are_not_shown_as_running_after_the_connection_is_lost(app, pilot, pane):
     pane.choices.filter_by("sand")
     await until(pilot, lambda: pane.table.cursor_key == 3 and "▶ processing" in text(app) and "▶ running" in text(app))
     for listener in app.session.listeners:

@@ -32,8 +32,8 @@ async def test_columns_are_as_wide_as_their_texts(app, pilot, pane):
     shown = {column.id: width for column, width in pane.table._lay_columns()}
     texts = [pane.store.cell(index, "platform").text for index in range(pane.store.row_count())]
     assert shown["platform"] == max(8, *map(len, texts))
-    assert shown["key"] == 16  # limited, although some job keys are longer, because other columns need width
-    assert shown["source"] == 28  # the minimum width of this column; all source paths are shorter
+    assert shown["key"] == 16  # the maximum width of this column, because some job keys are longer
+    assert shown["source"] == 28  # the minimum width of this column, because all paths are shorter
     assert shown["reason"] > shown["source"]
     assert not any(pane.store.cell(index, "reason").text.startswith(" ") for index in range(pane.store.row_count()))
 
@@ -227,7 +227,7 @@ async def test_excluded_platform_name_gets_a_hint_about_the_platform_field(app, 
 
 
 @on_jobs(filler=lambda _store, _log_dir: None)
-async def test_empty_table_names_watched_folders_and_patterns(app, pilot, pane):
+async def test_table_without_jobs_shows_watched_folders_and_patterns(app, pilot, pane):
     await sees(pilot, app, "watched folders  /project/assets")
     await sees(pilot, app, "patterns         *.png")
 
@@ -379,7 +379,7 @@ async def test_column_menu_marks_columns_that_do_not_fit(app, pilot):
 
 
 @on_jobs()
-async def test_each_order_has_a_key_in_its_menu(pilot, pane):
+async def test_each_sort_order_has_a_key_in_the_sort_menu(pilot, pane):
     for key, column in (("s", "source"), ("p", "platform"), ("d", "duration"), ("f", "failed")):
         await pilot.press("S", key)
         await settled(pilot, pane)

@@ -141,7 +141,7 @@ def three(store, log_dir) -> None:
 
 
 @on_jobs(platforms=("linux", "pc"), filler=three)
-async def test_log_stays_on_its_job_until_another_job_of_the_source_is_worse(app, pilot, pane):
+async def test_shown_log_changes_only_if_another_job_of_the_source_fails(app, pilot, pane):
     def report(job_id: int, word: str, **changes: object) -> None:
         pane.store.apply(Batch(jobs=(JobNews(notice(job_id, word, **changes), is_later=True, received_ms=NOW_MS),)))
         app.wake()
@@ -182,7 +182,7 @@ async def test_failure_key_visits_a_collapsed_source_once_but_each_expanded_job(
 
 
 @on_two_platforms
-async def test_new_job_is_added_to_the_line_of_its_source(app, pilot, pane):
+async def test_new_job_is_added_to_the_table_row_of_its_source(app, pilot, pane):
     await pilot.press("j")
     key, before = pane.table.cursor_key, pane.store.row_count()
     pane.store.apply(

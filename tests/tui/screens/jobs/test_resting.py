@@ -92,7 +92,7 @@ async def test_cursor_stays_on_its_failure_and_running_jobs_are_shown_in_a_strip
     session.say(notice(3, "processing"), 3)
     session.say(notice(4, "processing", source="meshes/rock.fbx"), 4)
     await until(pilot, lambda: "▶ textures/sand.png" in text(app) and "▶ meshes/rock.fbx" in text(app))
-    assert strip.size.height == 1, "both jobs fit into one line"
+    assert strip.size.height == 1, "the strip shows both running jobs in one line"
     session.say(notice(3, "completed"), 5)
     await until(pilot, lambda: "▶ textures/sand.png" not in text(app))
     assert text(app).index("▶ meshes/rock.fbx") > 0
@@ -170,7 +170,7 @@ async def test_keys_wait_until_the_rows_the_filter_and_the_log_are_ready(app, pi
     assert [app.keyboard.name_awaited(key) for key in ("ctrl+c", "q")] == ["", ""], "Ctrl+C and `q` quit without waiting"
     pane.store.is_loaded = True
     pane.name_awaited = lambda _focused: "the sheet"
-    assert app.keyboard.name_awaited("q") == "the sheet", "`q` waits for the sheet that it is to close"
+    assert app.keyboard.name_awaited("q") == "the sheet", "`q` waits until the sheet is open, because `q` closes the sheet"
     del pane.name_awaited
 
 

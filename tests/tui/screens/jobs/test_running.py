@@ -246,7 +246,7 @@ def asking() -> Asking:
     return found
 
 
-def test_next_request_for_a_running_log_waits_for_the_answer_and_the_interval(asking: Asking) -> None:
+def test_running_log_is_requested_again_only_after_the_answer_and_a_delay(asking: Asking) -> None:
     assert asking.asked == [ReadRunLog(5)]
     asking.poll(60)
     assert len(asking.asked) == 1

@@ -69,7 +69,7 @@ def visit(tmp_path, do: Callable, *, size=LARGE, before=None):
         await until(pilot, lambda: pane.pane.source.line_count() or not pane.files.path)
         await pilot.pause()
         await do(app, pilot, session, pane)
-        app.pane.deactivate()  # The app also deactivates a pane when the user leaves it.
+        app.pane.deactivate()  # The app does this when the user leaves the screen.
         app.memory.save()
 
     return in_shell(tmp_path, main, size=size, panes=HERE, before=before)
@@ -453,7 +453,7 @@ async def test_key_after_search_waits_for_the_search_result(app, pilot, pane, lo
     pane._reader._serve = lambda *wanted, **how: continues_run.wait(20) and serve(*wanted, **how)
     assert app.keyboard.name_awaited("y") == ""
     await pilot.press("slash", *"first")
-    assert app.keyboard.name_awaited("y") == "", "a key that is typed as text does not wait"
+    assert app.keyboard.name_awaited("y") == "", "a key typed into the search field waits for nothing"
     await pilot.press("enter")
     assert pane.pane.has_focus
     assert (app.keyboard.name_awaited("y"), app.keyboard.name_awaited("q")) == ("the search", "")

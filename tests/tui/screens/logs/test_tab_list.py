@@ -77,7 +77,7 @@ def test_changed_tab_keeps_its_place_and_a_new_tab_becomes_the_last(menu):
     assert shown == ["other", "more"]
 
 
-def test_cancelled_tab_form_changes_nothing(menu):
+def test_cancelling_the_form_for_a_new_log_tab_changes_nothing(menu):
     found, shown, _memory = tabs(tabs=OWN)
 
     found.edit(None)
