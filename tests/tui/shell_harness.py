@@ -21,7 +21,7 @@ from tui.fake_panes import PROBES, FakeSession
 
 SMALL, LARGE = (80, 24), (140, 40)
 _TURNS = 4
-"""Number of turns of the event loop after which updates from threads and resumed tasks have reached the widgets."""
+"""Number of turns of the event loop to wait, so that updates from threads and resumed tasks reach the widgets."""
 _MOST_CHECKS = 50
 """Maximum number of checks of a screen that does not stop drawing."""
 _refresh = Screen._compositor_refresh
@@ -156,10 +156,10 @@ def in_shell(tmp_path, do: Callable[..., Awaitable[None]], **more) -> AptuiApp:
 
 
 def script_test(open_screen: Callable[..., object], parts: Sequence[str], *uses: str, **options: object):
-    """Make a test from a script: `open_screen(tmp_path, script, **options)` opens a screen and calls the script with `parts`.
+    """Return a decorator that makes a test from a script; `open_screen(tmp_path, script, **options)` runs the script in a screen.
 
-    The parameters of the script are some of `parts`, and fixtures. The fixtures `project`, `size` and `theme` are options, too;
-    `uses` names fixtures of every test.
+    A parameter of the script is one of `parts`, which `open_screen` passes, or a fixture. The fixtures `project`, `size` and
+    `theme` are also passed to `open_screen`. Every test uses the fixtures `uses`.
     """
 
     def decorate(script):

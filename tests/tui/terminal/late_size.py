@@ -33,7 +33,7 @@ class Sized(DiffRenderingApp):
         yield Static()
 
     def on_resize(self, event: Resize) -> None:
-        """Show the new size."""
+        """Show the new size of the terminal."""
         self.query_one(Static).update(f"size {event.size.width} {event.size.height}.")
 
 

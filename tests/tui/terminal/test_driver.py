@@ -65,7 +65,7 @@ def test_handling_a_key_inspects_no_function_signatures(monkeypatch: pytest.Monk
             await driver._handle(app, events.Key("a", "a"))
             monkeypatch.setattr(_callback, "signature", lambda func: (inspected.append(func), inspect.signature(func))[1])
             await driver._handle(app, events.Key("b", "b"))
-            monkeypatch.undo()  # undone before the app closes, because closing the app inspects signatures
+            monkeypatch.undo()  # `signature` is restored here, because closing the app calls it
 
     asyncio.run(run())
 

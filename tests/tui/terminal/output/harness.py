@@ -132,7 +132,7 @@ class SideBySide:
 
 
 def picture(lines: Sequence[Sequence[Segment]], y: int = 0, x: int = 0) -> LayoutUpdate:
-    """Return an update that draws whole lines from line `y` and column `x` on."""
+    """Return an update that draws `lines` one below the other; the first line begins at line `y` and column `x` of the screen."""
     strips = [Strip(line) for line in lines]
     width = max((strip.cell_length for strip in strips), default=0)
     return LayoutUpdate([[strip] for strip in strips], Region(x, y, width, len(strips)))

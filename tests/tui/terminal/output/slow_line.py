@@ -20,7 +20,7 @@ from tests.tui.terminal.output.harness import picture
 
 COLUMNS, LINES = 160, 45
 _TOP, ROWS = 5, 20
-"""Number of lines with changing rows."""
+"""First line of the table on the screen, and number of rows of the table."""
 _PARTS, _STEPS = 6, 6
 _STATUSES = ("pending", "processing", "completed", "failed")
 _CURSOR = Style(bgcolor="#2b3647")
@@ -51,7 +51,7 @@ class SimulatedLoop:
         return False
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
-        """Do nothing: cancelled timers are skipped."""
+        """Do nothing, because `run` skips cancelled timers."""
 
     def run(self, until_s: float) -> None:
         """Let time pass."""
@@ -79,14 +79,15 @@ class FakeApp:
 
 
 class FarScreen:
-    """A table whose rows change all the time, drawn over a simulated connection.
+    """A table with rows that change constantly. It is drawn over a simulated connection.
 
     Args:
         rate: bandwidth of the connection (bytes per second).
         round_trip_s: round-trip time of the idle connection.
         news_a_second: number of rows that change each second.
-        heeds: whether updates wait for keys.
-        frame_s: processor time of a frame of updates, mostly for applying them. Each widget that passes a key on takes a twentieth.
+        heeds: whether updates give way to keys: updates are applied in parts and wait for the connection and for echoes.
+        frame_s: processor time for applying and drawing one frame of updates (seconds). A key passes through several widgets; each
+            of them takes a twentieth of this time.
     """
 
     def __init__(

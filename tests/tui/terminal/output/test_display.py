@@ -1,4 +1,4 @@
-"""Only changed lines are drawn, as Textual would draw them. An untested version of Textual gets its stock output."""
+"""aptui draws only changed lines, with the same result as Textual. With an untested version of Textual, Textual draws."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_hidden_widgets_are_not_rendered(monkeypatch):
             covered = app.screen.query_one("#over").region
 
             drawn(app.screen, ChangedLines, {Region(covered.x, 4, 3, 1)})
-            assert set(asked) == {"over"}, "a covered row is not rendered, although other parts of it are visible"
+            assert set(asked) == {"over"}, "only the widget that covers the changed cells is rendered"
             asked.clear()
             drawn(app.screen, Compositor, {Region(covered.x, 4, 3, 1)})
             assert len(asked) > 4
@@ -156,13 +156,13 @@ def test_installed_textual_is_supported_by_the_output_layer() -> None:
 
 
 @pytest.mark.parametrize(("version", "is_so"), [("8.2.8", True), ("8.2.11", True), ("8.20.1", False), ("9.0.0", False)])
-def test_untested_textual_version_gets_stock_output(version: str, is_so: bool, tmp_path: Path) -> None:
+def test_is_tested_accepts_only_tested_versions_of_textual(version: str, is_so: bool, tmp_path: Path) -> None:
     (tmp_path / f"textual-{version}.dist-info").mkdir()
 
     assert is_tested(tmp_path) is is_so
 
 
-def test_textual_that_lacks_a_used_private_name_gets_stock_output(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_output_layer_is_not_used_if_textual_lacks_a_private_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(display, "_PRIVATE_NAMES", ((Compositor, ("_render_chops", "no_such_name")),))
 
     assert not is_supported.__wrapped__()

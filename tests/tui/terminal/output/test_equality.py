@@ -64,7 +64,7 @@ def _wall():
         (Abilities(is_modern=False), ("truecolor", 0)),
     ],
 )
-def test_random_frames_show_the_same_cells_as_stock_output(abilities, colours, repeats):
+def test_random_frames_show_the_same_cells_as_the_output_of_textual(abilities, colours, repeats):
     safety.install(safety.TerminalFacts(colours=colours[1]))
     for seed in range(6):
         draw = Draughtsman(seed)
@@ -77,7 +77,7 @@ def test_random_frames_show_the_same_cells_as_stock_output(abilities, colours, r
 
 
 @pytest.mark.parametrize("scrolls_columns", [True, False])
-def test_scrolling_tables_show_the_same_cells_as_stock_output(scrolls_columns):
+def test_scrolling_tables_show_the_same_cells_as_the_output_of_textual(scrolls_columns):
     draw, screen, top = Draughtsman(1), SideBySide(60, 20, scrolls_columns=scrolls_columns), 30
     screen.show(picture([[Segment(f"岩 beside {y}".ljust(19))] for y in range(20)], 0, 40))
 
@@ -94,7 +94,7 @@ def test_scrolling_tables_show_the_same_cells_as_stock_output(scrolls_columns):
         assert (step, screen.differences()) == (step, [])
 
 
-def test_many_quick_resizes_end_with_the_same_cells_as_stock_output():
+def test_cells_after_many_quick_resizes_equal_the_output_of_textual():
     draw, screen = Draughtsman(2), SideBySide(30, 8)
     screen.show(picture([[Segment("x" * 30)]] * 8))
 
@@ -129,7 +129,7 @@ def test_scrolling_by_a_line_sends_about_the_bytes_of_the_new_line():
 
 
 def table_pieces(rows: int, of: range, height: int) -> list[tuple[int, int, list[Segment]]]:
-    """Return the pieces of a table with a scroll bar in some columns; its first row is `rows`."""
+    """Return the pieces of a table in the columns `of`: line y shows row `rows` + y, and the last column is a scroll bar."""
     bar = len(of) - 1
     text = [(y, of.start, [Segment(f"row {rows + y:05} {'abc/' * 30}"[:bar])]) for y in range(4, height)]
     return [*text, *((y, of.start + bar, [Segment("█" if y == rows + 9 else " ")]) for y in range(4, height))]

@@ -43,7 +43,7 @@ def test_key_is_echoed_while_an_update_is_under_way():
     assert draw(screen, "more", "key") == ""
 
 
-def test_lost_reply_delays_frames_only_until_a_timeout():
+def test_lost_reply_of_the_terminal_delays_frames_only_until_a_timeout():
     screen = SideBySide(12, 1)
     screen.show(text("one"))
     draw(screen, "two")
@@ -115,7 +115,7 @@ def test_bytes_that_may_change_cells_cause_a_full_redraw(data):
     assert "one" in "".join(screen.sent)
 
 
-def test_closing_the_output_layer_resets_the_pen_and_reopening_redraws():
+def test_closing_the_output_layer_resets_the_text_style_and_reopening_redraws():
     screen = SideBySide(12, 1)
     screen.show(picture([[Segment("red".ljust(12), Style(color="red"))]]))
     screen.sent.clear()
@@ -184,7 +184,7 @@ def test_sixel_is_sent_over_its_cells_and_again_only_after_they_were_covered():
     assert screen.ours.cursor == (5, 0)
     screen.answer()
     screen.layer.show(with_picture(SIXEL, "news"), screen.console, screen.size, (5, 0))
-    assert len(screen.ours.pixels) == 1, "a change of other cells does not send the picture again"
+    assert len(screen.ours.pixels) == 1, "the picture is not sent again if only other cells change"
     screen.answer()
     screen.layer.show(pieces(5, 12, [(2, 1, [Segment("menu")])]), screen.console, screen.size, (5, 0))
     assert screen.ours.display[2] == " menu       "

@@ -1,4 +1,7 @@
-"""A frame waits while one frame has no reply yet, or two after a key. A terminal that never replies delays nothing."""
+"""A frame waits for the terminal's reply to the previous frame; just after a key, one more frame is sent without waiting.
+
+A terminal that never replies delays no frames.
+"""
 
 from itertools import pairwise
 
@@ -34,7 +37,7 @@ def test_frame_waits_for_the_reply_to_the_previous_frame():
     assert round(pace.round_trip_s, 3) == 0.3
 
 
-def test_after_a_key_a_second_frame_is_sent_at_once_and_a_third_frame_waits():
+def test_one_frame_after_a_key_is_sent_without_waiting_for_a_reply():
     pace = proven()
     pace.at(1.0).note_frame()
 
@@ -44,7 +47,7 @@ def test_after_a_key_a_second_frame_is_sent_at_once_and_a_third_frame_waits():
     pace.at(1.1).note_frame()
     assert pace.at(1.1).wait_s() > 0
     pace.at(1.2).note_answer()
-    assert pace.at(1.4).wait_s() > 0, "0.4 s after the key, only one frame without a reply is permitted"
+    assert pace.at(1.4).wait_s() > 0, "0.4 s after the key, a frame waits again for the reply to the previous frame"
 
 
 def test_terminal_without_replies_is_queried_a_limited_number_of_times():
@@ -132,7 +135,7 @@ def test_updates_wait_for_the_echo_frame_or_a_timeout():
     assert pace.at(2.3).key_s() == 0
 
 
-def test_repeated_key_without_echo_delays_updates_only_once():
+def test_repeated_key_that_draws_nothing_delays_updates_only_once():
     pace = proven()
     held = []
 

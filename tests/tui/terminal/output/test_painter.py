@@ -103,18 +103,18 @@ def lines(*texts, at=0):
     return dict(enumerate(texts, at))
 
 
-def test_find_shift_finds_lines_that_scrolled_up():
+def test_lines_that_scrolled_up_are_recognised():
     assert find_shift(lines(*"abcdef", at=3), lines(*"bcdefg", at=3)) == Shift(3, 8, 1)
 
 
-def test_find_shift_finds_lines_that_scrolled_down_between_changed_lines():
+def test_lines_that_scrolled_down_between_changed_lines_are_recognised():
     before = lines("head", *"abcdef", "log 1", "log 2")
     after = lines("other", *"xyabcd", "log 3", "log 4")
 
     assert find_shift(before, after) == Shift(1, 6, -2)
 
 
-def test_blank_and_repeated_lines_are_not_used_to_find_a_scroll():
+def test_blank_and_repeated_lines_are_not_recognised_as_scrolled():
     assert find_shift(lines(*"     a"), lines(*"    ab")) is None
     assert find_shift(lines(*"-----a"), lines(*"a-----")) is None
 
@@ -125,7 +125,7 @@ def test_scrolling_is_not_used_if_lines_that_did_not_move_would_be_drawn_again()
     assert find_shift(before, after) is None
 
 
-def test_shift_lines_fills_the_lines_that_scroll_in_with_none():
+def test_lines_that_become_visible_by_scrolling_are_none():
     assert shift_lines("bcde", 1) == ["c", "d", "e", None]
     assert shift_lines("bcde", -2) == [None, None, "b", "c"]
 
@@ -151,7 +151,7 @@ def test_texts_that_are_not_divided_into_graphemes_have_one_cell_for_each_charac
     assert not _ONE_CELL_EACH.fullmatch("✓\ufe0f")
 
 
-def test_blank_cell_keeps_only_visible_attributes_in_its_pen():
+def test_blank_cell_keeps_only_the_visible_attributes_of_its_style():
     _, pens, _ = draw_cells("a b", CASE.pen("31;44"))
 
     assert [pen.sgr for pen in pens] == ["31;44", "44", "31;44"]
@@ -188,14 +188,14 @@ def pens_of(*sequences):
 
 
 @pytest.mark.parametrize("one_by_one", [True, False])
-def test_sequence_for_a_pen_change_always_results_in_the_new_pen(one_by_one):
+def test_sequence_for_a_style_change_always_results_in_the_new_style(one_by_one):
     for old, new in itertools.product(PENS, PENS):
         change = CASE.change(CASE.pen(old), CASE.pen(new), one_by_one=one_by_one)
 
         assert pens_of(f"\x1b[0;{old}m", change) == pens_of(f"\x1b[0;{new}m"), (old, new)
 
 
-def test_sequence_for_a_pen_change_contains_only_differences():
+def test_sequence_for_a_style_change_contains_only_differences():
     assert CASE.change(CASE.pen("1;31;44"), CASE.pen("1;32;44")) == "\x1b[32m"
     assert CASE.change(CASE.pen("1;31"), CASE.pen("1;31;44")) == "\x1b[44m"
     assert CASE.change(CASE.pen("1;38;2;1;2;3;44"), CASE.pen("38;2;1;2;3;44")) == "\x1b[22m"
@@ -207,13 +207,13 @@ def test_turning_bold_off_does_not_turn_faint_off():
     assert CASE.change(CASE.pen("1;2;38;2;100;100;100"), CASE.pen("2;38;2;100;100;100")) == "\x1b[22;2m"
 
 
-def test_pens_that_look_alike_on_blank_cells_share_one_blank_pen():
+def test_styles_that_look_alike_on_blank_cells_share_one_blank_style():
     assert CASE.pen("1;31;44").blank is CASE.pen("3;44").blank is CASE.pen("44")
     assert CASE.pen("4;31;44").blank is CASE.pen("4;31;44")
     assert CASE.pen("31", "https://a").blank is CASE.pen("31", "https://a")
 
 
-def test_pen_cache_holds_a_limited_number_of_pens():
+def test_style_cache_holds_a_limited_number_of_styles():
     case = StyleCache()
 
     for number in range(9000):

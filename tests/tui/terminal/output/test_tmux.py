@@ -37,7 +37,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Home]:
 
 
 class Person:
-    """A terminal around tmux: the output of `capture-pane` omits the colours of erased cells."""
+    """A terminal that displays tmux. Its cells have all colours; `capture-pane` of tmux omits the colours of erased cells."""
 
     def __init__(self, tmux: Tmux) -> None:
         self._outer = tmux.outer
@@ -46,7 +46,7 @@ class Person:
         self._fed = 0
 
     def screen_of(self, pane: Pane) -> list[list[Cell]]:
-        """Return the screen while tmux shows a pane."""
+        """Let tmux display a pane, and return the cells of the terminal."""
         before = len(self._outer.seen)
         pane.tmux.say("select-window", "-t", pane.name, ";", "refresh-client")
         self._outer.wait(lambda term: len(term.seen) > before, "a drawn picture")
@@ -58,7 +58,7 @@ class Person:
 
 
 @pytest.mark.parametrize(("term", "columns", "lines"), [("xterm-256color", 120, 30), ("screen", 80, 24)], ids=str)
-def test_screen_has_the_same_cells_with_stock_output_and_our_output(
+def test_screen_in_tmux_has_the_same_cells_as_the_output_of_textual(
     home: Home, tmp_path: Path, term: str, columns: int, lines: int
 ) -> None:
     with Tmux(home, columns, lines) as tmux:
