@@ -125,7 +125,7 @@ def test_scrolling_is_not_used_if_lines_that_did_not_move_would_be_drawn_again()
     assert find_shift(before, after) is None
 
 
-def test_lines_that_become_visible_by_scrolling_are_none():
+def test_lines_that_become_visible_by_scrolling_are_unknown():
     assert shift_lines("bcde", 1) == ["c", "d", "e", None]
     assert shift_lines("bcde", -2) == [None, None, "b", "c"]
 
