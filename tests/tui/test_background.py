@@ -47,7 +47,7 @@ def test_only_the_newest_request_of_a_kind_is_handled(handler):
     assert handler.handled == [("a", 1), ("a", 3), ("b", 4)]
 
 
-def test_requests_of_the_last_kind_are_handled_after_requests_of_other_kinds(handler):
+def test_requests_of_the_lowest_priority_are_handled_after_other_requests(handler):
     worker = begun(handler, last="slow")
     worker.put(2, "slow")
     worker.put(3, "b")
@@ -80,7 +80,7 @@ def test_no_request_is_handled_after_close(handler):
     assert not handler.has_begun.wait(0.05)
 
 
-def test_settle_of_a_busy_background_worker_raises_timeout_error(handler):
+def test_settle_raises_timeout_error_if_the_background_worker_is_busy(handler):
     worker = begun(handler)
     with pytest.raises(TimeoutError):
         worker.settle(0.01)

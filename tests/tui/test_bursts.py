@@ -36,8 +36,8 @@ def typist(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typist]:
         "a pattern of a builder",
     ],
 )
-def test_keys_typed_at_once_copy_the_expected_text(typist: Typist, name: str) -> None:
-    """This test types one script; `bursts` types all scripts, also with pauses, and takes minutes."""
+def test_keys_sent_without_pauses_copy_the_expected_text(typist: Typist, name: str) -> None:
+    """Send the keys of one script without pauses. `python -m tests.tui.bursts` types all scripts, also with pauses, in minutes."""
     script, expected = SCRIPTS[name]
     typist.begin(script)
 

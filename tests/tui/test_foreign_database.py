@@ -41,7 +41,7 @@ def game(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 
 
 def open_foreign(game: Path, script) -> None:
-    """Open the screen as `aptui open` does, and call `look(app, hands)`."""
+    """Open the screen as `aptui open` does, and call `script(app, hands)`; `hands` is the pilot that presses keys."""
 
     async def main() -> None:
         session = NoSession(game.name, game / "Cache")

@@ -139,7 +139,7 @@ def test_updates_wait_until_the_connection_is_free_or_a_frame_is_requested():
     assert len(screen.drawn_s) == 1
 
     screen.loop.run(12.0)
-    assert len(screen.drawn_s) == 1, "the requested frame has already drawn the updates"
+    assert len(screen.drawn_s) == 1, "the updates are not drawn again, because the requested frame contained them"
     rest_until[0] = 12.5
     screen.clock.wake_for_news()
     screen.loop.run(13.0)

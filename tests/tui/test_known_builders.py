@@ -1,4 +1,4 @@
-"""Names of builders are remembered for the first rows of the next start; the screen goes to assets that an editor shows on it."""
+"""Builder names are stored for the first rows after the next start. If an editor asks to show an asset, the cursor goes to it."""
 
 from types import SimpleNamespace
 

@@ -73,7 +73,7 @@ def test_first_frame_is_drawn_without_rows_after_the_timeout(tmp_path, monkeypat
 
 @pytest.fixture
 def styled(monkeypatch) -> list[str]:
-    """A list of the ids of all styled widgets until the first frame."""
+    """A list that receives the id of each widget that is styled before the first frame."""
     parts: list[str] = []
     apply, show = Stylesheet.apply, MainScreen.show
 

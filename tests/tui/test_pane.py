@@ -64,7 +64,7 @@ def test_assets_screen_lists_the_names_of_commands_that_features_add() -> None:
     assert added <= set(pane.list_command_names())
 
 
-def test_pane_of_another_distribution_has_a_tab_and_a_key(tmp_path, monkeypatch):
+def test_pane_of_another_python_package_has_a_tab_and_a_key(tmp_path, monkeypatch):
     monkeypatch.setattr(feature, "list_foreign", lambda: (SPARKLES,))
     monkeypatch.setattr("aptui.tui.app._FOREIGN_PANES_AFTER_S", 0.01)
     monkeypatch.setattr("aptui.tui.pane.PANES", [PaneSpec("jobs", 1, "Jobs", "Jobs", "tui.fake_panes:JobsProbe")])

@@ -37,7 +37,7 @@ def job(status: str, **more: Any) -> JobChanged:
     )
 
 
-def test_plain_mode_prints_only_settled_jobs_and_makes_their_text_safe() -> None:
+def test_plain_mode_prints_only_settled_jobs_without_control_characters() -> None:
     news = job("failed", source="a\x1b]0;x\x07.png", error="bad\x9b1m")
     stream = Stream()
     stream.receive([NoticeLine(1, 1, news)])

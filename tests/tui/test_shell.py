@@ -69,7 +69,7 @@ async def test_status_line_at_80_columns_has_counts_and_no_timers(app):
     assert lines(app)[0].startswith(" AutomatedTesting   ● building 18 %  815 of about 4,431 jobs · 3 failed")
     assert "scan 0.8 s" not in lines(app)[0]
     assert "7 Tools" in lines(app)[1]
-    assert lines(app)[1].endswith("7 Tools"), "the tab line shows only tabs while the engine has no problem"
+    assert lines(app)[1].endswith("7 Tools"), "no text follows the tabs, because the engine has no problem"
 
 
 @pytest.mark.parametrize("size", [(20, 6), (1, 1), (40, 9), (400, 120)])
@@ -237,7 +237,7 @@ def test_completion_has_commands_and_arguments():
 
 
 @on_shell()
-async def test_pause_key_pauses_the_queue_and_asks_what_to_do_if_it_is_paused(app, pilot, session):
+async def test_pause_key_pauses_a_running_queue_and_opens_a_menu_for_a_paused_queue(app, pilot, session):
     await pilot.press("P")
     session.latest_health = Health(is_paused=True)
     await pilot.press("P", "n", "P", "r", "P", "s", "P", "z", "escape")
@@ -285,7 +285,7 @@ async def test_refused_request_is_shown_with_its_reason(app, pilot):
     await until(pilot, lambda: "the engine is [bold]busy" in text(app))
 
 
-def test_requests_are_hidden_without_an_engine(tmp_path):
+def test_commands_for_the_engine_are_hidden_without_an_engine(tmp_path):
     session = NoSession("copied", tmp_path)
     session.done = ["open"]
 
@@ -366,7 +366,7 @@ async def test_message_after_copying_is_one_line_at_80_columns(app, pilot):
 
 
 @on_shell()
-async def test_redraw_key_reads_again_and_plain_lines_key_needs_a_scrollback(app, pilot):
+async def test_redraw_key_refreshes_the_pane_and_a_missing_scrollback_is_reported(app, pilot):
     await pilot.press("ctrl+l", "backslash")
     await until(pilot, lambda: "refreshed" in app.pane.noted)
     await until(pilot, lambda: "no scrollback" in text(app))

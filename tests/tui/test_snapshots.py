@@ -63,7 +63,7 @@ def toured(size: tuple[int, int]) -> dict[str, str]:
                         await hands.press(*pressed.split())
                     if not await _becomes(lambda words=words: words in "\n".join(here.lines(app)), timeout_s):
                         timeout_s = _LITTLE_S
-                # The order of themes alternates, so that each screen begins with the current theme: changing it is slow.
+                # Changing the theme is slow, so every second screen is drawn in the reverse order of themes.
                 for theme in THEMES[:: 1 if at % 2 else -1]:
                     app.theme = theme
                     expected = text_of(file_of(name, size, theme))
@@ -107,7 +107,7 @@ def test_screen_equals_its_snapshot(name, size, theme):
     assert drawn.splitlines() == text_of(file).splitlines()
 
 
-def test_snapshot_folder_contains_exactly_the_files_of_the_tour():
+def test_snapshot_folder_has_one_file_for_each_screen_size_and_theme():
     names = {file_of(name, size, theme).name for name in TOUR for size in (SMALL, LARGE) for theme in THEMES}
 
     assert {path.name for path in FOLDER.iterdir()} == names

@@ -72,8 +72,8 @@ def test_failed_job_is_fixed_and_runs_again_over_lost_connections(home: Home) ->
 
 
 @needs_tmux
-def test_keys_typed_at_once_have_the_same_effect_as_keys_typed_slowly(old_home: Home) -> None:
-    """The first script is typed before the first row, the other scripts with pauses; all scripts copy the same text."""
+def test_keys_sent_without_pauses_have_the_same_effect_as_keys_typed_slowly(old_home: Home) -> None:
+    """The same keys are typed three times: without pauses, and with pauses up to 20 ms and 300 ms. They copy the same text."""
     chance = random.Random(7)
     with Tmux(old_home) as tmux:
         for pause_s in (0.0, 0.02, 0.3):

@@ -51,7 +51,7 @@ def test_trust_question_names_changes_and_code_that_runs() -> None:
     screen, _, done = ask("it runs 1 hook", "  hook idle: ring", changes=["a.py changed"])
 
     assert screen.asked[0][0] == "trust this project?\na.py changed\nit runs 1 hook\n  hook idle: ring"
-    assert list(screen.asked[0][1]) == ["y", "l", "n"], "the last answer trusts nothing"
+    assert list(screen.asked[0][1]) == ["y", "l", "n"], "`n`, which refuses trust, is the last answer"
     assert done == []
 
 
@@ -82,7 +82,7 @@ def test_long_list_of_changes_is_cut_in_the_question_but_not_in_the_sheet() -> N
     assert len(screen.shown) == 40
     assert max(map(len, screen.shown)) <= 38
     question.ask_again(screen)
-    assert len(screen.asked) == 2, "the question is asked again after the user has read the list of code"
+    assert len(screen.asked) == 2, "the question is asked again when the user closes the full list"
 
 
 def test_trust_question_is_not_asked_while_an_engine_is_running() -> None:

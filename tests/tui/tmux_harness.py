@@ -53,7 +53,7 @@ _CLIPBOARD = re.compile(rb"\x1b\]52;[a-z]*;([A-Za-z0-9+/=?]*)(?:\x07|\x1b\\)")
 
 
 def copied_texts(seen: bytes) -> list[str]:
-    """Return the texts that an outer terminal was asked to copy to its clipboard."""
+    """Return the texts that the output of a program copies to the clipboard of the terminal."""
     return [base64.b64decode(found).decode() for found in _CLIPBOARD.findall(seen)]
 
 
@@ -137,7 +137,7 @@ class Tmux:
         return subprocess.run(command, capture_output=True, env=self.home.environ, input=data, check=False).stdout.decode()
 
     def open(self, *words: str, environ: tuple[str, ...] = ()) -> Pane:
-        """Open the screen in a new window, which the client shows; `environ` has arguments of `env`."""
+        """Open the screen in a new window, which the client shows; `environ` has environment variables as `NAME=value`."""
         start = ["new-window", "-P", "-F", "#{pane_id} #{pane_pid}", "-c", str(self.home.project)]
         command = [*start, *(("env", *environ) if environ else ()), *self.home.command, *words]
         pane, pid = self.say(*command).split()

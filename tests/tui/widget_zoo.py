@@ -91,7 +91,7 @@ class Zoo(DiffRenderingApp):
                 yield KeyValue()
                 yield TextView()
         for text in PAYLOADS[3:6]:
-            yield Static(text, markup=False)  # foreign text that bypasses `make_safe`
+            yield Static(text, markup=False)  # untrusted text that was not passed to `make_safe`
 
     def on_mount(self) -> None:
         self.query_one(KeyValue).show((text, text) for text in PAYLOADS)

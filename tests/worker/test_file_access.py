@@ -403,7 +403,7 @@ def test_file_open_for_writing_is_not_copied_if_writers_are_checked(tmp_path, da
     assert after.unasked == ()
 
 
-def test_copy_that_could_not_be_checked_for_writers_is_listed(tmp_path, monkeypatch):
+def test_result_lists_staged_copies_that_were_not_checked_for_writers(tmp_path, monkeypatch):
     monkeypatch.setattr(file_access.replacing, "is_being_written", lambda _descriptor: None)
 
     result = file_access.hash_files(replace(hash_order(tmp_path, SMALL, b"other"), asks_writers=True))

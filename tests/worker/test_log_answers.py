@@ -145,7 +145,7 @@ def test_thread_ends_when_both_ends_of_its_socket_are_closed():
     ours.sendall(wire.encode(wire.FrameKind.LOG_QUESTION, wire.LogQuestion(7, -1)))
     assert ours.recv(1)
 
-    theirs.close()  # The thread still polls this descriptor, which a later file may reuse.
+    theirs.close()  # The polling thread must end, because a new file may get the number of this descriptor.
     ours.close()
 
     until(lambda: _thread._count() <= before)

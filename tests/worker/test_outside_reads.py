@@ -57,7 +57,7 @@ def test_search_for_file_names_takes_linear_time_in_text_that_is_one_long_name()
     text = Counted(b"k" * 4_000)
     Counted.searched = 0
 
-    assert len(list(reads._names(text, b"k"))) == len(reads._ENDS), "the whole text is one name, both in quotes and without quotes"
+    assert len(list(reads._names(text, b"k"))) == len(reads._ENDS), "one name for each set of bytes that end a name"
     assert Counted.searched <= len(text) * sum(map(len, reads._ENDS))
 
 

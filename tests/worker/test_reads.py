@@ -204,7 +204,7 @@ def test_failed_run_reports_only_reads_that_become_dependencies(run_bench):
     assert len(run_bench.process(process_job, builder=ADDS).reads) == 1
 
 
-def test_analysis_reports_opened_files_with_code_lines(run_bench):
+def test_analysis_reports_each_opened_file_with_the_code_line_that_opened_it(run_bench):
     run_bench.source("part.txt")
 
     def create_jobs(request):

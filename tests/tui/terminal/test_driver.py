@@ -79,7 +79,7 @@ def test_sigcont_restarts_the_screen_only_after_a_stop(resumes: bool, started: i
     driver = object.__new__(Terminal)
     driver._modes, driver._auto_restart, driver._must_signal_resume = None, True, resumes
 
-    driver._sigcont_application()  # SIGCONT may arrive also between the end of a shell and the return of the screen
+    driver._sigcont_application()  # SIGCONT may also arrive after the shell that the user opened has ended
 
     assert len(starts) == started
 

@@ -27,7 +27,7 @@ def messages_of(*chunks: bytes, waits: bool = True, is_asked: bool = False) -> l
 
 
 def keys_of(messages: list[Message]) -> list[str]:
-    """Return the pressed keys in the messages."""
+    """Return the keys of the key messages among `messages`."""
     keys = [message for message in messages if isinstance(message, events.Key)]
     return [each.character or each.key for key in keys for each in as_meant(key)]
 
@@ -88,7 +88,7 @@ def test_reply_that_is_split_after_esc_gives_one_key() -> None:
 
 
 @pytest.mark.parametrize("is_asked", [False, True])
-def test_esc_and_typed_text_are_not_a_reply(is_asked: bool) -> None:
+def test_esc_and_typed_text_are_not_a_reply_of_the_terminal(is_asked: bool) -> None:
     assert keys_of(messages_of(b"\x1b", b"[", b"1", is_asked=is_asked)) == ["\x1b", "[", "1"]
 
 

@@ -70,7 +70,7 @@ def test_cell_size_is_computed_from_the_window_size():
     assert read_cell(other) == (0, 0)
 
 
-def test_answers_in_pieces_are_removed_from_the_typed_keys():
+def test_replies_of_the_terminal_in_pieces_are_not_typed_keys():
     question = PixelQuestion(XTERM)
 
     assert question.take_answers(f"j{KITTY_OK}k{CELL}") == ("jk", "")
@@ -103,7 +103,7 @@ def test_tmux_is_asked_only_questions_that_it_answers_itself():
     [
         ("kitty(0.35.2)\tRGB", "on", KIND, PixelScreen(Protocol.KITTY, (9, 18), is_wrapped=True)),
         ("kitty(0.35.2)\tRGB", "off", KIND, None),
-        ("kitty(0.35.2)\tRGB\nXTerm(379)\t256", "all", KIND, None),  # two terminals show tmux, but XTerm cannot show pixels
+        ("kitty(0.35.2)\tRGB\nXTerm(379)\t256", "all", KIND, None),  # tmux has two clients; XTerm has no pixels
         ("XTerm(379)\t256,sixel", "off", SIXEL_KIND, SIXEL),
         ("XTerm(379)\t256", "off", SIXEL_KIND, None),
         ("XTerm(379)\t256,sixel", "off", KIND, None),

@@ -1,4 +1,4 @@
-"""Malicious text becomes harmless before it reaches the terminal, and a bypassed safety check is detected."""
+"""aptui makes malicious text harmless before it reaches the terminal, and detects if Textual bypasses this safety check."""
 
 import asyncio
 import re
@@ -82,7 +82,7 @@ def test_every_glyph_and_its_ascii_form_are_one_cell_wide():
     assert all(ascii_form.isascii() for _, ascii_form in safety.GLYPHS.values())
 
 
-def test_bypassed_safety_check_is_detected_and_foreign_text_is_hidden(monkeypatch):
+def test_untrusted_text_is_hidden_if_textual_bypasses_the_safety_check(monkeypatch):
     from textual import _compositor
 
     monkeypatch.setattr(
@@ -181,7 +181,7 @@ def test_skeleton_frame_of_the_screen_has_less_than_700_bytes() -> None:
     assert len(skeleton.frame("game", 160, 45).encode()) < 700
 
 
-def test_hidden_skeleton_writes_nothing_if_stderr_is_a_file(
+def test_hiding_the_early_screen_frame_writes_nothing_if_stderr_is_a_file(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("TERM", "xterm")

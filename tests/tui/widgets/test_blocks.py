@@ -48,7 +48,7 @@ def test_picture_fills_its_area_and_keeps_its_aspect_ratio(picture, area, expect
     assert fit_size(*picture, *area) == expected
 
 
-def test_cell_shows_two_pixels_by_a_half_block_or_equal_pixels_by_a_blank():
+def test_two_different_pixels_are_a_half_block_and_two_equal_pixels_a_blank():
     cells = shown(Pixels(2, 2, RED + RED + BLUE + RED), 2, 1)
 
     assert cells == [[("▀", (255, 0, 0), (0, 0, 255)), (" ", (192, 192, 192), (255, 0, 0))]]

@@ -45,7 +45,7 @@ def test_cut_tree_names_keep_their_indent(width):
 
 @pytest.mark.parametrize("width", [24, 31, 33])
 @pytest.mark.parametrize("sign", ["▸ ", "  ▾ "])
-def test_shortened_path_keeps_the_arrow_that_expands_its_row(sign, width):
+def test_shortened_path_keeps_the_tree_arrow_at_its_beginning(sign, width):
     shown = fit(f"{sign}images/icecrusher/moss_crusher_recovering_2.png", width).text
 
     assert shown.startswith(sign)

@@ -117,5 +117,5 @@ def test_mistake_is_marked_at_its_position():
     ("cells", "expected"),
     [(29, "name, path/, UUID or asset id"), (28, "name, path/"), (11, "name, path/"), (10, "name"), (3, "")],
 )
-def test_filter_placeholder_is_shortened_to_whole_words(cells, expected):
+def test_filter_placeholder_that_is_too_long_loses_whole_parts(cells, expected):
     assert fitting("name, path/, UUID or asset id", cells) == expected

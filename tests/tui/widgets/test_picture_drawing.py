@@ -21,7 +21,7 @@ PREVIEW = TextPreview("PNG 2 × 2", (), is_numbered=False, pixels=STRIPES)
 
 
 class Harness(DiffRenderingApp):
-    """A view of a picture on a line that takes `byte_s` seconds for a byte."""
+    """An app that shows a picture over a connection that sends a byte in `byte_s` seconds."""
 
     def __init__(self, theme: str, byte_s: float) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def test_replaced_picture_is_not_drawn_again(monkeypatch):
     play(shown_theme, byte_s=None)
 
 
-def test_picture_follows_size_theme_and_focus():
+def test_picture_is_drawn_again_when_size_theme_or_focus_changes():
     async def shown_theme(app, pilot, view):
         assert view.count_rows() == 0
         before, colours = view.render_line(1), colours_of(view)

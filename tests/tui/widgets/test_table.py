@@ -61,7 +61,8 @@ def test_column_takes_no_spare_width_while_another_is_cut(count, is_cut):
     async def script(app, pilot):
         assert any("…" in line for line in lines_of(table)) == is_cut
         table.set_columns(WIDE[:2])
-        assert [line.index("textures") for line in lines_of(table)[1:3]] == [23, 23]  # The widths do not change if all columns fit.
+        # These two columns fit, so their widths do not depend on the number of rows.
+        assert [line.index("textures") for line in lines_of(table)[1:3]] == [23, 23]
 
     play(table, script, size=(60, 10))
 

@@ -17,7 +17,7 @@ COLUMNS = (
 
 
 class Numbers:
-    """Rows 0 … count-1, and a count of the reads."""
+    """A model of a table with `count` rows; `asked` counts the cells that were read."""
 
     def __init__(self, count=1_000_000):
         self.version, self.rows, self.asked, self.words = 1, range(count), 0, {}

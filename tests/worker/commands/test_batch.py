@@ -66,7 +66,7 @@ class Starts:
         return [self.harness.order(rel, is_batched=True, **more) for rel in sources]
 
     def run(self, sources: dict[str, str], orders: Sequence[ProcessOrder] = (), **more: object) -> dict[str, RunResult]:
-        """Return {source: result} of runs, as a worker makes them."""
+        """Run jobs of the sources as a worker does, and return {source: result}."""
         orders = orders or self.orders(sources, **more)
         builder_run.start_together(orders, self.builder, self.sharing)
         found = {order.rel: builder_run.process(order, self.builder, PLATFORMS, lambda _: None, self.sharing) for order in orders}
@@ -117,7 +117,7 @@ def test_bad_file_of_a_batch_command_fails_with_its_own_log(starts: Starts) -> N
     "text", ["write('report', '')", "os.symlink(source, f'{out}/{stem}.out')", "pass"],
     ids=["unknown file", "link", "no product"],
 )  # fmt: skip
-def test_batch_file_with_doubtful_products_has_the_result_of_a_separate_run(starts: Starts, text: str) -> None:
+def test_file_with_unexpected_products_has_the_same_result_in_a_batch_and_alone(starts: Starts, text: str) -> None:
     sources = {"a.txt": f"{WRITES}; {text}" if "write" in text else text, "b.txt": WRITES, "c.txt": WRITES}
     alone = {rel: starts.run({rel: source})[rel] for rel, source in sources.items()}
 

@@ -387,7 +387,7 @@ def test_files_in_a_dependency_file_are_hashed(harness):
     escaped = str(header).replace(" ", "\\\\ ")
     other = harness.run(builder(f"cp {{source}} {{products_dir}} && printf 'x: {escaped}' > {{depfile}}"))
 
-    # both files are missing, and the run reports them, because the job must run again when they exist
+    # `b.h` and `here too.h` are missing. The run reports them, because the job must run again when they exist.
     assert [path.rpartition("/")[2] for path, _ in result.discovered] == ["b.h", "here too.h"]
     assert [path for path, digest in other.discovered if digest] == [str(header)]
 

@@ -129,7 +129,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_job_after_a_fault_of_the_persistent_program_succeeds(programs: Programs, fault: str) -> None:
+def test_fault_of_the_persistent_program_fails_only_the_current_job(programs: Programs, fault: str) -> None:
     source, error, kind = FAULTS[fault]
 
     result = programs.run(source)

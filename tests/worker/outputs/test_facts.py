@@ -69,7 +69,7 @@ def test_job_fails_and_names_the_invalid_fact(harness, facts, message):
     assert message in result.error
 
 
-def test_facts_of_a_job_are_the_maxima_of_its_products():
+def test_fact_of_a_job_is_the_largest_value_of_its_products():
     assert together([]) is None
     assert together([None, ContentFacts(width=4)]) == ContentFacts(width=4)
     assert together([ContentFacts(8, 2, format="png"), None, ContentFacts(4, 16, format="png")]) == ContentFacts(
@@ -77,7 +77,7 @@ def test_facts_of_a_job_are_the_maxima_of_its_products():
     )
 
 
-def test_additional_facts_of_a_job_are_the_maxima_of_its_products():
+def test_additional_fact_of_a_job_is_the_largest_value_of_its_products():
     products = [
         content_facts(each) for each in ({"bones": 9, "rig": "a"}, {"bones": 12, "lod": 1}, {"rig": "b", "width": 4}, {"lod": "x"})
     ]
