@@ -175,10 +175,10 @@ BREAKS = st.sampled_from([("subscribe",), ("subscribe",), ("lose",), ("restart",
 
 
 @settings(max_examples=250, deadline=None)
-@example(
-    [("read",), ("draw",), ("drop", 2), ("draw",), ("read",)]
-)  # the last read still finds job 2, because its removal is not saved yet
-@example([("read",), ("draw",), ("read", ("drop", 2), ("draw",))])  # job 2 is removed during the read
+# The last read still finds job 2, because its removal is not saved yet.
+@example([("read",), ("draw",), ("drop", 2), ("draw",), ("read",)])
+# Job 2 is removed during the last read.
+@example([("read",), ("draw",), ("read", ("drop", 2), ("draw",))])
 @given(st.lists(st.one_of(MOVES, MOVES, STEPS, STEPS, READS, READS, BREAKS), min_size=6, max_size=30))
 def test_rows_equal_the_database_after_any_order_of_events(steps: list[Any]) -> None:
     world = World()

@@ -249,9 +249,8 @@ async def test_job_rows_are_copied_in_each_offered_form(app, pilot, pane, tmp_pa
     await pilot.press("u")
     pane.table.move_to_key(5)
     await pilot.press("y", "r")
-    await until(
-        pilot, lambda: app.copied[-1] == ("textures/bad\udce9name.png", True)
-    )  # The name is not UTF-8; its bytes are copied.
+    # This name is not valid UTF-8; its bytes are copied unchanged.
+    await until(pilot, lambda: app.copied[-1] == ("textures/bad\udce9name.png", True))
     pane.table.move_to_key(6)
     await pilot.press("y", "r")
     await until(pilot, lambda: app.copied[-1][1] is False)  # The name has control characters, which are removed.
