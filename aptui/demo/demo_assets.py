@@ -94,7 +94,7 @@ class _Mesh(Struct):
 
 
 def _normal(surface: Surface, u: float, v: float) -> Vector:
-    # `v` keeps a distance from both edges, because a surface may end in a point, which has no normal.
+    # Keep `v` away from 0 and 1, because the surface may end there in a point, which has no normal.
     v = min(max(v, 2 * _STEP), 1 - 2 * _STEP)
     across = _minus(surface(u + _STEP, v), surface(u - _STEP, v))
     along = _minus(surface(u, v + _STEP), surface(u, v - _STEP))

@@ -433,7 +433,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         super().exit(*arguments, **named)
 
     def on_unmount(self) -> None:
-        """Save the remembered values, disconnect from the engine, which keeps running, and close the database."""
+        """Save the remembered values, disconnect from the engine and close the database. The engine keeps running."""
         self.themes.close()
         self.memory.save()
         self.person.save()

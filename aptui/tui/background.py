@@ -31,7 +31,8 @@ class LatestOnly(Generic[R]):
         name: name of the thread.
         handle: called in the thread with the kind and the request.
         last: the kind of requests that are handled only while no request of another kind is waiting; "" = all kinds are equal.
-        pause_s: debounce time: while requests arrive faster than every `3 * pause_s`, wait for a pause of `pause_s`; 0 = no wait.
+        pause_s: debounce time. If the last request was handled less than `3 * pause_s` ago, the thread first waits until no request
+            has arrived for `pause_s`; 0 = no wait.
     """
 
     def __init__(self, name: str, handle: Callable[[str, R], object], *, last: str = "", pause_s: float = 0.0) -> None:
@@ -129,7 +130,7 @@ class BackgroundTask:
 
     Args:
         name: name of the thread.
-        deliver: called by the thread with a function and its arguments, which the UI's thread calls.
+        deliver: called by the thread with a function and its arguments; runs the function in the UI's thread.
     """
 
     def __init__(self, name: str, deliver: Callable[..., object]) -> None:

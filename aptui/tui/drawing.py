@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 FRAME_S = 0.1
-"""Minimum interval of frames after a burst (seconds)."""
+"""Minimum interval between frames, after the first `_BURST` frames (seconds)."""
 _BURST = 6
 """Number of frames that are drawn without a delay after an idle time.
 
@@ -41,7 +41,7 @@ It takes two or three frames to show the result of a changed filter, and five fr
 """
 
 NEWS_FRAME_S, MANY_NEWS_FRAME_S = 0.25, 0.5
-"""Shortest and longest interval between frames that show updates, after a burst (seconds); `_INTERVAL_FACTOR` sets the interval."""
+"""Limits of the interval between frames that show updates (seconds). `_INTERVAL_FACTOR` sets the interval within these limits."""
 _NEWS_BURST, _NEWS_QUIET_S = 3, 1.0
 """After `_NEWS_QUIET_S` seconds without updates, the next `_NEWS_BURST` frames with updates are drawn without a delay.
 
@@ -63,7 +63,7 @@ class FrameClock:
     Args:
         app: the app.
         draw: draws one frame, or applies a part of the updates and returns True if more are left.
-        rest_s: returns the time (seconds) until updates may use the connection to the terminal; until then only keys may use it.
+        rest_s: returns the delay (seconds) before the next frame of updates, so that a slow connection has room for keys.
         key_s: returns the delay (seconds) until the next check whether the last key was echoed, 0 = no key waits for its echo.
         clock: a double for tests.
     """
@@ -121,7 +121,7 @@ class FrameClock:
 
     def _arm_for_news(self) -> None:
         if not self._is_news_due:
-            return  # a frame that a key requested has applied the updates already
+            return  # a frame that a key caused has shown these updates already, so no other frame is needed
         now_s = self._clock()
         if now_s - self._drawn_news_s > _NEWS_QUIET_S:
             self._news_burst_left = _NEWS_BURST

@@ -20,13 +20,13 @@ _CHECK_S = 0.05
 
 
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
-"""Keys that never wait: Ctrl+C and Ctrl+L do not act on a row, log or filter."""
+"""Keys that are never delayed, because they do not act on a row, log or filter."""
 _LEAVE, _SHOW = "quit", "switcher.number("
 """`_LEAVE` is the action that closes the screen; every action that goes to another pane begins with `_SHOW`."""
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
-"""Awaited states for which a key does not wait if it closes the screen or goes to another pane.
+"""Awaited states that delay a key only if it acts on the current pane. Keys that quit or go to another pane work at once.
 
-The state "the sheet" is not listed: a sheet that is about to open would otherwise cover the next pane.
+The state "the sheet" delays these keys too. Otherwise a sheet that is about to open would cover the next pane.
 """
 
 
@@ -50,7 +50,7 @@ class Keyboard:
     def name_awaited(self, key: str) -> str:
         """Return the name of the state that a key has to wait for.
 
-        Returns "" if the key does not wait, because it quits, or is typed into an input or a menu.
+        Returns "" if the key is handled at once, for example because it quits or is typed into an input or a menu.
         """
         if key in _NEVER_WAIT or self._app._exit:  # noqa: SLF001  # Textual has no public name for it
             return ""

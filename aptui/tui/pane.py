@@ -97,7 +97,7 @@ class Pane(Container):
     name_of_pane: ClassVar[str] = ""
     """The id of the pane, as in its `PaneSpec`; the pane switcher sets it."""
     wants_jobs: ClassVar[bool] = False
-    """Whether the pane shows jobs: if it opens after the table of jobs (`Batch.table`) was handed out, the jobs are read again."""
+    """Whether the pane shows jobs. If it opens too late to receive the table of jobs (`Batch.table`), the jobs are read again."""
 
     @property
     def shell(self) -> Shell:
@@ -109,7 +109,7 @@ class Pane(Container):
         return ""
 
     def activate(self) -> None:
-        """React when the pane becomes visible. The focus is already on the widget of the pane that had it last."""
+        """React when the pane becomes visible. The widget that had the focus when the user left the pane has it again."""
 
     def deactivate(self) -> None:
         """React when the user leaves the pane: store the values to remember in `self.shell.memory`."""

@@ -36,8 +36,8 @@ class PaneSwitcher(Actions):
         specs: all panes.
         memory: remembers which pane was shown last.
         wake: requests a frame.
-        read_jobs: reads the table of jobs again; called if a pane opens after the feed has delivered the table.
-        hold: delays all keys until the function that it returns is called; its argument names the awaited state.
+        read_jobs: reads the table of jobs again; called when a pane opens too late to receive the table from the feed.
+        hold: called with the name of the awaited state; delays all keys and returns a function that ends the delay.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class PaneSwitcher(Actions):
         self._focus_of: dict[str, Widget] = {}
         self._has_table_passed = False
         self._parts: list[Batch] = []
-        """Parts of a batch that the panes have not received yet; the next part is the last element."""
+        """Parts of the current batch of updates that the panes have not received yet, in reverse order."""
 
     # ---------------------------------------------------------------------------------------------------------------- panes
 
@@ -223,5 +223,5 @@ class PaneSwitcher(Actions):
 
 
 def _first_part(pane: Container) -> Widget | None:
-    # Input lines are skipped, because a text line gets the focus only when the user opens it.
+    # An `Input`, such as the filter, is skipped, because it gets the focus only when the user opens it.
     return next((each for each in pane.query("*") if each.focusable and not isinstance(each, Input)), None)

@@ -60,12 +60,12 @@ def read_unwell(reader: Reader) -> UnwellSources:
 
 
 class TreeHealth:
-    """Number of jobs with problems at or below each node of one tree, computed as the difference of two prefix sums.
+    """Counts the jobs with problems in each file and folder of a tree. A count is the difference of two prefix sums.
 
     Args:
-        end: one past the last descendant of each node.
-        nodes: the tree's node of each row of `unwell`, -1 = not in this tree.
         unwell: the sources that have jobs with problems.
+        nodes: the node in the tree of each of these sources, -1 = not in this tree.
+        end: for each node of the tree, one past its last descendant.
     """
 
     def __init__(self, end: Codes, nodes: npt.NDArray[np.int64], unwell: UnwellSources) -> None:
@@ -445,7 +445,7 @@ class AssetsStore:
         self._worker.close()
 
     def read(self, kind: Kind) -> AssetTree | None:
-        """Return the last tree without starting a read."""
+        """Return the tree that was read last, None if it was not read yet; do not start a read."""
         with self._lock:
             return self._trees.get(kind)
 
@@ -497,7 +497,7 @@ class AssetModel:
         self.depth = self.end = self.parent
 
     def refresh_health(self) -> bool:
-        """Show the problems of sources that were read last; return False if nothing changed."""
+        """Show the result of the last query of problems; return False if nothing changed."""
         unwell = self._store.unwell
         if self.tree is None or unwell is None or unwell is self._unwell or self._kind is Kind.PRODUCTS:
             return False

@@ -114,9 +114,9 @@ class Batch(Struct, frozen=True):
         )  # fmt: skip
 
     def parts(self, most: int = _PART) -> list[Batch]:
-        """Return parts of the batch that are quick to apply, in reverse order, so that `pop` returns the first part.
+        """Split the batch into parts that are quick to apply. The list is reversed: `pop` returns the part to apply next.
 
-        The first part has everything except most changes of jobs; each other part has only changes of jobs.
+        A part has at most `most` changes of jobs. The part to apply first also has all updates of other kinds.
         """
         rest = [Batch(jobs=self.jobs[at : at + most]) for at in range(most, len(self.jobs), most)]
         return [*reversed(rest), replace(self, jobs=self.jobs[:most]) if rest else self]
@@ -176,7 +176,7 @@ class Feed(NoticeListener):
         self._is_read_due = True
         self._has_failed = False
         self._reads, self._reading = 0, 0
-        # Drained notices whose changes may not be in the database yet. They are applied again to rows that were read in between.
+        # Changes of jobs that `drain` has returned. A later read may still return older rows; then these changes are applied again.
         self._delivered: dict[JobKey, JobNews] = {}
         self._tidied_ms = 0
         self._thread: threading.Thread | None = None
@@ -199,7 +199,7 @@ class Feed(NoticeListener):
         self._request_read()
 
     def note_loss(self) -> None:
-        """Note that the connection is lost: the rows stay, but no job is shown as running."""
+        """React to a lost connection: keep the rows, but show no job as running."""
         with self._lock:
             self._pending.running = {}
             self._pending.jobs = {key: change for key, change in self._pending.jobs.items() if change.notice.status != "processing"}
@@ -213,10 +213,10 @@ class Feed(NoticeListener):
             for line in news:
                 notice = line.notice
                 if isinstance(notice, JobChanged):
-                    # Every notice counts as later than the rows until `drain` has compared it with the rows.
+                    # `is_later` is provisional: `drain` sets it to False if the rows that were read already contain the change.
                     key = notice.job_id or notice.key
                     jobs.pop(key, None)
-                    jobs[key] = JobNews(notice, True, received_ms, line[:2])  # a slice, because attribute access is slower
+                    jobs[key] = JobNews(notice, True, received_ms, line[:2])  # faster than (line.epoch, line.seq)
                 else:
                     self._note(notice)
             epoch = max((line.epoch for line in news), default=0)
@@ -276,7 +276,7 @@ class Feed(NoticeListener):
             self._thread = run_in_background("aptui-read", self._read_until_current)
 
     def read(self) -> Moment:
-        """Read everything now; return the moment of the rows. Blocks.
+        """Read all rows in the calling thread (blocks); return (epoch, event number) of the rows.
 
         Raises:
             KnownError: the database cannot be read.
@@ -329,7 +329,7 @@ class Feed(NoticeListener):
             return self._is_reading
 
     def _catch_up(self) -> None:
-        """Read all jobs. If the database is older than the subscription, read again as soon as it has caught up."""
+        """Read all jobs. If the engine has not saved some changes yet, read all jobs again as soon as it has saved them."""
         self.read()
         self._find_builders()
         give_memory_back()
@@ -358,7 +358,7 @@ class Feed(NoticeListener):
             return read_job_table(reader, self._builders, self._analyses)
 
     def _read_already(self, early: EarlyRead) -> JobTable | None:
-        """Return the table of the early read, None if the database has changed since."""
+        """Return the table that `early` read while the app started, None if the database has changed since then."""
         parts = self._without_first(early.parts())
         try:
             beginning = next(parts, None)

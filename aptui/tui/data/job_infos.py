@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 WORDS = tuple(STATUS_CODES)
 _TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
 _FETCHED = re.compile(r"(^|; )its result is (from [^(]+\S) \(.*\)$")
-"""Matches the origin in the reason of a fetched result. A row shows only group 2; the details show also the time."""
+"""Matches "its result is from PLACE (TIME)" in a job's reason. A row shows only "from PLACE"; the details show the full text."""
 _EXIT = re.compile(r"^command exited with status (?:\d+|#): (?=\S)")
 """Matches the first words of each error of a command. Cells omit them, because the column has room only for the error itself."""
 
@@ -101,7 +101,7 @@ def jobs_of_source(table: JobTable, rows: Rows, job_count: int) -> SourceJobs:
 
 
 def is_worse(table: JobTable, row: int, other: int) -> bool:
-    """Return whether a job failed or has errors or warnings, and its status is worse than that of the other job."""
+    """Return whether the job in `row` failed or has errors or warnings, and has a worse status than the job in row `other`."""
     mine, others = (int(_urgency(table, np.array([each]))[0]) for each in (row, other))
     return mine <= WITH_WARNINGS and mine < others
 
@@ -311,7 +311,7 @@ _SCREENFUL = 100
 _SAMPLE = 300
 """Approximate number of rows after the first screenful in which the widths of texts are measured."""
 _CHEAP_SORT = 200_000
-"""Maximum number of rows that an edit of the filter sorts again if rows changed (10 ms); more rows keep their previous order."""
+"""Maximum number of rows that are sorted again while the user edits the filter (10 ms). A longer list keeps its order."""
 
 
 class ViewRequest(Struct, frozen=True):
@@ -351,7 +351,7 @@ class _SupersededError(Exception):
 class ViewWorker:
     """Computes views in a thread.
 
-    The UI's thread calls `request` and `pop`; the worker's thread calls `wake` when a view is ready.
+    The UI's thread calls `request` and `pop`. The computing thread calls `wake` when a view is ready.
     """
 
     def __init__(self, wake: Callable[[], None]) -> None:
@@ -558,7 +558,7 @@ class SourceLines:
         return source if self._tops is None else int(self._tops[source])
 
     def lines_of(self, rows: Rows) -> Rows:
-        """Return the lines of rows: one line for a collapsed source, one line for each job of an expanded source; all in order."""
+        """Return the sorted numbers of the lines that show these rows. All rows of a collapsed source share one line."""
         sources = np.searchsorted(self._starts, rows, "right") - 1
         if self._tops is None:
             return without_repeats(sources)

@@ -70,7 +70,7 @@ from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.cells import Cell, add_prefix
 
 _LEAST_SIZE = 1024
-"""Number of elements that an array has in reserve for new rows."""
+"""Number of spare elements that an array gets for rows that are added later."""
 
 
 class ShownRows:
@@ -262,7 +262,7 @@ class JobsStore:
         return self._shown.line_count
 
     def key(self, index: int) -> int:
-        """Return the key of a line, a job or a source; it does not depend on filter and order."""
+        """Return the key of the job or source that a line shows. The key does not depend on filter and order."""
         rows = self._shown.rows_of(index)
         return self._table.value("id", int(rows[0])) if len(rows) == 1 else source_key(self._table.number("id")[rows])
 
@@ -335,7 +335,7 @@ class JobsStore:
 
     @property
     def source_count(self) -> int:
-        """Number of sources that are shown, 0 = lines show jobs."""
+        """Number of shown sources; 0 if each line shows a job."""
         lines, whole = self._shown.lines, self._table.whole
         if lines is None:
             return 0
@@ -361,7 +361,7 @@ class JobsStore:
         """Return the job whose log is shown for a line; for a source, this is its worst job.
 
         Args:
-            current: the job whose log is shown now; it stays if it is in the line and no other job has a worse problem.
+            current: the job whose log is shown now. It is returned if it is a job of this source and the worst job is not worse.
         """
         jobs = self.jobs_of(key)
         if not is_source_key(key) or not jobs:
@@ -534,7 +534,7 @@ class JobsStore:
         self._request_view()
 
     def set_checks(self, found: Mapping[int, CheckMark]) -> None:
-        """Set the findings of the checks in `aptui.yaml`, {job id: its findings}."""
+        """Replace the findings of the checks that `aptui.yaml` defines; `found` is {job id: findings}."""
         self._found = found
         (self._next or self._table).set_checks(found)
         self.version += 1
@@ -557,7 +557,7 @@ class JobsStore:
     # ----------------------------------------------------------------------------------------------------------- updates
 
     def apply(self, batch: Batch) -> bool:
-        """Apply updates and finished views; return whether anything looks different."""
+        """Apply the updates in `batch` and a newly computed view, if one is ready; return whether the display changes."""
         before = self.version
         table = batch.table or (None if self.is_loaded or self._next is not None else batch.first)
         if table is not None:
@@ -638,7 +638,7 @@ class JobsStore:
             self._reconsider(touched)
 
     def _overlay(self, keys: Iterable[int], status: int | None) -> None:
-        """Show these jobs with a status; None = the status in the database."""
+        """Display this status for the given jobs instead of their stored status; None = display the stored status."""
         table = self._next or self._table
         rows = table.rows_of(np.fromiter(keys, np.int64))
         rows = rows[rows >= 0]

@@ -156,7 +156,7 @@ class NoSession(Session):
         self._have_read()
 
     def ask(self, verb: Verb) -> Future[Answer]:
-        """Fail, because there is no engine."""
+        """Return a future with an error: a stored database has no engine that could answer."""
         why = f"cannot {_word(verb)}: the screen shows a stored database, which has no engine"
         return _fail(UserError(why, hint="open the project instead: run 'aptui -C DIR'"))
 

@@ -172,14 +172,14 @@ class CommandLine(Horizontal):
         self.post_message(self.CommandClosed())
 
     def action_complete(self, way: int) -> None:
-        """Write the next completion of the typed text."""
+        """Replace the typed text by its next (1) or previous (-1) completion."""
         found = completions(self._typed, self._commands())
         if found:
             self._chosen = (self._chosen + way) % len(found) if self._chosen >= 0 else (0 if way > 0 else len(found) - 1)
             self._write(found[self._chosen][0])
 
     def action_recall(self, way: int) -> None:
-        """Write the previous or next line of the history."""
+        """Replace the typed text by the previous (-1) or next (1) line of the history."""
         history = self._history()
         self._back = max(0, min(self._back - way, len(history)))
         self._write(history[-self._back] if self._back else self._typed)

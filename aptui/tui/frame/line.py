@@ -73,7 +73,7 @@ class Line(PlainLines):
         raise NotImplementedError
 
     def refresh_if_changed(self) -> None:
-        """Draw the line again if its parts changed, or if it is hidden: without a width, its parts cannot be compared."""
+        """Draw the line again if its parts changed. Always draw a line without a width (it is hidden): its parts are unknown."""
         if self.is_mounted and (not self.size.width or self.parts(self.size.width) != self._drawn):
             self.refresh()
 

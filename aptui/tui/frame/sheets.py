@@ -120,7 +120,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
         return self._lines[at] if at < len(self._lines) else ()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:  # noqa: ARG002  # Textual's
-        """Return whether an action is possible: without a cursor, no line can be chosen."""
+        """Return whether an action is possible. Only a list with a cursor has the action "choose"."""
         return action != "choose" or self.has_cursor
 
     def action_page(self, way: int) -> None:
@@ -151,7 +151,7 @@ class Lines(ScrollView, can_focus=True, inherit_bindings=False):
             self.post_message(self.LineMoved(self, at))
 
     def render_line(self, y: int) -> Strip:
-        """Draw one line of the screen; if there are two columns, it contains a line of each."""
+        """Draw one line of the screen. If the sheet has two columns, the line shows one entry of each column."""
         row = y + round(self.scroll_y)
         width, base = self.size.width, self.rich_style
         left, right = (row, self._left_count), (row + self._left_count, len(self._lines))
@@ -197,7 +197,7 @@ class Sheet(Vertical):
         """Keys of the action that opened the sheet; these keys also close the sheet."""
 
     def _fill(self) -> None:
-        """Mount the input and the lines when they are first needed: most sheets are never opened."""
+        """Mount the child widgets when the sheet is first opened, because most sheets are never opened."""
         if self.children:
             return
         if self._placeholder is not None:
@@ -264,7 +264,7 @@ class Sheet(Vertical):
         )
 
     def on_key(self, event: events.Key) -> None:
-        """Scroll by arrow and page keys while the input has the focus; else close the sheet by the keys that opened it."""
+        """If the input has the focus, arrow and page keys scroll. If it does not, the keys that opened the sheet close it."""
         ways = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
         key = event.key
         if not isinstance(self.app.focused, Input):
@@ -284,8 +284,7 @@ def help_lines(
 ) -> list[Parts]:
     """Return the entries of the help: active actions (those of the current pane first), commands, terms of filters, signs.
 
-    Enter on an entry runs the action of the entry's first part. Lines are at most `width` cells wide; `BREAK` separates the lines
-    of an entry.
+    Enter on a line runs the action of the line. Lines are at most `width` cells wide; `BREAK` separates the lines of an entry.
     """
     keys: dict[str, list[str]] = {}
     found: dict[str, tuple[str, str]] = {}
@@ -311,11 +310,11 @@ def help_lines(
 FILTER = (
     ("rock", "jobs whose path matches this regular expression (upper or lower case)"),
     (r"\.png$", "jobs whose path ends in '.png'; a '.' without the backslash is any character"),
-    ('"my rock"', "text with blanks; in quotes, a word such as failed is searched in paths"),
+    ('"my rock"', "jobs whose path matches my rock; quotes are needed for a blank or the name of a status"),
     ("failed", "jobs with this status: failed warnings errors completed processing pending cancelled"),
     ("status:failed,pending", "jobs with any of these statuses"),
-    ("!rock", "all jobs that the term without '!' does not match"),
-    ("platform: key: builder:", "jobs whose field matches the expression after ':'; also folder: reason:"),
+    ("!rock", "jobs that do not match the term after '!'"),
+    ("platform:linux", "jobs whose platform matches this expression; key, builder, folder and reason work in the same way"),
     ("error:IDAT", "failed jobs whose error contains this text"),
     ("cause:", "failed jobs with this cause (the key 'f' groups failed jobs by cause)"),
     ("after:9:30 before:2h", "jobs completed after 9:30, and more than two hours ago; also dates: 2026-11-20T23:01"),

@@ -233,7 +233,7 @@ def banner_text(session: Session) -> str:
 
 
 _FOLDER = re.compile(r"^/\S*/(?=[^/\s]+:\d+:\d+: )")
-"""Matches the folder of the file in a message that begins `/folder/file:line:column:`; the banner omits it to save room."""
+"""Matches the folder at the start of a message such as `/folder/file:line:column: text`. The banner omits the folder."""
 
 
 def trouble_of(health: Health) -> str:

@@ -63,7 +63,7 @@ class PictureView(NamedTuple):
 
 
 def fit_size(width: int, height: int, columns: int, rows: int) -> tuple[int, int]:
-    """Return the size of a picture in `columns` × `rows` pixels, with its aspect ratio; it is enlarged only by whole numbers."""
+    """Return (width, height) of a picture scaled to fit into `columns` × `rows` pixels; it is enlarged only by whole factors."""
     if columns <= 0 or rows <= 0:
         return 0, 0
     enlarged = min(columns // width, rows // height)
@@ -126,7 +126,7 @@ def _decode_answer(view: PictureView) -> tuple[dict[str, object], bytes]:
             return {"why": f"a preview of {form} needs the Python package {name}, which is not installed"}, b""
     warnings.simplefilter("ignore")
     _drop_rights(_memory_bytes(view))
-    Image.MAX_IMAGE_PIXELS = None  # Pillow's limit is turned off, because the limit below replaces it
+    Image.MAX_IMAGE_PIXELS = None  # `MOST_PIXELS` replaces Pillow's limit
     with open(0, "rb", closefd=False) as stream:
         if READERS[form]:
             is_first = not (view.level or view.number)
@@ -225,7 +225,7 @@ def _drop_rights(most_bytes: int) -> None:
 
 
 def _drop_privileges() -> None:
-    """Change root to `nobody`: root can start processes and end those of other users. Stay root if there is no other user."""
+    """Change from root to `nobody`, because root can end processes of other users. Stay root if the system refuses the change."""
     if os.geteuid() == 0:
         with suppress(OSError):
             os.setgroups([])
@@ -234,7 +234,7 @@ def _drop_privileges() -> None:
 
 
 def _thin_out(picture: Image.Image, view: PictureView) -> Image.Image:
-    """Reduce a large picture by skipping pixels: every other way to scale it would need memory for a second copy of all pixels."""
+    """Reduce a large picture by skipping pixels. Smoother scaling would need memory for a second copy of all pixels."""
     from PIL import Image
 
     shrunk = max(picture.width / (view.width * _FINE), picture.height / (view.height * _FINE))

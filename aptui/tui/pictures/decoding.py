@@ -1,4 +1,4 @@
-"""Reads the headers of pictures, sounds and fonts, and decodes the newest requested file in a process of its own.
+"""Reads the headers of pictures, sounds and fonts. Decodes the file of the latest request in a separate process.
 
 Tests: `tests/tui/pictures/test_decoding.py`, `tests/tui/pictures/test_facts.py`.
 """
@@ -184,7 +184,7 @@ _BY_MARK: dict[bytes, Callable[[bytes], Facts | None]] = {
 REST_S = 0.15
 """Delay before the picture under the cursor is decoded (seconds)."""
 _TIMEOUT_S, _POLL_MS = 30.0, 50
-"""Timeout of a decoder (seconds), which is long because jobs may keep the machine busy; interval of checks for `stop` (ms)."""
+"""Timeout of a decoder process (seconds), long because jobs may keep the machine busy; interval between checks of `stop` (ms)."""
 _MOST_FILE_BYTES = 128 << 20
 
 

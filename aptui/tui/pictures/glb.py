@@ -199,14 +199,14 @@ _LIT, _DARK = (150, 205, 255), (35, 55, 85)
 """Colours of the edges of a triangle that faces the light, and of one that faces away from the viewer."""
 _LIGHT = (-0.4, 0.6, 0.7)
 _SHADES, _DEPTHS = 1 << 8, 1 << 20
-"""Number of shades and of depths. A pixel is `depth * _SHADES + shade`, so that the nearest edge is the maximum; -1 = empty."""
+"""Number of shades and of depths. A pixel is `depth * _SHADES + shade`, or -1 if empty; the edge with the largest value wins."""
 _KINDS = {5120: "i1", 5121: "u1", 5122: "i2", 5123: "u2", 5125: "u4", 5126: "f4"}
 """{component type of glTF: type of NumPy}."""
 
 
 def import_modules() -> None:
     """Load the modules that drawing needs; call this before the process loses the right to open files."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # more threads would need more memory
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # OpenBLAS reserves memory for each of its threads
     import numpy  # noqa: F401, ICN001  # only to load the module
     from PIL import Image  # noqa: F401  # only to load the module
 
@@ -275,7 +275,7 @@ def _draw_edges(points: Points, triangles: Numbers, nearest: Numbers, deep: floa
 
 
 def _shade(corners: Points) -> Numbers:
-    """Return the shade of each triangle: the more its front faces the light, the larger; 0 if it faces away from the viewer."""
+    """Return a shade for each triangle: the highest facing the light, 0 facing away from the viewer."""
     import numpy as np
 
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])

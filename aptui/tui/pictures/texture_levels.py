@@ -23,7 +23,7 @@ DDS_SIZE = slice(12, 20)
 """The bytes of a DDS header with height and width."""
 _DXGI_FOLLOWS = b"DX10"
 _DDS_IS_CUBE, _DDS_FACES, _DXGI_IS_CUBE = 0x200, 0xFC00, 4
-"""Flags of a DDS header (the texture is a cube map; the faces in the file), and the cube map flag of the header of DirectX 10."""
+"""Flags of a DDS header: "is a cube map", and one flag for each stored face; and "is a cube map" in the DirectX 10 header."""
 _FACES = "+X", "-X", "+Y", "-Y", "+Z", "-Z"
 _MOST_LAYERS = 2048
 """Maximum number of layers that are listed, which is the limit of DirectX and of most graphics cards."""
@@ -154,6 +154,7 @@ _DXGI_BLOCKS = (
     (range(87, 94), (1, 4)),  # BGRA
     (range(60, 65), (1, 1)),  # R8
 )
+"""(numbers of DXGI formats, (side of a block in pixels, bytes of a block))."""
 _CODED_BYTES = {
     b"DXT1": 8, b"DXT2": 16, b"DXT3": 16, b"DXT4": 16, b"DXT5": 16, b"ATI1": 8, b"BC4U": 8, b"BC4S": 8, b"ATI2": 16, b"BC5U": 16,
     b"BC5S": 16,

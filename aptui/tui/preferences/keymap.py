@@ -148,7 +148,7 @@ def _override(keymap: Keymap, own: list[list[str]]) -> None:
         keymap.actions[action_id] = Action(action_id, action.scope, wanted, action.does)
     for first, second, key in clashes(keymap.actions):
         if key in before[first].keys and key in before[second].keys:
-            continue  # not reported: the user's file did not cause this clash
+            continue  # the default keys of the two actions clash too, so the user's file did not cause it
         where = next(place for action_id, _, place in reversed(own) if action_id in {first, second})
         what = f"'{show_key(key)}' is bound to both '{first}' and '{second}'"
         keymap.mistakes.append(

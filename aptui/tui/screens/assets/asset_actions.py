@@ -135,8 +135,8 @@ class AssetActions:
 
     def _reprocess_text(self, panel: Panel) -> str:
         if marks := len(self._trees.view.marks):
-            return f"Run {marks:,} marked again"
-        return "Run the folder again" if panel.is_folder else "Run again"
+            return f"Run {marks:,} marked rows again"
+        return "Run all in the folder again" if panel.is_folder else "Run again"
 
     def _show_jobs(self, panel: Panel) -> None:
         """Show the jobs of the source, or of all sources in the folder, on the Jobs screen."""
@@ -248,7 +248,7 @@ def _other_side(panel: Panel) -> list[Ref]:
 
 
 def _pattern(model: AssetModel, key: int, kind: Kind) -> str:
-    """Return a pattern for all sources below a folder. For a folder of products, leave its platform out of the pattern."""
+    """Return a pattern that matches all sources below a folder. It omits the platform, with which a product's path begins."""
     node = model.node_of(key)
     path = model.tree.path(node) if node is not None and model.tree is not None else ""
     if kind is Kind.PRODUCTS:

@@ -46,7 +46,7 @@ COLUMNS = (
     Column("size", "Size", 8, align="right", drop_rank=2),
 )
 _OPEN_UP_TO = 24
-"""Maximum number of references in a group that is open when an asset is first shown."""
+"""When an asset is first shown, groups with at most this number of references are open, and larger groups are closed."""
 
 
 class References(LazyTree):
@@ -183,7 +183,7 @@ class TitleLine(Line):
         self._title, self._more, self._is_rule = "", "", is_rule
 
     def show(self, title: str, more: str = "") -> None:
-        """Show other texts, with their control characters removed."""
+        """Replace the title and the text beside it."""
         self._title, self._more = title, more
         self.refresh_if_changed()
 
@@ -221,7 +221,7 @@ class FilePreview(TextView):
         """Posted when a picture may have to be decoded again for another size."""
 
     def on_mount(self) -> None:
-        """Report when the terminal begins or ends to show pixels."""
+        """Report the size again when the terminal starts or stops showing pictures as pixels."""
         if isinstance(self.app, DiffRenderingApp):
             self.app.pixels_changed.subscribe(self, lambda _: self._report_size())
 
@@ -462,7 +462,7 @@ class AssetDetail(Vertical):
             self._show_file(self._preview)
 
     def _accept_picture(self, wanted: object, preview: Preview, place: TexturePlace, picture: Pixels | str) -> None:
-        """Show a decoded picture if it is still wanted."""
+        """Show a decoded picture, unless another picture was requested after it."""
         if self._preview is not None and wanted == self._wanted:
             shown = preview.with_picture(picture, place)
             self._draw_preview(*(("Preview", shown) if self._earlier is None else ("Before and after", replace(shown, kind=""))))

@@ -36,7 +36,7 @@ def read_why(reader: Reader, source: str, width: int) -> TextPreview:
 
 
 class SelectedAsset:
-    """Reads and shows the asset or folder under the cursor; `panel` is the shown panel, None at the start."""
+    """Reads and shows the asset or folder under the cursor. `panel` is the content that is shown, None = nothing is shown yet."""
 
     def __init__(self, readers: AssetReaders, trees: AssetTrees, detail: AssetDetail) -> None:
         self._readers, self._trees, self._detail = readers, trees, detail
@@ -120,7 +120,7 @@ class SelectedAsset:
             self._later = ((kind, key), do)
 
     def show_why(self, panel: Panel) -> None:
-        """Explain the jobs of the source in place of the preview, or show the preview again."""
+        """Show the explanations of the source's jobs in place of the preview. If they are shown already, show the preview again."""
         place = (panel.kind, panel.key)
         if self._detail.is_explaining or self._explained_next == place:
             self._explained_next = None
@@ -155,7 +155,7 @@ class SelectedAsset:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether an action waits until the asset under the cursor is read."""
+        """Whether an action of the user is delayed until the asset under the cursor is read."""
         place = self._trees.place
         is_read = place == self.place and not self._readers.queries.is_awaited("panel")
         return self._later is not None and self._later[0] == place and not is_read
@@ -200,7 +200,7 @@ class WayBack:
         return self._stops[self._at]
 
     def pop_origin(self) -> str:
-        """Return and remove the screen from which the user came to the current place; "" if unknown or removed already."""
+        """Return the screen from which the user came to the current place, and forget it; "" = unknown, or forgotten already."""
         if not self._stops:
             return ""
         stop = self._stops[self._at]

@@ -90,10 +90,10 @@ class Panel(Struct, frozen=True):
 
     Args:
         path: the relative path of a source or folder, or the name of a product.
-        file: the path of the file or of a folder of products, for Python's file functions; "" = a folder of sources.
+        file: the native path of the asset's file, or of the folder if it contains products; "" if it contains sources.
         source: the path of the source whose jobs belong to the panel; for a folder, the path of the folder; "" = no source.
         products: native paths of the products, for copying.
-        folders: possible paths of a folder of sources, in order of precedence.
+        folders: the possible native paths if the panel describes a folder of sources, in order of precedence.
     """
 
     kind: Kind
@@ -115,7 +115,7 @@ class Panel(Struct, frozen=True):
 
 
 def read_panel(reader: Reader, kind: Kind, key: int, places: AssetPlaces) -> Panel | None:
-    """Read the panel of a source or product; return None if the asset no longer exists."""
+    """Read from the database the details to show of a source or product; return None if the asset no longer exists."""
     if kind is Kind.PRODUCTS:
         product = assets.product_details(reader, key)
         return None if product is None else _of_product(reader, product, places)
@@ -310,9 +310,9 @@ def _unmet_ref(path: str) -> Ref:
 
 
 def _missing_group(details: ProductDetails) -> ReferenceGroup:
-    """Return the missing dependencies that the last scan found, newest first, and a line with the stored result of the scan.
+    """Return the group of missing dependencies that the last scan found, newest first. A warning of the scan is its last line.
 
-    If the scan found nothing, the title of the group shows the time of the scan in place of a number.
+    The title of the group shows the number of dependencies. If the scan found nothing, the title shows the time of the scan.
     """
     refs = tuple(
         Ref(PRODUCT if item.product_id else "", item.product_id, item.text, f"{glyph('error')} {short_id(item.asset_id)}",

@@ -137,7 +137,7 @@ class AssetTrees(Vertical):
 # The next classes search the visible tree: for a typed text, for the next hit, and for the next source with problems.
 
 SEARCH = "search"
-"""Kind of the search queries."""
+"""Kind of the database queries that search a tree for text."""
 
 
 class SearchResult(Struct, frozen=True):
@@ -334,7 +334,7 @@ class LiveTrees:
             self._is_health_stale = True
 
     def renew(self) -> None:
-        """Read the outdated trees, now or after the interval."""
+        """Read outdated trees and problems again. If the last read was too recent, start a timer that does so later."""
         if not (self._is_stale or self._is_health_stale) or self._has_timer:
             return
         wait_s = self._stale_since + max(STALE_S, _REST_FACTOR * self._store.took_s) - time.monotonic()

@@ -197,7 +197,7 @@ class AssetsPane(Pane):
         self.selected.note(batch)
 
     def on_frame(self) -> None:
-        """Show a newer tree, and read the details again."""
+        """Show trees that were read since the last frame. Read outdated trees and outdated details of the shown asset again."""
         self.live.renew()
         self.live.show_newest()
         self.selected.renew()
@@ -417,7 +417,7 @@ class AssetsPane(Pane):
             self.box.text = ""
 
     def action_zoom(self) -> None:
-        """Give the focused widget all the room, or divide the room again. If the tree has all the room, give it to the preview."""
+        """Enlarge the focused widget to the whole screen, or undo this. On a narrow screen, switch between tree and preview."""
         if self.has_class(_PEEK):
             self._go_into_tree()
         elif self._zooms:

@@ -172,7 +172,7 @@ def _list_model_facts(path: str, head: bytes) -> list[tuple[str, str]]:
 
 
 def _as_text(facts: Facts, listed: Sequence[tuple[str, str]], head: bytes) -> TextPreview:
-    """Return one line for each fact that the title does not have, and the first bytes."""
+    """Return a text preview: one line for each (label, value) of `listed`, then a hex dump of the first bytes of the file."""
     width = 12 if facts.form == _MODEL else 8
     lines: list[tuple[Piece, ...]] = [((f"{name:<{width}}", "key"), (make_safe(value), "value")) for name, value in listed]
     kind = ", ".join(filter(None, (f"{facts.form} {facts.extent}".rstrip(), facts.more)))
@@ -198,7 +198,7 @@ _MOST_BYTES = 128 << 20
 
 
 class AnonymousFile:
-    """A file in memory that has these bytes; the file exists as long as this object."""
+    """A file in memory with the content `data`. It exists as long as this object."""
 
     def __init__(self, data: bytes) -> None:
         self._fd = os.memfd_create("earlier", os.MFD_CLOEXEC)
@@ -372,7 +372,7 @@ class _TextDifference(SequenceMatcher[str]):
         self.removed, self.added = len(self._old) - equal_count, len(self._new) - equal_count
 
     def find_longest_match(self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None) -> Match:
-        """Return an empty match after `_LIMIT_S`, so that the comparison ends."""
+        """Find a match as `difflib` does. After `_LIMIT_S` seconds, return an empty match, which ends the comparison."""
         return Match(alo, blo, 0) if time.monotonic() > self._until_s else super().find_longest_match(alo, ahi, blo, bhi)
 
     def lines(self) -> Iterator[tuple[Piece, ...]]:
@@ -395,7 +395,7 @@ class _TextDifference(SequenceMatcher[str]):
 
 
 def _count_equal(old: Sequence[str], new: Sequence[str]) -> int:
-    """Return the number of equal elements at the start."""
+    """Return the number of elements at the start in which two sequences are equal."""
     return next((at for at, (one, other) in enumerate(zip(old, new, strict=False)) if one != other), min(len(old), len(new)))
 
 

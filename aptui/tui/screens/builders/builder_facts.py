@@ -52,7 +52,7 @@ PATTERNS = (Column("text", "Pattern", 0, 16, weight=2), Column("kind", "Kind", 8
 DESCENDING = frozenset({"jobs", "average", "total", "share"})
 _NARROWEST_NAME, _WIDEST_NAME = 10, 32
 _PACKAGES = re.compile(r" \([^()]*\)")
-"""Matches the packages in the version of a builder. The details show them; the list has no room for them."""
+"""Matches the list of packages, in parentheses, in a builder's version. The table omits it to save room; the details show it."""
 _FLAGS = (
     ("is_critical", "critical: its jobs run before all other jobs"),
     ("deletes_products_on_failure", "deletes the old products when a job fails"),
@@ -125,7 +125,7 @@ def _patterns_text(builder: Builder) -> str:
 
 
 def duration_cell(took_ms: float, count: int) -> Cell:
-    """Return the cell of a duration of `count` runs; a dash if nothing ran, as on the Jobs screen."""
+    """Return a cell with a duration, or with a dash if the number of runs (`count`) is 0."""
     return Cell(duration_text(round(took_ms))) if count else Cell(glyph("none"), "muted")
 
 
@@ -236,7 +236,7 @@ def _limits(builder: Builder) -> str:
 
 
 def _limit(limit_s: float) -> str:
-    """Return a time limit in short form: 45 s, 2m, 1h 30m."""
+    """Return a time limit as short text, such as "45 s", "2m" or "1h 30m"."""
     return f"{limit_s:g} s" if limit_s < 60 else duration_text(round(limit_s * 1000)).removesuffix(" 00s").removesuffix(" 00m")
 
 
@@ -350,7 +350,7 @@ class Metrics:
         self._grow_all()
 
     def entry(self, key: int | None) -> Entry | None:
-        """Return the entry of a branch."""
+        """Return the entry that the tree shows under this key, None if the key does not belong to an entry."""
         branch = None if key is None else self.tree.branch(key)
         return branch.data if branch is not None and isinstance(branch.data, Entry) else None
 

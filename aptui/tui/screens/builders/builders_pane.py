@@ -351,7 +351,7 @@ class BuildersPane(Pane):
     # ------------------------------------------------------------------------------------------------------ methods of `Pane`
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return what the next key waits for: the read of the builders."""
+        """Return "the first rows" if the next key has to wait until the builders are read, else ""."""
         return "" if self.reading.is_known or focused is None or isinstance(focused, Input) else "the first rows"
 
     def activate(self) -> None:
@@ -487,7 +487,7 @@ class BuildersPane(Pane):
         self._refresh_titles()
 
     def _open_groups(self) -> None:
-        """Open both groups when the metrics are shown."""
+        """Open all groups of the tree of metrics, if this tree is shown."""
         for key in self.metrics.group_keys() if self._is_shown("metrics") else ():
             node = self.metrics.tree.node_of(key)
             if node is not None:

@@ -120,7 +120,7 @@ class LogCursor:
         self._is_wanted = False
 
     def request(self) -> None:
-        """Request that the cursor moves once the log is read."""
+        """Request that the cursor moves as soon as the log is read."""
         self._is_wanted = True
 
     def cancel(self) -> None:
@@ -202,7 +202,7 @@ _ELLIPSIS_CELLS = 2
 def _list_failing_parts(job_details: JobDetails, now_ms: int) -> list[list[Part]]:
     """Return texts that say since when the job fails, the longest text first.
 
-    Return [] for an earlier run, and for a single failed run without a commit.
+    Return [] if an older run is shown, or if only the last run failed and its commit is unknown.
     """
     failing = job_details.failing
     is_shown = failing is not None and job_details.is_newest and not job_details.running_key
@@ -246,15 +246,15 @@ class LogColumns:
         return self._count
 
     def text(self, field: str) -> tuple[npt.NDArray[np.integer], Texts]:
-        """Return a column of texts."""
+        """Return the values of a text field: one index for each line, and the texts that the indices refer to."""
         return self._codes, self._messages if field in ("source", "error", "reason") else self._windows
 
     def read_log_lines(self, _field: str, rows: npt.NDArray[np.integer], _check: Callable[[], None] | None) -> list[str]:
-        """Return the texts of a column for these lines."""
+        """Return the messages of these lines."""
         return [self._messages[int(row)] for row in rows]
 
     def number(self, field: str) -> npt.NDArray[np.number]:
-        """Return a column of numbers."""
+        """Return the values of a numeric field, one for each line."""
         return self._numbers[field]
 
 
@@ -475,7 +475,7 @@ class EventLog(Vertical):
 
     @property
     def details(self) -> KeyValue:
-        """The widget of the context of the line under the cursor."""
+        """The widget that shows the details (names and values) of the log line under the cursor."""
         return self.side.panel
 
     # --------------------------------------------------------------------------------------------------- the selected job

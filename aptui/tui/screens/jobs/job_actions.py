@@ -197,7 +197,7 @@ class RowActions:
         entries: list[tuple[str, str, bool, Callable[[], object]]] = [
             ("e", errors, True, lambda: self._copy_errors(with_errors)),
             ("y", f"path{plural}", True, lambda: query(lambda reader: [path_of(reader, info) for info in sources], copy_files)),
-            ("r", f"path{plural} in the scan folder", True, lambda: copy_files([info.source for info in sources])),
+            ("r", f"path{plural} relative to the scan folder", True, lambda: copy_files([info.source for info in sources])),
             ("p", "product paths", True, lambda: query(partial(self._product_paths, infos), copy_files)),
             ("l", "path of the log", bool(shown and shown.log), lambda: copy_files([shown.log if shown else ""])),
             ("u", f"source UUID{plural}", True, lambda: query(partial(_uuids, infos), lambda found: copy_text("\n".join(found)))),
@@ -426,7 +426,7 @@ _ACTIONS_BY_ID = {each.id: each for each in ROW_ACTIONS}
 
 
 def _split(infos: Infos) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Return (lower-case paths of the sources in rows of failed analyses, ids of the jobs in the other rows)."""
+    """Split rows into failed analyses and jobs. Return (lower-case source paths of the analyses, ids of the jobs)."""
     return tuple(info.source.lower() for info in infos if info.key < 0), tuple(info.key for info in infos if info.key > 0)
 
 

@@ -70,11 +70,11 @@ class JobDetails(Struct, frozen=True):
 
     Args:
         runs: the newest first; empty if no run is recorded.
-        at: index of the shown run.
+        at: index of the shown run in `runs`.
         log: path of the run's log in text form, "" if it has no log.
         records: the lines of the log with their context; `lines` has the same lines as they are drawn.
         nothing: the reason why there are no lines; it is shown in place of the log.
-        running_key: the key of the run in progress if the lines are from this run; 0 = the lines are from `run`.
+        running_key: key of the run in progress whose lines are shown; 0 = the lines are from the finished run `runs[at]`.
         failing: the first run of the current series of failed runs, None if the last run did not fail.
     """
 
@@ -290,7 +290,7 @@ class RunningLog:
         self._due_s = 0.0
         self._is_asking = False
         self._old_engine_pid = 0
-        """Process id of an engine that is too old to know the request, 0 = none."""
+        """Process id of an engine that is too old to answer `ReadRunLog`, 0 = none."""
 
     def ask(self) -> None:
         """Send a request if it is due; called with each frame."""
@@ -348,9 +348,10 @@ def _with(known: RunningLines, run_key: int, stamp: int, records: tuple[LogRecor
 def with_running(
     job_details: JobDetails, info: JobRowInfo, running: RunningLines, *, is_wanted: bool
 ) -> tuple[JobDetails, RunningLines | None]:
-    """Return (the details to show, `running`), or (`job_details`, None) if the run of `running` has ended or is of another job.
+    """Put the lines of a run in progress into the details of its job; return (the details to show, `running`).
 
-    While the run is in progress, the details have the lines of `running`, unless the user stepped to another run.
+    If the user stepped to another run, the details stay unchanged. If the run has ended or belongs to another job, return
+    (`job_details`, None).
 
     Args:
         job_details: the details as they were read from the database.

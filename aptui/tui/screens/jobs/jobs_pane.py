@@ -46,7 +46,7 @@ _BESIDE = 160
 """Minimum width for the log beside the table (columns)."""
 _NARROWEST, _WIDEST = 16, 80
 _ABOVE_ROWS, _LEAST_ROWS = 2, 6
-"""Lines above the rows (filter and header); minimum number of rows that stay visible."""
+"""Number of lines above the rows (filter and header), and minimum number of rows that stay visible."""
 
 
 class JobsPane(Pane):
@@ -461,7 +461,9 @@ class JobsPane(Pane):
         if (top := self.table.top) and (above := self.store.count_failed_above(top)):
             right.append(Part(f"{glyph('ascending')} {above:,} failed above   ", "failed", "keys.press('E')"))
         if late:
-            right.append(Part(f"{late:,} new at the end   " if width >= _ROOMY else f"+{late:,}   ", "accent", "keys.press('R')"))
+            right.append(
+                Part(f"{late:,} new rows at the end   " if width >= _ROOMY else f"+{late:,}   ", "accent", "keys.press('R')")
+            )
         right.append(Part(self._count_words(), "title" if text else "muted"))
         if width >= _LEAST:
             words = self.choices.order_words()

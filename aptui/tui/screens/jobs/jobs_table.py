@@ -63,7 +63,7 @@ DESCENDING = frozenset({"completed", "duration", "warnings", "errors", "number"}
 """Columns that are sorted with the largest value first."""
 _YIELDS, _SHORT_REASON = 10, 14
 _AFTER_DURATION = 6
-"""`drop_rank` of the column of reasons while no job has failed. With this rank it is dropped before the column of durations."""
+"""`drop_rank` of the reason column while no job has failed: a narrow screen omits reasons before it omits durations."""
 _STEP = 4
 """Width by which a column grows at a time (cells)."""
 _WIDEST = {"status": 25, "platform": 16, "key": 16}
@@ -121,7 +121,7 @@ class JobsTableView(Table):
     keeps_titles: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]
     is_held = False
-    """Whether the cursor stays on its job even in the first row: the user acted on this job and has not moved since."""
+    """Whether the cursor follows its job also from the first row. An action on the job sets this; moving the cursor clears it."""
 
     def __init__(self, store: JobsStore, *, id: str) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id)
@@ -134,7 +134,7 @@ class JobsTableView(Table):
         super().move_cursor(index)
 
     def move_to_key(self, key: int) -> bool:
-        """Put the cursor on a job; expand its source if that has several jobs. Return whether the view contains the job."""
+        """Put the cursor on a job, and expand a source that has several jobs. Return whether the view contains the job."""
         index = self.index_of(key)
         if index is not None:
             self._expand(index, on=True)
@@ -195,7 +195,7 @@ class Causes(Listing[CauseGroup]):
         super().__init__(self._draw)
         self._pane, self._store = pane, store
         self._first: dict[_Cause, tuple[int, OutcomeChange | None]] = {}
-        """{cause: (id of the job that failed first, the change since which it fails; None = unknown)}."""
+        """{cause: (id of the job that failed first, the run with which its failures began; None = unknown)}."""
         self._reader: LatestOnly[list[CauseGroup]] = LatestOnly("aptui-causes", self._read)
 
     def close(self) -> None:
@@ -203,7 +203,7 @@ class Causes(Listing[CauseGroup]):
         self._reader.close()
 
     def renew(self) -> None:
-        """Group the failures again; a thread reads since when the jobs of each group fail."""
+        """Group the failures by cause again. A thread then reads when each group began to fail."""
         groups = self._store.failure_groups()
         if groups != self.records:
             self.show(groups)
@@ -230,9 +230,9 @@ class Causes(Listing[CauseGroup]):
         return time + f"  {commit_text(change)}" * change.is_after_checkout
 
     def find_first(self, group: CauseGroup) -> tuple[int, OutcomeChange | None]:
-        """Return the job that failed first among the jobs of a cause, and since when it fails.
+        """Return the job that failed first among the jobs of a cause, and the run with which its failures began.
 
-        Until the database was read, return the first job of the cause, and None in place of the time.
+        Until the database was read, return the first job of the cause, and None in place of the run.
         """
         return self._first.get((group.cause, group.is_source), (group.keys[0], None))
 
@@ -262,7 +262,7 @@ class CausesTable(Table):
 
 _SECOND_MS = 1000
 _RUNNING_CELLS, _SPARK_CELLS = 40, 16
-"""Minimum width of one running job in the strip above the table, and width of the rates beside the jobs (cells)."""
+"""Minimum width of a running job in the strip above the table, and width of the graph of ended jobs per second (cells)."""
 _SPARKS = "▁▂▃▄▅▆▇█"
 _TALL, _TALLEST = 30, 45
 """Minimum heights of the screen for two and for three lines of running jobs (lines)."""
@@ -294,7 +294,7 @@ class RunningStrip(Line):
                 self._counts.clear()
                 self._most = 0
         elif not self.display and not self._store.running:
-            pass  # the strip stays hidden until a job runs
+            pass  # jobs wait, but none has run yet: keep this line hidden
         elif not self.display or not 0 <= now_ms - self._filled_ms < _SECOND_MS:
             self._filled_ms = now_ms
             self._counts.append(progress.done_now + progress.failed_now)
@@ -358,7 +358,7 @@ _ORDER_KEYS = {
     FAILED_FIRST: "f", "status": "t", "source": "s", "completed": "c", "platform": "p", "key": "y", "duration": "d", "reason": "r",
     "builder": "b", "folder": "l", "warnings": "w", "errors": "o", "number": "n",
 }  # fmt: skip
-"""{order: its letter in the menu}."""
+"""{sort order: its key in the menu}."""
 _VERBS = ("save", "delete")
 _MOST_VIEWS = 50
 
@@ -530,7 +530,7 @@ class Choices:
         _at(menu, next(place for place, (order, _) in enumerate(titles) if order == current))
 
     def order_words(self) -> str:
-        """Return the current order in words."""
+        """Return a text that describes the current sort order."""
         order, is_descending = self._store.sort
         if order == FAILED_FIRST:
             return "failed first"

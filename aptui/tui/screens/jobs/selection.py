@@ -57,7 +57,7 @@ class SelectedJob:
         self.key: int | None = None
         self._is_stale = False
         self._expects: tuple[str, int] | None = None
-        """(status, run key) of the last notice about the job; the database is read until it agrees."""
+        """(status, run key) of the last notice about the job. The job is read again until the database has these values."""
 
     def show_job(self, key: int | None) -> None:
         """Select another job; for a source, its job with the worst status; None = no job."""
@@ -69,7 +69,7 @@ class SelectedJob:
         self._is_stale = True
 
     def note(self, batch: Batch) -> None:
-        """Note the notices about the selected job."""
+        """Store the newest state of the selected job from a batch of notices, and whether the job must be read again."""
         self._is_stale |= batch.table is not None
         for news in batch.jobs:
             if news.notice.job_id == self.key and news.notice.status:
@@ -108,7 +108,10 @@ class FixedJobs:
         """Jobs that run again after they failed."""
 
     def note(self, batch: Batch) -> str:
-        """Return a message about jobs that succeeded after a failure, or "". Call this before the batch of notices is applied."""
+        """Return a message that lists jobs whose last run failed and whose new run succeeded, or "".
+
+        Call this before the batch of notices is applied to the store, because the store has the result of the last run.
+        """
         fixed: dict[str, list[str]] = {}
         failed = self._store.find_failed_among([news.notice.job_id for news in batch.jobs]) if batch.jobs else set()
         for notice in (news.notice for news in batch.jobs):
@@ -151,7 +154,7 @@ class LastVisit:
             self._pane.shell.memory.put("jobs.left_ms", self._pane.shell.session.clock_ms())
 
     def compare(self) -> None:
-        """Find, once and in a thread, what changed since the last visit.
+        """Find in a thread which jobs failed or were fixed since the user last left the Jobs screen. Later calls do nothing.
 
         A starting engine runs failed jobs again. Unless the queue is paused, the comparison waits until these runs have ended.
         """
@@ -226,7 +229,7 @@ class LastVisit:
 
 
 def read_changes(reader: Reader, job_ids: Iterable[int], project: Path | None) -> dict[int, OutcomeChange]:
-    """Return {job: the change since which it fails or succeeds}; git is started once for each commit."""
+    """Return {job id: first run of the job's current series of failures or successes}. Start git once for each commit."""
     commit = git_head(str(project)).commit if project is not None else ""
     changes = {job_id: change for job_id in job_ids if (change := outcome_change(reader, job_id, lambda: commit)) is not None}
     if project is None:
@@ -416,7 +419,7 @@ class JobsView(Protocol):
 
     @property
     def store(self) -> JobsStore:
-        """The model of the table."""
+        """The rows of the table of jobs, with their filter and sort order."""
 
     @property
     def event_log(self) -> EventLog:
@@ -424,7 +427,7 @@ class JobsView(Protocol):
 
     @property
     def resting(self) -> Resting:
-        """Decides when rows may move."""
+        """Decides when rows of the table of jobs may change their order."""
 
     @property
     def database(self) -> Path:

@@ -51,7 +51,7 @@ class LogView(Struct, frozen=True):
 
 
 class _ParsedView(Struct, frozen=True):
-    """A view whose filters are parsed."""
+    """A request for a view, and its parsed filters: that of the tab (`shows`) and that of the search."""
 
     view: LogView
     shows: LineFilter
