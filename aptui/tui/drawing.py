@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 FRAME_S = 0.1
-"""Minimum interval between frames, after the first `_BURST` frames (seconds)."""
+"""Minimum interval between frames, except for the `_BURST` frames after an idle time (seconds)."""
 _BURST = 6
 """Number of frames that are drawn without a delay after an idle time.
 
@@ -65,7 +65,7 @@ class FrameClock:
         draw: draws one frame, or applies a part of the updates and returns True if more are left.
         rest_s: returns the delay (seconds) before the next frame of updates, so that a slow connection has room for keys.
         key_s: returns the delay (seconds) until the next check whether the last key was echoed, 0 = no key waits for its echo.
-        clock: a double for tests.
+        clock: returns seconds; tests replace it.
     """
 
     def __init__(

@@ -41,7 +41,7 @@ class CommandBar(Actions):
         self._app.query_one(CommandLine).start(text)
 
     def close(self) -> None:
-        """Go back to the hints."""
+        """Hide the `:` line, and show the hints about keys in its place."""
         self._app.query_one(CommandLine).display = False
         self._app.query_one(Hints).display = True
         self._refocus()

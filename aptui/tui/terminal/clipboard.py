@@ -33,9 +33,9 @@ Larger copies are also written to a file.
 MOST_COPIES = 20
 _TIMEOUT_S = 2.0
 _SCREEN_CHUNK = 76
-"""Size of a piece in bytes, the line length of base64.
+"""Length of each piece of a copy (bytes), because GNU screen cuts DCS strings of more than about 255 bytes.
 
-GNU screen cuts DCS strings of more than about 255 bytes.
+It is the usual line length of base64.
 """
 
 

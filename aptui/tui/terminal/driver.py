@@ -101,7 +101,7 @@ class InputDecoder:
     Args:
         decoder: decodes characters.
         is_asked: returns whether a reply of the terminal is due.
-        clock: a double for tests.
+        clock: returns seconds; tests replace it.
         take_answers: removes answers about pictures from text; returns (the rest, the first piece of an answer).
     """
 
@@ -158,7 +158,7 @@ def input_decoder(encoding: str, is_asked: Callable[[], bool] = lambda: False, *
 
 
 _PIXELS_WITHIN_S = 3.0
-"""Timeout of the answers to the questions about pixels (seconds)."""
+"""Timeout of the terminal's answers about its pixel graphics (seconds)."""
 _KEY_WITHIN_S = 1.0
 """Maximum time that a key waits for the effect of the previous key (seconds); the first opening of a pane takes 0.1 s."""
 _ANSWERS_WITHIN_S = 1.0
@@ -203,7 +203,7 @@ class _Tap:
 
 
 class Terminal(LinuxDriver):
-    """The driver of the screen's terminal. `output` sends the differences between frames; it is None with stock output."""
+    """The driver of the screen's terminal. `output` sends only changed cells; None = Textual sends the updates."""
 
     def __init__(self, app: Any, *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None) -> None:
         super().__init__(app, debug=debug, mouse=mouse, size=size)
@@ -405,7 +405,7 @@ class Terminal(LinuxDriver):
         self.flush()
 
     def _enable_mouse_pixels(self) -> None:
-        """Do nothing: mouse reports in pixels would be sent for every motion of the mouse, also within a cell."""
+        """Leave mouse reports in pixels off. With them, the terminal would also report motions within a cell."""
 
     def set_mouse(self, *, is_on: bool) -> None:
         """Turn mouse reports on or off while the app runs; while they are off, the terminal selects text."""

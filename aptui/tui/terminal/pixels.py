@@ -66,9 +66,9 @@ _ANSWERS = re.compile(
     r"\x1b?(?:_G(?P<kitty>[^\x1b]*)\x1b\\|P>\|(?P<name>[^\x1b]*)\x1b\\|\[6;(?P<high>\d{1,4});(?P<wide>\d{1,4})t"
     r"|\[\?1;0;(?P<colours>\d{1,9})S|\[\?1;[1-9][\d;]*S|\[\?(?P<kind>[\d;]*)c)"
 )
-"""Matches an answer.
+"""Matches a terminal's answer to one of these questions.
 
-Its first byte, Esc, may be missing: if the rest of the answer arrives late, Esc has already been handled as a key.
+The first byte, Esc, is optional: if the other bytes arrive late, Esc has already been handled as a key.
 """
 _BEGUN = re.compile(r"\x1b[_P][^\x1b]*\x1b?\Z")
 """Matches the first piece of an answer that is not a control sequence."""
@@ -96,17 +96,17 @@ class PixelQuestion:
         self._multiplexer = facts.multiplexer
         is_unknown = re.match("linux|screen|tmux", environ.get("TERM", "")) and facts.multiplexer != "tmux"
         self.is_possible = not (is_unknown or facts.is_dumb or facts.multiplexer == "screen")
-        """Whether the terminal may be asked.
+        """Whether the questions may be sent to the terminal.
 
-        GNU screen and the Linux console would show a part of the question. A tmux on another machine cannot be asked for the names
-        of its terminals.
+        GNU screen and the Linux console would print a part of them. A tmux on another machine cannot report the names of its
+        terminals.
         """
         self.is_answered = False
         self._found: dict[str, str] = {}
 
     @property
     def text(self) -> str:
-        """The questions. Within tmux, the question about kitty graphics is left out, because tmux would treat it as a title."""
+        """The questions to send. Within tmux, the question about kitty graphics is omitted: tmux would treat it as a title."""
         return ("" if self._multiplexer else _KITTY_QUESTION) + _CELL_QUESTION + _COLOUR_QUESTION + _LAST_QUESTION
 
     def take_answers(self, text: str) -> tuple[str, str]:

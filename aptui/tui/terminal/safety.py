@@ -104,7 +104,7 @@ def _colours(term: str, color_term: str) -> int:
     return 0 if re.match(r"vt\d|.*-m(ono)?$", term) else 16
 
 
-# ── the wall: the last check of text ──────────────────────────────────────────────────────────────────────────────────
+# ── the last check of text before the terminal gets it ────────────────────────────────────────────────────────────────
 
 
 class _Wall(Struct):
@@ -198,7 +198,7 @@ Foreign text never contains these code points.
 
 
 def picture_row(text: str, style: Style | None) -> tuple[int, int] | None:
-    """Return (number, row) of a picture if these cells show one."""
+    """Return (number of the picture, row of the picture) for cells that show a part of a picture, else None."""
     if not text or ord(text[0]) < FIRST_COLUMN or style is None:
         return None
     found: tuple[int, int] | None = style.meta.get(PICTURE)

@@ -46,9 +46,9 @@ def give_focus(widget: Widget) -> None:
 MOST_REMEMBERED = 50
 _BETWEEN_PARTS = re.compile(r"(?<=[,;:]) ")
 _BEFORE_TEXT = 3
-"""Cells before the text, for the sign and its blanks."""
+"""Number of cells before the filter text, for the sign "/" and the blanks around it."""
 _AROUND_COUNT, _MOST_FOR_COUNT = 2, 60
-"""Number of blank cells around the count (both sides), and maximum share of the line for the count and its hint (per cent)."""
+"""Blank cells beside the number of hits (both sides together), and maximum share of the line for number and hint (per cent)."""
 
 
 class History(Suggester):
@@ -257,7 +257,7 @@ class FilterBox(Widget):
         self.post_message(self.Changed(self, event.value))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Leave the line, and add its filter to the history."""
+        """Add the typed filter to the history, and end typing."""
         event.stop()
         self.history.add(event.value)
         self._walked = -1

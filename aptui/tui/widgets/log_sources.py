@@ -22,12 +22,12 @@ _LINE_BYTES = 64 * 1024
 """Maximum length of a line that is read."""
 _NEWLINE = 10
 _STEP_LINES = 200_000
-"""Maximum number of lines that are searched for the next line of a level."""
+"""Maximum number of lines that one search for a log level, such as error, goes through."""
 
 LEVELS = "EWID"
 """Letters of the levels: error, warning, info, debug."""
 LEVEL_WORDS = {"E": "error", "W": "warning", "I": "info", "D": "debug"}
-"""{level: name of its role, which is also the name of its glyph and its word}."""
+"""{letter of a log level: the level as a word, which is also the name of its colour role and of its glyph}."""
 
 
 def level_letter(number: int) -> str:
@@ -126,13 +126,13 @@ class MemoryLines:
         return self._known[2]
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line with one of these levels."""
+        """Return the next (`step` 1) or previous (-1) line after `index` with one of these levels, None = not found."""
         reach = range(index + step, self.line_count() if step > 0 else -1, step)
         return next((at for at in reach if (level := self.line(at).level) and level in levels), None)
 
 
 def plain_line(data: bytes) -> LogPaneLine:
-    """Return a line of a file whose format is unknown."""
+    """Convert the bytes of a line to a `LogPaneLine` that has only a text, for files whose format is unknown."""
     return LogPaneLine("", "", "", data.decode("utf-8", "surrogateescape"))
 
 
@@ -231,7 +231,7 @@ class FileLines:
         return self._total if self.is_indexed else len(self._tail)
 
     def line(self, index: int) -> LogPaneLine:
-        """Return a line; an empty line if the file was truncated since the count."""
+        """Return a line, or an empty line if the file was truncated after its lines were counted."""
         return self._parse(self.raw(index))
 
     def raw(self, index: int) -> bytes:
@@ -276,7 +276,7 @@ class FileLines:
         """Return None: levels are known only for lines that were read."""
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the nearest line with one of these levels among the next 200,000 lines."""
+        """Return the next (`step` 1) or previous (-1) line with one of these levels; search at most `_STEP_LINES` lines."""
         last = self.line_count() if step > 0 else -1
         reach = range(index + step, min(last, index + _STEP_LINES) if step > 0 else max(last, index - _STEP_LINES), step)
         with contextlib.suppress(IndexError):

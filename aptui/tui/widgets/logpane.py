@@ -213,7 +213,7 @@ class LogPane(Rows):
             self.move_cursor(self.shown_count - 1)
 
     def show_context(self, is_on: bool) -> None:
-        """Show the details of wrapped lines below them, or hide these details."""
+        """Show or hide the details below each line; they are shown only if lines are wrapped."""
         if is_on != self.shows_context:
             self.shows_context = is_on
             self.row_lines.forget()
@@ -242,7 +242,7 @@ class LogPane(Rows):
         self.refresh()
 
     def modes(self) -> str:
-        """Return a text with the hidden levels and the active modes; "" in the default state."""
+        """Return a text that names hidden log levels and active modes, such as "following"; "" in the default state."""
         hidden = [_LEVEL_NAMES[level] for level in _SHOWN_ORDER if level not in self._levels]
         words = [f"without {' and '.join(hidden)}"] if hidden else []
         words += ["following"] if self.is_following else []
@@ -286,14 +286,14 @@ class LogPane(Rows):
         return at if at < len(self._shown) and self._shown[at] == place else None
 
     def row_state(self, index: int) -> tuple[object, ...]:
-        """Return the line and its state: whether it has the cursor or a mark, and the search."""
+        """Return all that determines how a line is drawn: the line, cursor, focus, mark, scroll offset, number of the search."""
         line = self.source.line(self._place(index))
         is_cursor = index == self.cursor
         is_lit = is_cursor and self.has_focus
         return (line, is_cursor, is_lit, self.marks.has(index, self.key_of(index)), self._offset, self._search_number, 0)
 
     def draw_row(self, state: tuple[object, ...]) -> list[Segment]:
-        """Paint a line; the last entry of the state is the screen line of a wrapped line."""
+        """Paint one screen line. The last entry of `state` is its number within a wrapped line of the log, from 0."""
         line, is_cursor, is_lit, is_mark, offset, _, part = cast(tuple[LogPaneLine, bool, bool, bool, int, int, int], state)
         painter, width = self.painting.painter, self.painting.width
         head, text_role = self._head(line, is_lit=is_lit)
@@ -409,7 +409,7 @@ class LogPane(Rows):
     # --------------------------------------------------------------------------------------------------------------- actions
 
     def move_cursor(self, index: int) -> None:
-        """Put the cursor on a line; a move upwards ends following."""
+        """Put the cursor on a line. If this is not the last line, stop following new lines."""
         if self.is_following and index < self.shown_count - 1:
             self.is_following = False
             self.post_message(self.ModesChanged(self))
@@ -445,7 +445,7 @@ class LogPane(Rows):
         self.post_message(self.ModesChanged(self))
 
     def action_level(self, level: str) -> None:
-        """Show or hide a level; the last visible level cannot be hidden."""
+        """Show or hide the lines of a log level; the last visible level cannot be hidden."""
         levels = set(self._levels) ^ {level}
         if levels:
             self.levels = "".join(levels)

@@ -6,9 +6,10 @@
     Prompt.ask(app, "Save this filter as", named, value="failed")
     Form.ask(app, "New tab", [Field("name", "Name"), Field("text", "Text", "no colour", "a filter")], filled_in, check)
 
-A pop-up calls its function once: a menu with the id of the item, a confirmation with True or False, a prompt with the text, a form
-with {field id: text}; after Esc with None (a confirmation: False). Then the focus returns to the widget that had it before. Arrows,
-j and k move the cursor, Enter chooses, and the key of an item chooses that item at once. A click outside closes the pop-up.
+A pop-up calls its function once, with its result: a menu with the id of the item, a confirmation with True or False, a prompt with
+the text, a form with {field id: text}. After Esc the result is None, or False for a confirmation. Then the focus returns to the
+widget that had it before. Arrows, j and k move the cursor, Enter chooses, and the key of an item chooses that item at once. A click
+outside closes the pop-up.
 """
 
 from __future__ import annotations
@@ -378,7 +379,7 @@ class Checks(Menu):
         self._items = [replace(item, label=f"{glyph('mark') if item.id in self._on else ' '} {item.label}") for item in self._plain]
 
     def action_choose(self) -> None:
-        """Toggle the item of a letter or a click."""
+        """Toggle the item that the user chose with its key or a click."""
         self.action_check()
 
     def action_finish(self) -> None:
@@ -547,6 +548,6 @@ class Prompt(Form):
 
 
 def list_exit_keys(taking: str) -> str:
-    """Return the text for the frame of an input: the keys that end the input. `taking` is a word for the effect of Enter."""
+    """Return the hint at an input, such as "⏎ save · Esc leave"; `taking` names the effect of Enter."""
     between = "·" if terminal_facts().is_utf8 else "-"
     return f"{show_key('enter')} {taking} {between} {show_key('escape')} leave"

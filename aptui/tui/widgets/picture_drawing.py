@@ -50,9 +50,9 @@ _MOST_S = 0.4
 The slowest connections get shades of grey, which need at most as many bytes as a screen of text.
 """
 _RETRIES, _RETRY_S = 4, 0.5
-"""Maximum number and interval (seconds) of attempts to draw a picture with more bytes.
+"""Maximum number and interval (seconds) of retries that draw a coarse picture in better quality.
 
-They follow if too little was known about the speed of the connection.
+A picture is coarse if the connection to the terminal is slow, or if its speed is not measured yet.
 """
 _PIXELS_A_BYTE = 2
 """Estimated number of pixels that one byte of an encoded picture carries.
@@ -92,7 +92,7 @@ class Picture:
         self._remove = lambda: None
 
     def _retry(self, widget: Widget) -> None:
-        """Draw with more bytes if the connection turned out to be fast enough."""
+        """Draw the picture in better quality if the connection turned out to be fast enough."""
         before = self._lines
         if self._is_least and self._drawn_for is not None and widget.is_attached:
             self._draw(widget)
@@ -309,9 +309,10 @@ def _shares(before: int, after: int) -> Grid:
 
 
 def _on_checker(picture: Grid, ground: Ground, height: int, side: int = _CHECKER_PIXELS) -> Grid:
-    """Return a picture whose transparent pixels show a checkerboard.
+    """Put a picture on a checkerboard, which its transparent pixels show.
 
-    The fourth channel is 1 for the first `height` lines, and 0 for a line below them, which only completes the last row of cells.
+    In the result, the fourth channel is 1 for lines of the picture (`height` lines). It is 0 for a line that was added below them
+    because a cell has two lines.
     """
     down, across = (np.arange(size) // side for size in picture.shape[:2])
     is_odd = ((down[:, None] + across) % 2)[..., None]

@@ -211,7 +211,7 @@ class RowMarks:
         self._anchor: int | None = None
 
     def __len__(self) -> int:
-        """Return the number of marked rows; rows of a range that the user has not ended do not count."""
+        """Return the number of marked rows. A range that the user is still marking does not count."""
         return len(self.keys)
 
     @property
@@ -336,7 +336,7 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Te
         self.row_lines = RowLines(self, self.painting)
         super().__init__(**named)
         self.follows_top = False
-        """Whether a cursor on the first row stays on the first row when rows move, instead of on its key."""
+        """Whether a cursor on the first row stays at the top when rows move. If False, it moves with its row."""
         self.starts_at_top = False
         """Whether the first row stays at the top while the cursor is visible; if False, the cursor keeps its line on the screen."""
         self._empty_text = ""
@@ -570,7 +570,7 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Te
         self.post_message(self.MarksChanged(self))
 
     def action_unmark(self) -> None:
-        """Clear all marks and an open range."""
+        """Clear all marks, and cancel a range that the user has begun."""
         self.marks.clear()
         self.row_lines.refresh_changed()
         self.post_message(self.MarksChanged(self))

@@ -200,7 +200,7 @@ class Table(Rows):
     """Whether the header shows the titles even if the table is empty."""
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("right", "shift(1)", "see more of long texts", id="table.right", show=False),
-        Binding("left", "shift(-1)", "back to the start of texts", id="table.left", show=False),
+        Binding("left", "shift(-1)", "see the start of long texts", id="table.left", show=False),
     ]
 
     @dataclass

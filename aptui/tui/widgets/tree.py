@@ -248,7 +248,7 @@ class VTree(Table):
         Binding("asterisk", "unfold_all", "open all", id="tree.open_all", show=False),
         Binding("minus", "fold_all", "close all", id="tree.close_all", show=False),
         Binding("shift+right", "shift(1)", "see more of long texts", id="tree.right", show=False),
-        Binding("shift+left", "shift(-1)", "back to the start of texts", id="tree.left", show=False),
+        Binding("shift+left", "shift(-1)", "see the start of long texts", id="tree.left", show=False),
     ]
 
     def __init__(self, columns: Sequence[Column], model: TreeModel | None = None, **named: Any) -> None:

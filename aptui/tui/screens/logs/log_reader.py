@@ -93,7 +93,7 @@ class OpenLogFile:
         return os.fstat(self.descriptor).st_size
 
     def is_in_place(self) -> bool:
-        """Return whether the path still names this file; a full log is renamed and a new file takes its path."""
+        """Return whether the log's path still leads to the open file. A full log is renamed, and a new file takes its path."""
         try:
             found = os.stat(self.path)
         except OSError:
@@ -189,9 +189,9 @@ class RecordLines:
         return _NO_RECORD if self._file is None else self._file.record(self.starts[index])
 
     def records(self) -> Callable[[int], JobLogLine]:
-        """Return a function from keys to lines with context.
+        """Return a function that returns the line with a given key, including its context.
 
-        Any thread may call the function. It keeps reading this file even if another file takes its path.
+        Any thread may call the function. It reads the log file that is open now, even if a new file takes the path of the log.
         """
         file, detailed = self._file, frozenset(self._detailed)
         return lambda key: _NO_RECORD if file is None else file.record(key, has_context=key in detailed)
@@ -445,7 +445,7 @@ class LogRecords:
         self.live.add(map(draw_record, new))
 
     def knows(self, source: LineSource) -> bool:
-        """Return whether `source` is `lines` or `live`, so that `record` and `reader` can return its records."""
+        """Return whether `source` is `lines` or `live`. Only these two have complete records; other sources have only texts."""
         return source in (self.lines, self.live)
 
     def record(self, source: LineSource, key: int | None) -> JobLogLine | None:
@@ -461,7 +461,7 @@ class LogRecords:
         return JobLogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
 
     def reader(self, source: LineSource) -> tuple[Callable[[int], JobLogLine | None], bool]:
-        """Return (a function from keys to lines of a source, whether another thread may call the function)."""
+        """Return (a function that returns the record with a given key, whether any thread may call this function)."""
         if source is self.lines:
             return self.lines.records(), True
         return lambda key: self.record(source, key), False

@@ -111,7 +111,7 @@ class LineFilter:
         return mask
 
     def passing(self, texts: Sequence[str]) -> list[bool]:
-        """Return for each text whether it matches; the text is also used as the origin of the line, and the level is info."""
+        """Return for each text whether it passes the filter as an info line. The text is the line's message and also its origin."""
         if not self.terms:
             return [True] * len(texts)
         clean = clean_texts(texts)
@@ -184,7 +184,7 @@ class TabList:
 
     @property
     def current(self) -> LogTab:
-        """The tab that is shown."""
+        """The selected tab of the Logs screen."""
         return self.tabs[self.number]
 
     def names(self) -> list[str]:
@@ -260,6 +260,6 @@ class TabList:
         Form.ask(self._shell.app, "New tab" if number is None else "Change the tab", fields, accept, check)
 
     def _accept(self, number: int) -> None:
-        """Remember the tabs, and show one of them."""
+        """Store the user's tabs, and show tab `number`."""
         self._shell.memory.put("logs.tabs", values_of(self.tabs))
         self.show(number)

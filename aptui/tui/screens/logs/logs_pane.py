@@ -231,7 +231,7 @@ class LogsPane(Pane):
         self._reader = LogReader(self.shell.wake)
         self._is_whole, self._is_check_due = True, False
         self.asked: LogView | None = None
-        """The requested view until its lines or the first hits of its search have arrived, then None."""
+        """The requested view while it is loading, else None. A view with a search is loaded when the first hits have arrived."""
 
     # --------------------------------------------------------------------------------------------------------------- widgets
 
@@ -333,7 +333,7 @@ class LogsPane(Pane):
         self._tab_line.refresh_if_changed()
 
     def name_awaited(self, focused: Widget | None) -> str:
-        """Return a name for the data that delays the next key: the hits of the search, or the lines of a tab."""
+        """Return "the search" or "the first rows" if the next key has to wait until they are loaded, else ""."""
         if self.asked is None or isinstance(focused, Input):
             return ""
         return "the search" if self.search.text else "the first rows"

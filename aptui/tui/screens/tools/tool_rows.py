@@ -205,8 +205,8 @@ def _settings(facts: ToolFacts) -> Iterator[ToolRow]:
         origin = "" if setting is None else _origin(setting.file, facts.project_file)
         where = f" It is set at {setting.where}." if setting and setting.file else ""
         note = (
-            f"'{each.key}' in aptui.yaml, for example {each.example}.{where}"
-            " Comments and order of the file stay; the engine reloads it."
+            f"Sets '{each.key}' in aptui.yaml. Example: {each.example}.{where}"
+            " Comments and order of the file do not change; the engine reloads it."
         )
         yield ToolRow(
             f"set:{each.key}", "Settings", each.name, _format_setting(each, setting), each.does, "", note, "value", origin
@@ -230,7 +230,7 @@ def _origin(file: str, project_file: str) -> str:
 def _screen(facts: ToolFacts) -> Iterator[ToolRow]:
     yield ToolRow("theme", "Screen", "Theme", facts.theme, "choose colours with a live preview", facts.key_of("app.theme"))
     note = "Off: the terminal selects and copies with the mouse."
-    yield ToolRow("mouse", "Screen", "Mouse", _on(facts.has_mouse), "clicks, wheel and menus", facts.key_of("app.mouse"), note)
+    yield ToolRow("mouse", "Screen", "Mouse", _on(facts.has_mouse), "use clicks, wheel and menus", facts.key_of("app.mouse"), note)
     own = f"{facts.own_key_count:,} of your own" if facts.own_key_count else "as shipped"
     note = f"Your own file: '{own_file()}'; '?' shows the keys of the current place."
     yield ToolRow("keymap", "Screen", "Keys", own, "read the key bindings again", ":keymap", note)

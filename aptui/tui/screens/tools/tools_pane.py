@@ -116,14 +116,14 @@ class EngineTools:
         self._shell, self._changed = shell, changed
         self._asked_pid = 0
         self.options: dict[str, bool] | None = None
-        """{option: whether it is on}; None = the options are unknown."""
+        """{option of the engine: whether it is on}; None = the options are unknown."""
 
     def forget(self) -> None:
         """Query the options again."""
         self._asked_pid = 0
 
     def refresh(self, *, is_attached: bool) -> None:
-        """Query the options once after each attachment to an engine."""
+        """Query the options of the engine, such as debug output, once after each attachment to an engine."""
         pid = self._shell.session.engine.pid
         if not is_attached:
             self.options, self._asked_pid = None, 0
@@ -172,7 +172,7 @@ class EngineTools:
         options = self.options or {}
         wanted = _WORDS.get(word, not options.get("debug_output", False))
         if wanted == options.get("debug_output"):
-            self._shell.show_toast(f"debug output is {'on' if wanted else 'off'} already")
+            self._shell.show_toast(f"debug output is already {'on' if wanted else 'off'}")
             return
         ask = partial(self._shell.ask, SetOption("debug_output", wanted), then=self._accept_option)
         to, now = ("on", "off") if wanted else ("off", "on")
@@ -180,7 +180,7 @@ class EngineTools:
         self._shell.question(text, [Choice("y", f"turn it {to}", ask), Choice("n", f"leave it {now}")])
 
     def set_fast_scanning(self, word: str = "") -> None:
-        """Let rescans skip files whose size and time are as recorded: "on" or "off"; with another word, toggle it."""
+        """Switch fast rescans "on" or "off"; another word toggles them. A fast rescan skips files with unchanged size and time."""
         wanted = _WORDS.get(word, not (self.options or {}).get("fast_scan", True))
         self._shell.ask(SetOption("fast_scan", wanted), then=self._accept_option)
 
@@ -247,7 +247,7 @@ class ToolsPane(Pane):
         """Whether the cursor goes to the first row when rows change. True until the user leaves the first row or runs a tool."""
 
     def compose(self) -> ComposeResult:
-        """Yield the tables and the note."""
+        """Yield the table of tools, the line with the engine's health, the table of checks, and the note about a tool."""
         yield ToolsTable(listed.COLUMNS, self._tools, id="tools-list")
         yield Bar(self._health_line, id="tools-health", rules=True)
         yield SideTable(listed.CHECK_COLUMNS, self._checks, id="tools-checks")
@@ -349,10 +349,7 @@ class ToolsPane(Pane):
         return self.shell.config is not None and not self.shell.session.is_read_only
 
     def _refresh_facts(self) -> None:
-        """Read displayed values that are out of date.
-
-        The engine is queried once after the screen has attached to it.
-        """
+        """Read displayed values that are out of date. Query the engine only once per connection to it."""
         self._engine.refresh(is_attached=self._is_attached_to_engine)
         self._failed.refresh()
         if self._are_settings_stale and self._may_write:

@@ -83,7 +83,7 @@ class ChangedLines(Compositor):
             self._spans = None
 
     def _is_visible(self, y: int, line: Mapping[int, Strip | None], left: int, right: int) -> bool:
-        """Return whether a changed cell of a line between the columns `left` and `right` is not covered by widgets in front."""
+        """Return whether line `y` has a changed cell from column `left` to `right` that no widget in front covers."""
         cuts, spans = self.cuts[y], ((left, right),) if self._spans is None else self._spans[y]
         for first, end in ((max(left, first), min(right, end)) for first, end in spans):
             at = bisect_right(cuts, first) - 1
@@ -105,7 +105,7 @@ class ChangedLines(Compositor):
         cuts = self.cuts
         wanted = [y for y in crop.line_range if is_rendered_line(y)]
         chops: list[dict[int, Strip | None]] = [dict.fromkeys(line[:-1]) for line in cuts]
-        for widget, (region, clip) in self.visible_widgets.items():  # in order from front to back
+        for widget, (region, clip) in self.visible_widgets.items():  # Textual sorts the widgets from front to back
             seen = region.intersection(clip)
             if not seen.width:
                 continue
@@ -130,25 +130,25 @@ class ChangedLines(Compositor):
 
 
 def output_of(app: App[Any]) -> OutputLayer | None:
-    """Return the output that sends an app's differences, None if the app sends whole updates."""
+    """Return the layer that sends only the changed cells of an app's screen, None if the app sends all cells of an update."""
     return app.output_layer if isinstance(app, DiffRenderingApp) else None
 
 
 class DiffRenderingApp(App[None]):
-    """An app that sends only differences. With another driver, or with stock output, it is an ordinary app."""
+    """An app that sends only changed cells. If its driver has no `output`, Textual's own code sends whole updates."""
 
     def __init__(self, driver_class: type[Driver] | None = None) -> None:
         super().__init__(driver_class=driver_class)
         self.pixels_changed = Signal[None](self, "pixels")
-        """Published when pictures begin or cease to be shown as pixels."""
+        """Published when the terminal starts or stops showing pictures as pixels."""
 
     @property
     def output_layer(self) -> OutputLayer | None:
-        """The output that sends differences, None with another driver or with stock output."""
+        """The layer that sends only changed cells, None if Textual's own code sends the updates."""
         return getattr(self._driver, "output", None)
 
     def line_rest_s(self) -> float:
-        """Return the time (seconds) until updates may use the connection to the terminal; until then only keys may use it."""
+        """Return how long updates must wait so that the connection to the terminal is free for keys (seconds)."""
         output = self.output_layer
         return 0.0 if output is None else output.pace.rest_s()
 

@@ -73,9 +73,9 @@ _LONGEST_REST_S = 1.0
 _ROUND_TRIP_GROWTH = 1.002
 """Factor by which the stored quickest round trip grows with each reply, because the connection may become slower."""
 _LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
-"""Minimum number of measured frames before updates have to wait (`rest_s`), and maximum number of newest frames that are used.
+"""Number of measured frames from which `rest_s` delays updates, and number of newest frames that it uses.
 
-So updates do not wait after the first frames, which draw the whole screen.
+The first frames draw the whole screen, and updates must not wait after them.
 """
 _LONG_BYTES, _SAMPLED_LONG_FRAMES = 1500, 4
 """Minimum size of a frame that `Pace.takes_s` uses (bytes), and maximum number of these frames that are kept.
@@ -120,7 +120,7 @@ class Pace:
         return len(self._under_way)
 
     def note_key(self) -> None:
-        """Note that a key was pressed."""
+        """Record the time of a key press."""
         with self._lock:
             now_s = self._clock()
             if self._first_typed_s <= self._drew_s:
@@ -128,7 +128,7 @@ class Pace:
             self.typed_s = now_s
 
     def drew(self) -> None:
-        """Note that a frame was sent that may echo the last key."""
+        """Record the time of a sent frame. The frame may show the effect of the last key."""
         self._drew_s = self._clock()
 
     def key_s(self) -> float:
@@ -243,7 +243,7 @@ class OutputLayer:
         abilities: sequences that the terminal supports.
         loop: the app's event loop; frames are made there.
         is_taken: returns whether the terminal has accepted all output.
-        clock: a double for tests.
+        clock: returns seconds; tests replace it.
     """
 
     def __init__(

@@ -70,8 +70,8 @@ class StyleCache:
         """Return the pen with these parameters of SGR."""
         found = self._pens.get((sgr, link))
         if found is None:
-            # Each link needs pens of its own, and a large number of links fills the cache. Clearing it is safe: a pen that is made
-            # a second time only costs some more bytes.
+            # Each link needs styles of its own, so a text full of links would fill the memory. It is safe to forget all styles: a
+            # style that is created a second time only costs some more bytes of output.
             if len(self._pens) > _MOST_PENS:
                 self._pens.clear()
                 self._changes.clear()
@@ -197,7 +197,7 @@ class Row:
 
     @classmethod
     def unknown(cls, width: int) -> Row:
-        """Return a line with unknown content."""
+        """Return a line whose present cells on the terminal are unknown."""
         return cls([None] * width, [None] * width)
 
     def copy(self) -> Row:
@@ -259,7 +259,10 @@ _ONE_CELL_EACH = re.compile(
     r"\u2010-\u2027\u2030-\u205e"  # dashes, bullets and other punctuation
     r"\u2190-\u22ff\u2500-\u25fc\u2713-\u2718]*"  # arrows, operators, boxes, blocks, shapes, check marks
 )
-"""A text of characters that always fill one cell each. Nearly every row has a glyph, and dividing it into graphemes takes 30 µs."""
+"""Matches text whose characters all fill one cell. Only other text is divided into graphemes, which takes 30 µs for a row.
+
+The glyphs of the screen are included, because nearly every row has one.
+"""
 
 
 @lru_cache(maxsize=1024)
@@ -331,7 +334,10 @@ def shift_lines(lines: Sequence[T], count: int) -> list[T | None]:
 
 
 _NEAR = 4
-"""Maximum distance (columns) of two changed cells with no cursor move between them: to write the cells between them is cheaper."""
+"""Two changed cells of a line up to this distance (columns) are written together with the unchanged cells between them.
+
+This takes fewer bytes than a cursor move.
+"""
 _MOST_WITHOUT_SCROLL = 4
 """Maximum number of changed lines that are written without an attempt to scroll."""
 _WORTH_REPEATING = 8
@@ -422,7 +428,10 @@ class FramePainter:
             self._out.append("\x1b[K")
 
     def _erasable_from(self, row: Row) -> int:
-        """Return the start of the blanks at the end of a row that "erase to the end of the line" can draw, else the row's width."""
+        """Return the first column of the blanks at the end of a row, if "erase to the end of the line" can draw them.
+
+        Otherwise return the width of the row.
+        """
         texts, pens = row.texts, row.pens
         x, pen = len(texts), pens[-1]
         if pen is None or not self._erases(pen):
@@ -511,7 +520,7 @@ class FramePainter:
         self._out.append(text if text.isprintable() else "".join(each if each.isprintable() else "?" for each in text))
 
     def _advance(self, count: int) -> None:
-        """Note that the cursor moved right. At the right border its column is unknown, because terminals differ there."""
+        """Update the cursor's column after output of `count` cells. Terminals differ at the right border: there it is unknown."""
         if self._x is not None:
             self._x = self._x + count if self._x + count < self._width else None
 
@@ -573,9 +582,9 @@ class FramePainter:
             return changed
         block, start, end = self._rows[shift.top : shift.bottom + 1], *columns
         if any(REST in (row.texts[start], *row.texts[end : end + 1]) for row in block):
-            return changed  # the border of the columns would divide a wide character
-        # Most terminals fill new lines with the current background, some with the default background. With the plain pen, both
-        # backgrounds are the same.
+            return changed  # a scroll of only these columns would cut a wide character in half
+        # Most terminals fill the lines that a scroll adds with the current background, some with the default background. With the
+        # plain pen, both backgrounds are the same.
         self._set_pen(self._pens.plain)
         self._out.append(_region(shift, None if end - start == self._width else columns))
         self._y = self._x = None

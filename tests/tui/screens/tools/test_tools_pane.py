@@ -403,7 +403,7 @@ async def test_refused_request_is_reported(app, pilot, session):
 async def test_commands_do_the_same_as_the_rows_of_the_tools_screen(app, pilot, session):
     await until(pilot, lambda: "debug" in ids(app))
     await say(app, pilot, "debug off")
-    await until(pilot, lambda: "debug output is off already" in text(app))
+    await until(pilot, lambda: "debug output is already off" in text(app))
     await say(app, pilot, "debug on", "y")
 
     await until(pilot, lambda: session.requests() == [SetOption("debug_output", value=True)])
