@@ -49,7 +49,7 @@ FRAMES_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e0c")
 """Asset type of the list of frames, in JSON."""
 
 PAGE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e02")
-"""Asset type of a page: the asset type of the pictures that the `image` builder makes."""
+"""Asset type of an atlas page (a picture with many sprites); the pictures of the `image` builder have the same asset type."""
 
 MOST_SPRITES = 10_000
 _MOST_EMPTY = 1 << 22
@@ -281,7 +281,7 @@ def write_pages(pages: Sequence[Any], textures: PageTextures, request: ProcessJo
 
 def write_page_list(name: str, data: str | bytes, asset_type: UUID, page_count: int, request: ProcessJobRequest) -> None:
     """Write the list of frames or glyphs as a product that depends on the pages (the products with sub ids from 1)."""
-    # The list names its pages by asset id, because the path of a picture would name a source instead of a product.
+    # A dependency on an atlas page is declared by its asset id, because the path of a picture would name a source, not a product.
     needs = [ProductDependency(request.source_uuid, number + 1) for number in range(page_count)]
     request.write_product(name, data, sub_id=0, asset_type=asset_type, dependencies=needs, dependencies_handled=True)
 
@@ -328,7 +328,10 @@ def _read_sheet(file: MatchedFile) -> tuple[SpriteSheet, str]:
 
 
 def _read_contents(files: list[MatchedFile], options: AtlasParams, request: ProcessJobRequest) -> Contents:
-    """Return the decoded sprites; sprites with equal pixels share one array. The picture of a sheet is not a sprite."""
+    """Return the decoded sprites; sprites with equal pixels share one array.
+
+    If a sprite sheet is among the files, its frames become sprites, and its whole picture does not.
+    """
     import numpy as np
 
     made = Contents()
@@ -439,7 +442,8 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
     distinct = {id(each.pixels): each for each in sorted(sprites, key=lambda each: (-max(each.shape), -min(each.shape), each.name))}
     margin = 2 * options.extrude + options.padding
     boxes = [Item(each.shape[0] + margin, each.shape[1] + margin, key) for key, each in distinct.items()]
-    # The sprites at the right and lower edges of a page need no padding, so `page_size` is larger than the page by one padding.
+    # Each box includes the padding at its right and lower side. Sprites at the right and lower edges of the page do not need it, so
+    # boxes are placed on an area (`page_size`) that is wider and higher than the page by one padding.
     sizes = _list_sizes(options)
     largest = max(sizes[-1])
     for width, height, key in boxes:

@@ -516,7 +516,7 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
         odd_count += _replace_odd(block) if source.subtype in ("FLOAT", "DOUBLE") else 0
         yield block
     if odd_count and warns:
-        text = f"replaced {show_count(odd_count, 'infinite or invalid sample')} by full scale or silence"
+        text = f"replaced {show_count(odd_count, 'infinite or invalid sample')} (infinite: by full scale, invalid: by silence)"
         request.log.warning(f"{request.source}: {text}")
     if read_count >= source.frames or source.frames >= _UNKNOWN_FRAMES:
         return

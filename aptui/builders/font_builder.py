@@ -39,7 +39,7 @@ from aptui.sdk import (
 )
 
 FONT_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430d")
-"""Asset type of every product of this builder: a font; the extension shows its packing."""
+"""Asset type of every font that this builder makes. The extension of the product (ttf, otf, woff or woff2) names its format."""
 
 MOST_CHARACTERS_SHOWN = 20
 
@@ -48,7 +48,7 @@ _SIGNATURES = (*_SFNT, b"wOFF", b"wOF2")
 _NEEDED = ("head", "hhea", "maxp", "hmtx", "cmap")
 """Tables without which a font cannot be used."""
 _USEFUL = {
-    "name": "from which operating systems read the name of the font",
+    "name": "which gives operating systems the name of the font",
     "OS/2": "which Windows needs",
     "post": "which PostScript needs",
 }

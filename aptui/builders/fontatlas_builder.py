@@ -54,7 +54,7 @@ METRICS_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430e")
 MOST_CHARACTERS = 30_000
 _TRANSLATIONS = (".po", ".xlf", ".xliff", ".csv", ".tsv")
 _EMPTY_PAGE = 16
-"""Side of the page (pixels) if all drawn characters are empty, such as blanks."""
+"""Width and height (pixels) of the atlas page if all drawn characters are empty, such as blanks."""
 
 Range = Annotated[str, Meta(pattern=rf"^{UNICODES}$")]
 
@@ -67,8 +67,8 @@ class FontAtlasParams(Struct, frozen=True, kw_only=True):
     files: Annotated[
         list[str],
         Meta(
-            description="patterns of files; all characters in them are drawn (in files of translations: all characters of "
-            "translated texts)"
+            description="patterns of files; all characters that these files contain are drawn (in files of translations: all "
+            "characters of translated texts)"
         ),
     ] = []
     mode: Annotated[
@@ -344,7 +344,7 @@ def _draw_page(size: tuple[int, int], sprites: list[Sprite]) -> Any:
 
 
 def _pair_codes(glyphs: list[Glyph], kerning: Pairs) -> Iterator[tuple[int, int, int]]:
-    """Yield (first code point, second, distance in font units)."""
+    """Yield the kerning pairs of characters: (first code point, second code point, distance in font units)."""
     codes: dict[str, list[int]] = {}
     for glyph in glyphs:
         codes.setdefault(glyph.name, []).append(glyph.code)
@@ -404,7 +404,7 @@ def _describe_bmfont(
     stem: str, glyphs: list[Glyph], kerning: Pairs, metrics: FontMetrics, names: list[str], sizes: list[tuple[int, int]],
     options: FontAtlasParams,
 ) -> str:  # fmt: skip
-    """Return the text of a BMFont file ("Bitmap Font Generator", File format). Lengths are whole pixels and increase downwards."""
+    """Return the text of a BMFont file ("Bitmap Font Generator", File format). Lengths are whole pixels; the y axis points down."""
     size, base = options.size, round(metrics.ascender * options.size)
     (width, height), face = sizes[0], stem.replace('"', "")
     line_height = round(metrics.line_height * size)

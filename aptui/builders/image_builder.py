@@ -155,7 +155,7 @@ class PictureJob:
         self.request.log.warning(f"{self.name}: {text}")
 
     def note(self, text: str) -> None:
-        """Log a change of the picture."""
+        """Log information about the conversion, for example that 16 bits per channel were rounded to 8."""
         self.request.log.info(f"{self.name}: {text}")
 
 

@@ -99,7 +99,7 @@ class LocaleBuilder(SourceBuilder):
             request.write_product(name, table, asset_type=LOCALE_ASSET_TYPE)
             done = sum(message.is_translated for message in catalog.messages.values())
             total = show_count(len(catalog.messages), "text")
-            request.log.info(f"{source}: the translation into {catalog.language} has {done} of {total}")
+            request.log.info(f"{source}: language {catalog.language}: {done} of {total} translated")
 
 
 def _read_template(request: ProcessJobRequest, path: str) -> TextCatalog:

@@ -246,7 +246,10 @@ def _run_gltfpack(document: Document, ratio: float, options: ModelParams, reques
 
 
 def _hide_files(tree: Object) -> dict[bytes, str]:
-    """Replace images in separate files by a few bytes, because gltfpack copies or loses these files; return {bytes: URI}."""
+    """Replace each image in a separate file by an embedded placeholder, because gltfpack copies or loses such files.
+
+    Return {bytes of the placeholder: URI of the image}.
+    """
     hidden: dict[bytes, str] = {}
     for image in as_objects(tree.get("images")):
         if "uri" in image:
@@ -268,11 +271,10 @@ def _show_files(document: Document, hidden: dict[bytes, str]) -> None:
 
 
 def _name_textures(tree: Object, textures: str) -> None:
-    """Replace the paths of picture files by the names of products, which are in lower case.
+    """Replace the paths of picture files by the names of the products that are made from them, which are in lower case.
 
-    If the `texture` builder makes the products, the names also get the extension of its products.
-
-    An extension for another format, such as EXT_texture_webp, is removed from textures whose picture becomes such a product.
+    If the `texture` builder makes these products, the names get its file extension. Textures that use these products then lose
+    glTF extensions for other picture formats, such as EXT_texture_webp.
     """
     feature, kind = _GPU_TEXTURES.get(textures, ("", ""))
     changed = set()

@@ -99,7 +99,10 @@ class TextureParams(Struct, frozen=True, kw_only=True):
     ] = 16384
     sides: Annotated[
         Literal["any", "multiple_of_four", "power_of_two"],
-        Meta(description="any: keep width and height; otherwise reduce both to the next smaller number of the chosen kind"),
+        Meta(
+            description="any: keep width and height; multiple_of_four: round both down to a multiple of 4; power_of_two: round "
+            "both down to a power of two"
+        ),
     ] = "any"
     premultiply: Annotated[bool, Meta(description="multiply the colours by the alpha channel")] = False
     bleed: Annotated[
@@ -301,7 +304,7 @@ def _read(path: str, request: ProcessJobRequest, options: TextureParams, usage: 
     try:
         data = request.read_source() if path == request.source else request.read_named(path)
     except NamedFileError as error:
-        raise JobError(f"{error} (a parameter of this texture names this file)") from None
+        raise JobError(f"{error} (the file is named in a parameter of this texture)") from None
     reading = ImageParams(strict=options.strict, max_megapixels=options.max_megapixels)
     return np.array(decode_rgba(data, PictureJob(request, reading, name=path, is_color=usage in ("color", "ui"))))
 
@@ -318,9 +321,9 @@ def _prepare(pixels: Pixels, request: ProcessJobRequest, options: TextureParams,
     if size != (height, width):
         if _is_atlas_page(request):
             raise SourceError(
-                f"the page of an atlas has {width}x{height} pixels and cannot be scaled to {size[1]}x{size[0]}, because its list "
-                "of frames has the places of the sprites on the larger page; set the max_size of the atlas instead of max_size or "
-                "sides of the texture"
+                f"this atlas page has {width}x{height} pixels and cannot be scaled to {size[1]}x{size[0]}, because the atlas's "
+                "list of frames gives positions on the unscaled page; set max_size of the atlas instead of max_size or sides of "
+                "the texture"
             )
         pixels = resize(pixels, size, usage)
     if options.flip_green and usage == "normal":

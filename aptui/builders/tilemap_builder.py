@@ -187,10 +187,10 @@ class LdtkReader:
         self.pictures: dict[str, NamedPicture] = {}
 
     def read(self, data: bytes) -> Fields:
-        """Return the project with all levels filled in.
+        """Return the content of an LDtk project file, including the levels that are stored in separate files.
 
         Raises:
-            BrokenTextError: the project or one of its levels is damaged.
+            BrokenTextError: the project file or one of its levels is damaged.
         """
         project = _decode(data)
         if not isinstance(project.get("defs"), dict) or "levels" not in project:

@@ -162,7 +162,7 @@ class _XmlReading:
         return parser
 
     def _end_pending(self, end: int) -> None:
-        """Record the text that ends where the next event begins (`end`)."""
+        """Record the blanks before the next event, which begins at byte `end`."""
         if self._pending == "blanks" and b"&" in self._data[self._start : end]:
             self._open[-1].has_text = True  # a blank that is written as &#32; is intended, so the blank counts as text
         elif self._pending == "blanks":

@@ -463,7 +463,7 @@ def test_nan_and_infinite_samples_warn_and_do_not_affect_their_neighbours(bench,
 
     *_, made = opened(bench.build(bench.write("a.wav", encoded(samples, subtype="FLOAT")), **params))
 
-    assert "a.wav: replaced 3 infinite or invalid samples by full scale or silence" in bench.warnings
+    assert "a.wav: replaced 3 infinite or invalid samples (infinite: by full scale, invalid: by silence)" in bench.warnings
     assert abs(made[-2000:-1000] - 0.25).max() < 0.01
 
 

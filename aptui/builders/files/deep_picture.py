@@ -108,7 +108,10 @@ class DeepPicture:
         return Image.frombytes(self.mode, self.size, small.tobytes())
 
     def save(self, stream: IO[bytes]) -> None:
-        """Write the picture as a PNG. Pillow encodes mode L, because it is faster; it cannot encode other modes with 16 bits."""
+        """Write the picture as a PNG.
+
+        Pillow writes greyscale pictures (mode L), because it is faster than `write_png16`. It cannot write colours with 16 bits.
+        """
         import numpy as np
         from PIL import Image
 

@@ -49,7 +49,7 @@ class TooMuchWorkError(SourceError):
 
 
 class Work:
-    """The steps that are left for one table."""
+    """Counts the steps of decoding one table of a font, and raises an error if they exceed a limit."""
 
     def __init__(self, what: str, most: int) -> None:
         self._what = what
@@ -405,17 +405,19 @@ _LINEAR = {
     "head", "hhea", "hmtx", "vhea", "vmtx", "maxp", "OS/2", "post", "loca", "cvt ", "fpgm", "prep", "gasp", "fvar", "VORG",
     "CFF ", "CFF2", "EBDT", "CBDT",
 }  # fmt: skip
-"""Tables that fontTools reads once from start to end, so that their work is bounded by their length."""
+"""Tables that fontTools reads once from start to end; the time to decode one of these tables is limited by its length."""
 
 _APPLE = {"ankr", "bsln", "cidg", "feat", "gcid", "lcar", "mort", "morx", "opbd", "prop", "trak"}
-"""Tables in Apple's layout: fontTools expands each range in these tables, but font engines only read the bytes of the tables."""
+"""Tables in Apple's layout. They are not decoded, because fontTools would expand every range in them; font engines do not."""
 
 
 # ---------------------------------------------------------------------------------------------------------------- drawing
 
 
 def count_drawing(font: Any) -> None:
-    """Count the paints of a colour font, and prepare its outlines (CFF) so that running them counts each call of a subroutine.
+    """Check the number of paints (drawing operations) of a colour font, and limit the subroutine calls of CFF outlines.
+
+    The subroutine calls are counted later, when the outlines are drawn.
 
     Raises:
         TooMuchWorkError: there are more paints than the table's length allows.

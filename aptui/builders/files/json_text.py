@@ -25,7 +25,7 @@ DEEPEST_NESTING = 500
 STRING = r'"[^"\\\r\n]*+(?:\\.[^"\\\r\n]*+)*+"'
 TOKEN = re.compile(STRING + r"|[{}\[\],:]|[^\s{}\[\],:\"]+")
 RUN_OF_TEXT = re.compile(rf'(?:{STRING}|[^ \t\r\n"]++)++')
-"""Matches a run of text without blanks; blanks inside a string belong to the run."""
+"""Matches text up to the next blank outside a string; strings may contain blanks."""
 STRING_OR_COMMENT = re.compile(rf'({STRING}|"[^\r\n]*+)|(//[^\r\n]*+|/\*(?:[^*]|\*(?!/))*+(?:\*/)?+)')
 _ALL_BUT_BRACKETS = re.compile(STRING + r"|[^\[\]{}\"]+")
 DEPTH = {"[": 1, "{": 1, "]": -1, "}": -1}
@@ -206,8 +206,8 @@ def _read_integer(digits: str) -> int | float:
 def explain(error: json.JSONDecodeError, text: str) -> tuple[str, int]:
     """Return a description of the mistake, and its position in `text`.
 
-    The description is the parser's message, except for a trailing comma, which Python before 3.13 reports as a missing value or
-    name at the bracket.
+    The description is the parser's message, except for a trailing comma. There the parser of Python before 3.13 reports that a
+    value or name is missing at the closing bracket.
     """
     if not text.strip():
         return "the file is empty", error.pos

@@ -59,7 +59,7 @@ class SoundMeter:
         self.first = self.last = -1
 
     def add(self, block: Samples) -> None:
-        """Measure the next block."""
+        """Add the next samples of the sound to the measured peak, loudness and first and last audible frame."""
         import numpy as np
 
         if not len(block):

@@ -436,23 +436,23 @@ class Outline(Struct):
 
 
 def list_libraries(text: str) -> list[str]:
-    """Return the material files that `text` names, each once."""
+    """Return the names of the material files in the OBJ file with content `text`, each once."""
     found = [name for words in re.findall(r"^[ \t]*mtllib[ \t]+(\S.*?)\s*$", text, re.MULTILINE) for name in _find_names(words)]
     return list(dict.fromkeys(found))
 
 
 def list_textures(text: str) -> list[str]:
-    """Return the pictures that the material file `text` names, each once."""
+    """Return the names of the pictures in the material file with content `text`, each once."""
     return list(dict.fromkeys(path for _, path in _texture_lines(text)))
 
 
 def material_names(text: str) -> set[str]:
-    """Return the materials that the material file `text` defines."""
+    """Return the names of the materials that the material file with content `text` defines."""
     return {" ".join(line.split()[1:]) for line in text.splitlines() if line.split()[:1] == ["newmtl"]}
 
 
 def with_textures(text: str, renamed: Callable[[str], str]) -> str:
-    """Return the material file `text` with its pictures renamed and without their options, which few readers support."""
+    """Return the content `text` of a material file with renamed pictures, and without their options, which few readers support."""
     lines = []
     for line in text.splitlines():
         match = _TEXTURE.match(line)

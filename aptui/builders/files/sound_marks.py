@@ -333,7 +333,7 @@ def _read_aiff_markers(content: bytes) -> tuple[dict[int, int], dict[int, bytes]
 
 
 def _make_loops(loops: list[tuple[int, int, int]], rate: int, note: int = _MIDDLE_C) -> bytes:
-    """Return the content of `smpl` for loops of (first sample, end, kind)."""
+    """Return the content of the WAV chunk `smpl` (loop points) for loops of (first sample, sample after the last, kind)."""
     head = struct.pack("<9I", 0, 0, _NANOSECONDS // max(1, rate), note, 0, 0, 0, len(loops), 0)
     rows = (struct.pack("<6I", number, kind, first, max(first, end - 1), 0, 0) for number, (first, end, kind) in enumerate(loops))
     return head + b"".join(rows)

@@ -194,7 +194,7 @@ def _refuse_brackets(text: str) -> None:
 
 
 def _too_deep(text: str) -> str:
-    """Return "line:column" of the first place that is nested too deep. Return "" if no place is, before aliases are expanded."""
+    """Return "line:column" of the first place that is nested too deep, or "". Aliases are not expanded."""
     from ruamel.yaml import YAML
 
     depth = 0

@@ -35,7 +35,10 @@ The limit is necessary, because any number of accessors may use the same bytes o
 """
 
 FREE_EXPANDED_BYTES = 256 << 20
-"""Expanded bytes allowed in every document, however small its files: sparse morph targets take hardly any bytes in a file."""
+"""Expanded bytes that every document may have in addition to `MOST_EXPANDED_PER_BYTE`, even if its files are small.
+
+Sparse morph targets need them, because they take hardly any bytes in a file.
+"""
 
 LARGEST_ACCESSOR_BYTES = 1 << 30
 """Maximum size of an accessor.

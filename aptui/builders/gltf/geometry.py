@@ -104,7 +104,7 @@ def to_indices(indices: Array, vertex_count: int) -> Array:
 
 
 def to_floats(array: Array, accessor: Mapping[str, Any]) -> Array:
-    """Return the numbers that an accessor stands for as 32-bit floats (§3.6.2.2)."""
+    """Convert the stored numbers of an accessor to 32-bit floats; normalized integers are scaled (§3.6.2.2)."""
     import numpy as np
 
     if array.dtype.kind == "f" or not accessor.get("normalized"):

@@ -1,7 +1,8 @@
-"""Rewrites a checked glTF document: without unused data, in an order for GPU caches, and on request with fewer bits a number.
+"""Rewrites a checked glTF document to make it smaller and faster to draw.
 
-It drops objects that no scene shows, and stores equal data once. Primitives of triangles get new accessors (`gltf.geometry`). All
-other accessors are copied without gaps. Section numbers are those of the glTF 2.0 specification.
+It drops objects that no scene shows, and stores equal data once. Primitives of triangles get new accessors: sorted for GPU caches,
+and optionally quantised (`gltf.geometry`). All other accessors are copied without gaps. Section numbers are those of the glTF 2.0
+specification.
 
 Tests: `tests/builders/test_gltf_rewriting.py`.
 """
@@ -232,7 +233,7 @@ def _tidy(tree: Object) -> None:
 
 
 class _Geometry:
-    """Gives primitives of triangles new accessors. Primitives that share vertices still share them."""
+    """Replaces the accessors of triangle primitives. Primitives that share vertices still share them."""
 
     def __init__(self, tree: Object, contents: GltfContents, writer: _Writer, adds_tangents: Tangents, *, quantises: bool) -> None:
         self._tree = tree

@@ -57,7 +57,7 @@ CROSS JOIN Products p ON p.JobPK = j.JobID WHERE p.Flags & {INTERMEDIATE_FLAG} O
 
 
 class AffectedJob(Struct, frozen=True):
-    """A job that would run again."""
+    """A job that would run again if the given files changed."""
 
     job_id: int
     source_id: int
@@ -173,7 +173,7 @@ class Spreading:
         return {name: path for name, path in names.items() if name not in self._seen}
 
     def _dependencies_on(self, frontier: Mapping[str, str]) -> list[tuple[DeclaredEdge, str]]:
-        """Return the declared dependencies on the files in `frontier` ({name: path}), each with the path of that file."""
+        """Return pairs (declared dependency, path of the file that it names) for all files in `frontier` ({name: path})."""
         found = [(edge, frontier[edge.target]) for edge in self.edges.read_declared_on(frontier)]
         paths = dict.fromkeys(frontier.values())
         matching: dict[str, str | None] = {}
@@ -205,10 +205,11 @@ class Spreading:
         return {(source, builder): unpack_analysis(packed)[0] for source, builder, packed in rows}
 
     def _find_concerned(self, edge: DeclaredEdge, other: int, plans: Iterable[JobPlan]) -> Iterator[Which]:
-        """Yield the jobs in `plans` that depend on a recorded job of the source `other`.
+        """Yield the jobs that depend on a recorded job of the source `other`; `edge` declares this dependency.
 
-        `plans` are the jobs of the source and builder that declared `edge`. If no plan names a job of `other`, yield the builder,
-        which stands for all its jobs, if `through_products` is true.
+        Args:
+            plans: all jobs of the source and builder that declared `edge`. If none of them names a job of `other`, it is unknown
+                which of them depend on it. Then the builder's UUID (all its jobs) is yielded, but only with `through_products`.
         """
         is_known = False
         for plan in plans:
@@ -232,7 +233,7 @@ class Spreading:
             return {}
         names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]
         paths = [str(name)[len(COMMON_PLATFORM) + 1 :].lower() for name in names]
-        reasons = {path: f"an affected job makes its source '{path}'" for path in self.edges.by_path(paths)}
+        reasons = {path: f"its source '{path}' is made by an affected job" for path in self.edges.by_path(paths)}
         self._touch_paths(reasons)
         return {path: why for path, why in reasons.items() if path not in self._seen}
 
@@ -474,7 +475,7 @@ def _classify(key: str, rel: str, changed_in: set[str], changes: _Changes, proje
 
 
 def _owners(rel: str, config: Config) -> list[str]:
-    """Return the paths (lower case) of the sources that may have this file as a companion (`core.state.graph` finds companions)."""
+    """Return the paths (lower case) of the sources to which this file may belong as a companion file, for example as settings."""
     key = rel.lower()
     owner = owner_of(key)  # type: ignore[arg-type]
     found: list[str] = [owner] if owner else []

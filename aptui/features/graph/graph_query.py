@@ -118,7 +118,7 @@ class _Parser:
         arguments = [self.expression()]
         depth = None
         while len(arguments) < FUNCTIONS[function]:
-            self._expect(",", f"and a second argument: {function}(FROM, TO)")
+            self._expect(",", f"and a second argument, as in {function}(FROM, TO)")
             arguments.append(self.expression())
         if function in _TAKES_DEPTH and self._peek() == ",":
             self._at += 1

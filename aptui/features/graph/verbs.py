@@ -64,12 +64,12 @@ class _Direction(Struct):
 def deps_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `deps`."""
     parser.add_argument("path", metavar="PATH", help="a source, a product, or an asset id")
-    parser.add_argument("--in", dest="is_in", action="store_true", help="list the assets that depend on it")
+    parser.add_argument("--in", dest="is_in", action="store_true", help="list the assets that depend on PATH")
     parser.add_argument(
         "--out",
         dest="is_out",
         action="store_true",
-        help="list the assets that it depends on; without --in and --out, both lists are printed, shortened",
+        help="list the assets on which PATH depends; without --in and --out, both lists are printed, but shortened",
     )
     parser.add_argument(
         "--product",
@@ -189,7 +189,7 @@ def _spelling_notes(place: AskedAssets, starts: Iterable[Node], facts: dict[Node
 def _print_direction(
     way: _Direction, starts: list[Node], facts: dict[Node, Fact], notes: dict[str, str], *, limit: int | None
 ) -> None:
-    """Print one direction as a tree. A node that occurs several times is expanded only once."""
+    """Print the dependencies or the dependants of `starts` as a tree. A node that occurs several times is expanded only once."""
     others, opened = way.others(), set[Node]()
     for start in starts:
         printing.say(f"{printing.line(facts[start].name)} {way.title}:", "bold")

@@ -41,7 +41,7 @@ PROGRAM_LIMIT_S, HOOK_LIMIT_S = 30.0, 10.0
 _CLOSE_LIMIT_S = 15.0
 """Timeout (seconds) for sending the pending alerts when the engine stops."""
 _MOST_NAMES = 3
-"""Maximum number of sources in the text of a digest."""
+"""Maximum number of sources that the text of an alert names."""
 _SUCCESS = range(200, 300)
 
 Key = int | str
@@ -253,7 +253,7 @@ def _facts(event: str, config: Config) -> Digest:
 
 
 def _try_to_send(way: Callable[[Alert, Digest], None], alert: Alert, digest: Digest) -> str:
-    """Send a digest, and return the error text, "" on success."""
+    """Call `way`, which sends `digest` as an alert (for example to a web hook), and return the error text, "" on success."""
     try:
         way(alert, digest)
     except subprocess.TimeoutExpired:

@@ -324,7 +324,7 @@ products, hooks and the sandbox.
 
 
 def capsule(arguments: Namespace) -> int:
-    """Write a capsule, or run one."""
+    """Write a capsule (an archive with one job and its inputs), or run the job in a capsule."""
     match arguments.words:
         case ["run", file]:
             return _run(file, arguments)

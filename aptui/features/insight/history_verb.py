@@ -274,7 +274,7 @@ def print_session(one: WorkSession) -> None:
     parts.append(f"{printing.duration(one.work_ms / 1000)} of work, {at_once:.1f} jobs at a time")
     printing.say(", ".join(parts))
     printing.say(
-        f"when it ended, {printing.count(one.failing, 'job')} had failed" if one.failing else "when it ended, no job had failed"
+        f"failed jobs at the end of the session: {one.failing:,}" if one.failing else "no failed jobs at the end of the session"
     )
     if one.commit:
         printing.say(f"commit {one.commit}")
@@ -435,13 +435,13 @@ def timeline(reader: Reader, session: int) -> Timeline:
 
 
 def _lay_on_lanes(runs: list[SessionRun]) -> tuple[list[Span], int]:
-    """Return the runs on lanes, and the number of lanes.
+    """Place the runs on the lanes of a timeline, so that runs on the same lane do not overlap; also return the number of lanes.
 
     Runs that were committed together share a lane if possible. Any other run gets the free lane with the lowest number.
     """
     spans: list[Span] = []
     free_ms: list[int] = []
-    """For each lane, the end (ms) of the last run on it that was committed earlier."""
+    """For each lane, the time (ms) from which it is free for the runs of the next commit."""
     for end_ms, together in groupby(sorted(runs, key=lambda run: run.ended_after_ms), key=lambda run: run.ended_after_ms):
         begins: dict[int, int] = {}
         for run in sorted(together, key=lambda run: (-run.duration_ms, run.job_id)):
@@ -481,7 +481,7 @@ def _critical(found: Timeline) -> list[int]:
     before: dict[int, int] = {}
     for span in sorted(found.spans, key=lambda span: (span.run.ended_after_ms, span.run.job_id)):
         job_id = span.run.job_id
-        # A needed job counts only if its run ended earlier than the run of this job; then the needed job is in `total` already.
+        # A needed job extends the chain only if its run ended before the run of this job: then `total` has its duration already.
         # So a dependency cycle cannot cause an endless loop, and a later run of the needed job is ignored.
         known = [need for need in found.needs.get(job_id, ()) if need in total]
         longest = max(known, key=total.__getitem__, default=0)
@@ -590,7 +590,7 @@ def _write(file: str, document: dict[str, Any]) -> None:
 def _print(session: WorkSession, found: Timeline, file: str | None) -> None:
     printing.say(f"session {session.number}: {printing.line(why(session))}", "bold")
     lanes = printing.count(found.lane_count, "worker")
-    printing.say(f"{printing.count(len(found.spans), 'job')} in {printing.duration(session.seconds)} on {lanes} at most")
+    printing.say(f"{printing.count(len(found.spans), 'job')} in {printing.duration(session.seconds)}, by at most {lanes}")
     if found.critical:
         printing.say(
             f"critical path: {printing.count(len(found.critical), 'job')}, {printing.duration(found.critical_ms / 1000)}", "bold"

@@ -43,7 +43,7 @@ TOP = "capsule"
 DEFAULT_LIMIT_BYTES = 1 << 30
 """Default maximum size (bytes) of all unpacked files together."""
 _MOST_MEMBERS = 20_000
-"""Maximum number of files and folders. No known job has that many inputs, and unpacking that many files takes only seconds."""
+"""Maximum number of files and folders in a capsule. No known job has that many inputs, and unpacking them takes only seconds."""
 _MOST_BYTES = {FACTS: 16 << 20, FILE_NAME: 256 << 10, "run.sh": 1 << 20}
 """{file in the top folder of a capsule: maximum size in bytes}; the top folder cannot contain other files."""
 _MOST_CODE_BYTES = 4 << 20
@@ -153,7 +153,7 @@ def read_facts(data: bytes) -> CapsuleFacts:
         raise UserError(f"its file {FACTS} is invalid: {printing.line(str(error))}", hint=_HINT) from None
     if facts.format > FORMAT:
         newer = printing.line(facts.made_by.get("aptui", "newer"))
-        raise UserError(f"it was made by a newer aptui ({newer})", hint="update aptui")
+        raise UserError(f"a newer aptui ({newer}) made the capsule", hint="update aptui")
     return facts
 
 
@@ -175,7 +175,7 @@ def receive(file: str, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> 
             _unpack(stream, folder, limit_bytes)
         for name in (FACTS, FILE_NAME):
             if not (folder / TOP / name).is_file():
-                raise UserError(f"the file {name} is missing in it", hint=_HINT)
+                raise UserError(f"the capsule does not contain the file {name}", hint=_HINT)
         return read_facts((folder / TOP / FACTS).read_bytes()), confine(folder / TOP)
 
 
@@ -184,7 +184,8 @@ def _unpack(bounded: _BoundedStream, folder: Path, limit_bytes: int) -> None:
         members = _check_members(tar, limit_bytes)
         if sum(member.size for member in members) + _FREE_BYTES > shutil.disk_usage(folder).free:
             raise HostError(
-                f"there is too little space in '{folder.parent}' to unpack it", hint="set TMPDIR to a folder on a larger disk"
+                f"there is too little space in '{folder.parent}' to unpack the capsule",
+                hint="set TMPDIR to a folder on a larger disk",
             )
         bounded.most_bytes_at_once = _PIECE_BYTES
         for member in members:

@@ -146,7 +146,7 @@ def _print(rows: list[ReportRow], shown: list[ReportRow], by: str) -> None:
         printing.say(f"and {len(shown) - _LISTED:,} more; --json lists all")
     if well and len(shown) < len(rows):
         jobs = printing.count(sum(row.jobs for row in well), "job")
-        printing.say(f"not shown, because without failures and warnings: {len(well):,} of {len(rows):,} rows, with {jobs}", "green")
+        printing.say(f"not shown: {len(well):,} of {len(rows):,} rows, which have no failures and warnings ({jobs})", "green")
     for row in shown[:_LISTED]:
         if row.failures:
             printing.say(f"failed, {printing.line(row.name)}:", "bold")

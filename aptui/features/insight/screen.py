@@ -25,7 +25,10 @@ if TYPE_CHECKING:
 
 
 _MakeLines = Callable[["Reader", Sequence[str], Callable[[bytes], str], int], "list[Parts]"]
-"""A function that returns the lines of a sheet from (database, words of the command, function for names of builders, width)."""
+"""A function that returns the lines of a text view.
+
+Arguments: the database, the words of the command, a function that returns a builder's name, and the width in columns.
+"""
 
 
 def session_commands(app: Shell) -> list[Command]:

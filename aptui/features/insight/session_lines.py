@@ -38,7 +38,7 @@ _MOST = 200
 _SLOWEST = 30
 """Maximum number of runs in the list of the slowest runs."""
 _LEAST_BAR = 10
-"""Minimum length of the longest bar, in columns."""
+"""Minimum width (columns) of the area for bars, even on a narrow screen."""
 _LABEL = 9
 """Width of a lane's label, in columns."""
 _ROLES = {
@@ -113,9 +113,9 @@ def _list_runs(runs: Sequence[SessionRun], name_of: NameOf, width: int) -> Itera
 def _compare(old: WorkSession, new: WorkSession, found: Comparison, width: int) -> Iterator[Parts]:
     yield (Part(f" From session {old.number} to {new.number}", "title"), Part(f"  {printing.count(found.jobs_run, 'job')} ran"))
     ends = f" {printing.minute(old.ended_ms)} to {printing.minute(new.ended_ms)}"
-    yield (Part(f"{ends}; {old.failing:,} had failed before, {new.failing:,} after"),)
+    yield (Part(f"{ends}; failed jobs: {old.failing:,} before, {new.failing:,} after"),)
     groups = [(title_of(kind).capitalize(), found.changes[kind], kind) for kind in KINDS if kind in found.changes]
-    # All headings are displayed first, because otherwise the user may overlook a slow job below hundreds of failures.
+    # One line with the headings of all groups comes first, so that a group below hundreds of failures is not overlooked.
     heads = [f"{len(changes):,} {head.lower()}" for head, changes, _kind in groups]
     yield (Part(f" {' · '.join(heads) or 'no differences'}", "muted"),)
     for head, changes, kind in groups:

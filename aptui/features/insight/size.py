@@ -37,7 +37,10 @@ class SizeBy(StrEnum):
 
 
 class SizeRow(Struct):
-    """One group of products; `grew` (bytes) is None if no earlier session is compared."""
+    """One group of products, for example all products of a builder.
+
+    `grew` is the growth in bytes since an earlier session, None if no session is compared.
+    """
 
     name: str
     count: int = 0
@@ -181,7 +184,7 @@ def size_arguments(parser: ArgumentParser) -> None:
     depth_argument(parser)
     diff = "show the growth since a session, given by its number ('aptui history') or its commit"
     parser.add_argument("--diff", metavar="SESSION|COMMIT", help=diff)
-    parser.add_argument("--html", metavar="FILE", help="write the list to FILE as a page with bars for a browser")
+    parser.add_argument("--html", metavar="FILE", help="write the list to FILE as a web page with bars")
     limit_argument(parser, _LISTED)
     parser.add_argument("--json", action="store_true", help="print a JSON list")
     parser.epilog = """\

@@ -46,7 +46,7 @@ _IDLE_S = 75.0
 _LINGERS_S = 5.0
 """Time (seconds) for which the server reads and drops the rest of a refused upload, so that the client receives the answer."""
 _SHARE = 0.5
-"""Maximum share of all connections for the uploads of one token."""
+"""Maximum share of the server's connections that uploads with the same token may use."""
 _SLOWEST_BYTES_PER_S = 64 * 1024
 """Minimum rate of a transfer (bytes per second). The timeout of a transfer is its size divided by this rate, plus `timeout_s`."""
 
@@ -142,7 +142,7 @@ def _check(serving: CacheServer) -> None:
     if serving.is_writable:
         raise UserError(
             f"other machines can reach '{serving.host}', so '--writable' would let all of them write",
-            hint="write --write-token-file FILE in place of --writable",
+            hint="replace --writable by --write-token-file FILE",
         )
     if not serving.certificate and not serving.is_plain:
         raise UserError(

@@ -127,10 +127,10 @@ class Present:
         self._known: dict[str, tuple[file_access.StatKey, str]] = {}
 
     def beside(self, own: str) -> Callable[[Discovered], bool]:
-        """Return a function for runs whose source is in the scan folder `own`.
+        """Return a function that checks whether local files equal the files that a stored result depends on.
 
-        The function takes pairs (name of a file, its digest in a stored result, "" = missing), and returns whether the files of
-        this project have these digests.
+        The function takes pairs (name of a file, its digest in the stored result, "" = missing). `own` is the scan folder of the
+        job's source, to which names that begin with `@/` are relative.
         """
         places = FilePlaces(own, self._named)
         return lambda discovered: all(self._is_same(places, name, digest) for name, digest in discovered)
@@ -276,13 +276,13 @@ class Restore(FeatureRequest, frozen=True):
 
 
 class RestoreRequests:
-    """Answers `Restore` at once."""
+    """Handles `Restore` requests."""
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
 
     def take(self, request: Request, verb: Restore) -> None:
-        """Queue the job, with the products of the earlier run as its result.
+        """Queue a run of the job that restores the products of the earlier run, and answer the request.
 
         Raises:
             KnownError: the engine cannot be opened, or the products are not stored.

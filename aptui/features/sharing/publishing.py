@@ -43,7 +43,10 @@ def open_trusted(data: bytes) -> tuple[str, bytes]:
 
 
 def read_result(store: Store, opens: Open, base: str, present: Present) -> SharedResult | None:
-    """Return the result at base key `base` that matches the local files (`present`), None if the store has no matching result.
+    """Return the stored result with base key `base` whose dependencies equal the local files, None if the store lacks it.
+
+    Args:
+        present: returns whether dependencies of a stored result equal the local files.
 
     Raises:
         Mismatch: the record is damaged or not trusted. StoreError: the store does not answer.
@@ -90,7 +93,7 @@ def _publish_variant(store: Store, opens: Open, seal: Seal, result: SharedResult
         if before is None:
             store.put_record(key, result.data, if_absent=False)
     listed = there if isinstance(there, Variants) else Variants(base)
-    if isinstance(there, Record):  # its run found no dependencies, so it becomes the variant with the dependencies ()
+    if isinstance(there, Record):  # a record without dependencies: store it again as the variant with the dependencies ()
         other = variant_key(base, ())
         store.put_record(other, records.seal_record(there, seal))
         listed = listed.put_variant((), other)

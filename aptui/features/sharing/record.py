@@ -145,7 +145,7 @@ def with_field(data: bytes, name: str, value: str) -> bytes:
 
 
 def read_key(path: str) -> bytes:
-    """Return the secret in a file without surrounding white space.
+    """Return the secret that a file contains; white space around the secret is removed.
 
     Raises:
         UserError: the file cannot be read, has a wrong length, or is readable by other users.
@@ -509,7 +509,7 @@ def flaw_of(name: str, *, is_product: bool = True) -> str:
     """Return why `name` is not a valid relative name of a file or product, "" = it is valid."""
     parts = name.split("/")
     if any(part in {"", ".", ".."} for part in parts):
-        return "has an empty part, '.' or '..'"
+        return "has a folder or file name that is empty, '.' or '..'"
     if "\\" in name or any(ord(char) < 32 or 0xD800 <= ord(char) < 0xE000 or ord(char) == 127 for char in name):
         return "has characters that names cannot have"
     if is_product and name != name.lower():

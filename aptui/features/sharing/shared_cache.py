@@ -113,7 +113,7 @@ def open_shared_cache(context: EngineContext, *, is_patient: bool) -> SharedCach
     Raises:
         KnownError: a configured store is not usable.
     """
-    from aptui.features.sharing.service import Service  # imported on demand, because tests pass a service of their own
+    from aptui.features.sharing.service import Service  # imported on demand: tests replace the service
 
     config, notify = context.config, context.news.from_threads.append
     return SharedCache(
@@ -230,12 +230,12 @@ class SharedCache:
 
     @property
     def free_count(self) -> int:
-        """How many more lookups may start now for jobs that have no free worker."""
+        """Number of additional lookups that may start now for jobs that wait for a worker."""
         return _AHEAD - sum(not lookup.is_running for lookup in self._lookups.values())
 
     @property
     def is_waiting(self) -> bool:
-        """Whether lookups have ended since the last call of `turn`."""
+        """Whether at least one lookup has ended since the last call of `turn`, which returns its result."""
         return bool(self._done or self._ready)
 
     def next_due_s(self) -> float | None:

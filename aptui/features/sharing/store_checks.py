@@ -170,7 +170,10 @@ def _refuse_new_code(config: Config, there: Config, commit: str) -> None:
 
 
 def _find_new_versions(config: Config, there: Config) -> list[Path]:
-    """Return the files that make a tool's version command in the commit (`there`) differ from that in this checkout."""
+    """Return the files of a tool's version command whose content in the commit (`there`) differs from this checkout.
+
+    If the text of a command differs, return only the configuration file.
+    """
     commands = {tool.version for tool in there.tools if tool.version}
     if not commands <= {tool.version for tool in config.tools}:
         return [Path(FILE_NAME)]
@@ -221,7 +224,7 @@ def _private(store: str) -> Iterator[Path]:
 
 
 _FETCHES = {"GIT_NO_LAZY_FETCH": "0", "GIT_ALLOW_PROTOCOL": "file:git:http:https:ssh"}
-"""Environment variables that make git fetch missing files of a partial clone, with the protocols that git allows by default."""
+"""Environment variables that let git fetch the missing files of a partial clone. They allow git's default protocols."""
 
 
 def _extract(top: Path, commit: str, target: Path, *, is_trusted: bool) -> None:
@@ -307,9 +310,9 @@ def _products(task: RebuildTask, found: FoundResult) -> dict[str, ExpectedProduc
 
 
 def _remove(stored: Mapping[int, tuple[RebuildTask, FoundResult]], differences: Iterable[RebuildDifference]) -> int:
-    """Remove the records that differ from both runs, and return their number.
+    """Remove the stored records whose products differ from the products of both new runs, and return the number of records.
 
-    If the two runs differ from each other, the builder is not deterministic, and the stored record stays.
+    If the two new runs differ from each other, the builder is not deterministic, and the stored record stays.
     """
     differing = (item for item in differences if item.against == STORED and item.kind != "failed")
     wrong = {(item.builder, item.source, item.platform, item.job_key) for item in differing}

@@ -220,14 +220,16 @@ def refuse_unreadable(cache_dir: Path) -> None:
 WIDE_COLUMNS = 110
 """Minimum screen width (columns) for tables side by side and for the long form of the summary."""
 _GAUGE_CELLS = 16
-"""Length of the bar that shows the used space of the disk."""
+"""Length (columns) of the bar that shows the used space of the disk."""
 
 
 class InventoryReader:
-    """Reads the contents in a thread when the screen is shown, and again when assets have changed and the engine is idle.
+    """Reads the inventory of the cache in a thread.
+
+    It is read when the screen is shown, and again when assets have changed and the engine is idle.
 
     Args:
-        taken: called in the app's thread with the contents.
+        taken: called in the app's thread with the inventory.
         changed: called when the summary must be drawn again.
     """
 
@@ -236,9 +238,9 @@ class InventoryReader:
         self._task = BackgroundTask("aptui-cache-contents", shell.in_ui)
         self._is_stale = True
         self.contents: CacheInventory | None = None
-        """The contents of the cache, None = not read yet."""
+        """The inventory of the cache, None = not read yet."""
         self.trouble = ""
-        """Why the contents could not be read."""
+        """Why the inventory could not be read."""
 
     def close(self) -> None:
         """Cancel reading."""
@@ -413,10 +415,10 @@ class CacheExamination:
     # -------------------------------------------------------------------------------------------------- texts about the check
 
     def verdict(self, width: int, *, are_going: bool = False) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return the left and right text of the line above the table of findings: the check, its result and its end.
+        """Return the line above the table of findings: left the name and result of the check, right the time at which it ended.
 
         Args:
-            are_going: whether the engine was asked to delete some of the found files.
+            are_going: whether files that the engine was asked to delete still exist.
         """
         progress = self.progress
         if progress is None:
@@ -476,7 +478,7 @@ class RepairCommands:
         self._shell, self._problems, self._gone = shell, problems, gone
         self._checking = BackgroundTask("aptui-cache-check", shell.in_ui)
         self.going: list[CacheProblem] = []
-        """Files that the engine was asked to delete and that existed at the last check."""
+        """Files that the engine was asked to delete; `find_gone` removes files from the list when they no longer exist."""
 
     def close(self) -> None:
         """Cancel running work."""

@@ -290,7 +290,7 @@ class CachePane(Pane):
     # ------------------------------------------------------------------------------------------------------------- updates
 
     def activate(self) -> None:
-        """Read the contents if they may have changed."""
+        """Read the inventory of the cache if it may have changed."""
         self.sharing.refresh_account()
         self.inventory.read_if_stale()
 
@@ -300,12 +300,12 @@ class CachePane(Pane):
         self.inventory.read()
 
     def on_news(self, batch: Batch) -> None:
-        """Note that the contents may have changed."""
+        """Note whether the products in the cache may have changed."""
         self.inventory.note(batch)
         self._is_informed = self._is_informed or bool(batch)
 
     def on_frame(self) -> None:
-        """Read the contents if the engine is idle; check whether the engine has deleted the files that it was asked to delete."""
+        """Read the inventory of the cache if the engine is idle. Check whether files that the engine was asked to delete exist."""
         self.inventory.read_if_stale()
         if self._is_informed:
             self.repair_commands.find_gone()

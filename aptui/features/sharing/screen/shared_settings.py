@@ -103,7 +103,7 @@ class SharedSettings:
         return self.draft != self._saved
 
     def refresh_account(self) -> None:
-        """Load the configured settings if they changed and the user is not editing a draft; read the savings."""
+        """Load the configured settings if they changed and the user is not editing a draft. Read how much work was saved."""
         config = self._shell.config
         if config is None:
             return
@@ -137,7 +137,7 @@ class SharedSettings:
         if draft.patterns:
             enabled = sum(row.is_enabled for row in draft.patterns)
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
-        # Savings are shown even if the shared cache is inactive, because earlier results may have come from other machines.
+        # The share of saved runs is shown although the shared cache is inactive now, if earlier runs have used stored results.
         has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 %"))
         shows_account = has_account and (width >= _WIDE_COLUMNS or not is_news)
         return left, (Part(self.account, "muted"),) if shows_account else ()

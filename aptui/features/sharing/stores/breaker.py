@@ -78,10 +78,10 @@ class DeadlineExecutor:
 
 
 FAILURES = 5
-"""Number of failures in a row that opens a breaker."""
+"""Number of consecutive failures that opens a circuit breaker."""
 _FIRST_REST_S = 30.0
 _LONGEST_REST_S = 600.0
-"""First and longest time (seconds) for which a breaker stays open."""
+"""First and longest pause (seconds) for which an open circuit breaker refuses calls."""
 
 
 class Breaker:

@@ -159,7 +159,7 @@ class FolderStore:
             except FileExistsError:
                 return False
             except OSError:
-                # The file system has no hard links. Another writer may win between this check and the rename.
+                # The file system probably does not support hard links. Another writer may create `path` before the rename.
                 if os.path.exists(path):
                     return False
                 os.rename(written, path)
