@@ -238,8 +238,8 @@ def _split(line: str, now_ms: int) -> tuple[int, str, str, int]:
 def _clean(level: int, window: str, message: str) -> tuple[int, str]:
     """Return the level of the message, and the message without its prefix and the tags of spans.
 
-    A prefix for warnings or errors determines the level, else the first span. Otherwise the level is `level`; the prefix `S: ` does
-    not change it. The name of the window is removed after a prefix for warnings or errors.
+    A prefix for warnings or errors determines the level. Without this prefix, the first tagged span determines it. Without a span,
+    the level is `level`. After a prefix for warnings or errors, the name of the log window (`window`) is removed, too.
     """
     for prefix, level_name in _PREFIXES:
         match = prefix.match(message)

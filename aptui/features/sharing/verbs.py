@@ -177,7 +177,7 @@ def _verify(arguments: Namespace) -> int:
     else:
         for name in found.damaged:
             printing.say(f"damaged, and removed: {printing.line(name)}", "red")
-        printing.say(f"{_describe_held(found)} with the right digest", "yellow" if found.damaged else "green")
+        printing.say(f"undamaged: {_describe_held(found)}", "yellow" if found.damaged else "green")
     return INCOMPLETE if found.damaged else 0
 
 
@@ -458,6 +458,6 @@ def _check_local_store(config: Config) -> DoctorCheck:
     if config.sharing.local_store and config.sharing.links:
         message = "with 'local_store.links: hard', a program that writes into a product changes it in every checkout"
         return DoctorCheck(
-            "local store", "warn", message, "remove 'links' from the configuration, unless you accept this risk to save disk space"
+            "local store", "warn", message, "remove 'links' from the configuration, unless saving disk space is more important"
         )
     return DoctorCheck("local store", "ok", config.sharing.local_store or "off")

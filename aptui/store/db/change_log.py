@@ -61,7 +61,7 @@ class TouchedRows:
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
         self.source_top = self.product_top = 0
-        """Highest ids before the transaction."""
+        """Highest id of a source, and highest id of a product, before the transaction."""
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -88,9 +88,9 @@ def _first(rows: Rows, *operations: str) -> list[int]:
 
 # The class below tracks changes that are not in the catalogs yet (`engine.cache.catalog`).
 #
-# A mark in the database means that the catalogs are up to date. The first change of a product deletes the mark. The mark stays in
-# the database when the engine ends. Names of changed products are kept in memory up to a maximum, so that only the catalog lines of
-# these products are written.
+# A mark in the database means that the catalogs are up to date. The first change of a product deletes the mark. Otherwise the mark
+# stays in the database when the engine ends, so the next engine need not write the catalogs. Names of changed products are kept in
+# memory up to a maximum, so that only the catalog lines of these products are written.
 
 MOST_NAMES = 256
 """Maximum number of changed products for which catalogs are updated line by line.
@@ -114,7 +114,7 @@ class CatalogMark:
         self.changes = 0
         """Number of transactions that changed products."""
         self.names: set[str] | None = set()
-        """Names of the products that have changed since the mark was set; None = more than `MOST_NAMES`."""
+        """Names of the products that have changed since the catalogs were up to date; None = more than `MOST_NAMES`."""
         self._is_changed = False
         self._may_be_there = True
 
@@ -187,7 +187,10 @@ An engine makes fewer entries per millisecond, so the numbers of a later engine 
 
 
 class ChangeKind(IntEnum):
-    """Kind of an entry: a changed source, a changed product, or (`BEGINNING`) the start of an engine with its first number."""
+    """Kind of an entry of the change log.
+
+    An entry is about a changed source, about a changed product, or (`BEGINNING`) about the start of an engine.
+    """
 
     BEGINNING = 0
     SOURCE = 1
@@ -202,7 +205,7 @@ class _Key(NamedTuple):
 
 
 class _Fact(NamedTuple):
-    """Values of a row besides its key. If one of them changes, an entry with all values except `links` is written."""
+    """The values of a source or product. An entry is written if any of them changes; the entry does not contain `links`."""
 
     asset_type: bytes
     digest: bytes
@@ -211,7 +214,7 @@ class _Fact(NamedTuple):
 
 
 class Change(Struct, frozen=True):
-    """An entry, or a line of the listing (then `seq` is 0).
+    """An entry of the change log, or a line of the listing of all sources and products (then `seq` is 0).
 
     `name` is the path of a source, or the name of a product with its platform. A removal is published with only kind, id and name.
     `size` is -1 if unknown.
@@ -266,8 +269,8 @@ class _Subject:
 
         Args:
             tables: the tables to read from, without a condition.
-            links: the columns whose changes cause an entry, although the entry does not contain them.
-            others: the SQL condition that the row's content differs from its earlier state in the table `b`.
+            links: columns that are compared, too, but are not part of an entry.
+            others: the SQL condition that the row's content differs from its earlier state; `b` is the alias of table `before`.
         """
         kind, uuid, sub_id, name, *_rest = entry.split(", ")
         is_known = f"{row_id} = b.row_id AND {uuid} = b.uuid AND {sub_id} = b.sub_id AND b.name = {name}"
@@ -354,12 +357,16 @@ class ChangeLog:
         return bool(self._database.execute(sql, (self._rows.source_top, self._rows.product_top)).fetchone()[0])
 
     def _put_noted(self, subject: _Subject) -> list[tuple[Any, ...]]:
-        """Write entries of changed rows; return the earlier states of rows that were deleted or have a new identity."""
+        """Write a log entry for each changed row; return the earlier states of rows that were deleted or renamed."""
         self._database.execute(subject.put_others)
         return self._database.execute(subject.renamed).fetchall()
 
     def _put_differences(self, subject: _Subject, top: int, renamed: Sequence[tuple[Any, ...]]) -> None:
-        """Write entries for new rows (ids above `top`), and for changed or deleted rows; `renamed` are their earlier states."""
+        """Write log entries for new rows (ids above `top`) and for deleted or renamed rows.
+
+        Args:
+            renamed: the earlier states of the deleted or renamed rows.
+        """
         before = {key: fact for _row, key, fact in _unpack_rows(renamed) if key.uuid is not None}
         found = self._database.execute(subject.read, (json.dumps([row[0] for row in renamed]),)).fetchall()
         found += self._database.execute(subject.new, (top,))

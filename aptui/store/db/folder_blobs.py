@@ -82,7 +82,10 @@ def _read_names(data: bytes) -> tuple[int, int, str]:
 
 
 def _places(names: str, wanted: str) -> Iterator[int]:
-    """Yield the index of each name that equals `wanted`, a name between two NULs; index 0 is the name after the first NUL."""
+    """Yield the index of each file name in `names` that equals the name in `wanted`.
+
+    `names` has the folder and then the file names, each enclosed in NULs; `wanted` is one name, enclosed in NULs.
+    """
     at = names.find(wanted)
     while at >= 0:
         yield names.count("\0", 0, at)

@@ -24,7 +24,7 @@ from aptui.store.db.folder_blobs import find_files, unpack_files
 from aptui.store.db.foreign import read_only_uri
 from aptui.store.db.schema import DamagedError, host_error
 
-# A stored row that aptui cannot have written is reported as damage of the database.
+# If a stored row has content that aptui never writes, the database is reported as damaged.
 
 _Method = TypeVar("_Method", bound=Callable[..., Any])
 

@@ -170,7 +170,7 @@ _PRELOADERS = f"SELECT DISTINCT product_id FROM found_links WHERE flags & {LOAD_
 
 
 def _format_met(place: str) -> str:
-    """Return the SQL condition that a path dependency (table alias `place`) is met: a product or a source with products exists."""
+    """Return an SQL condition for a path dependency (table alias `place`): it names an existing product or source with products."""
     return f"""CASE {place}.kind WHEN {int(LinkKind.PRODUCT_FILE)}
         THEN EXISTS (SELECT 1 FROM Products p WHERE p.ProductName = {place}.platform || '/' || {place}.path AND {_NO_INTERMEDIATE})
         ELSE EXISTS (SELECT 1 FROM aptui_sources o CROSS JOIN Jobs j ON j.SourcePK = o.source_id
@@ -223,7 +223,7 @@ class ProductLinkProjection:
         self._renamed_uuids = set()
 
     def watch(self, rows: Rows, touched: Touched | None) -> None:
-        """Note the changes that `rows` will make; called before `rows` are applied."""
+        """Record which product dependencies `rows` will change; called before `rows` are applied."""
         if rows.get("put_link"):
             self._are_there = True
             self._make_relative(rows)
@@ -409,7 +409,7 @@ def _relative(row: tuple[object, ...], roots: Sequence[str]) -> tuple[object, ..
 
 
 def _text_of(target: LinkTarget, kind: LinkKind) -> str:
-    """Return the path that is compared with patterns of dependencies of this kind: of the target's source, or of the product."""
+    """Return the path of `target` that patterns are compared with: the source's path for `SOURCE_FILE`, else the product's path."""
     return target.source.partition(DUPLICATE_MARK)[0] if kind is LinkKind.SOURCE_FILE else target.path
 
 

@@ -31,7 +31,7 @@ Without this key, catalogs are out of date.
 SCHEMA_DIGEST = "35daa24ab5a8725c2c2d3083f5e57eb5"
 """Digest of the schema that `table_models.creation_sql` makes. It is a constant, so that a start need not import peewee."""
 SCHEMA_SQL = "SELECT type, name, sql FROM sqlite_master WHERE name NOT GLOB 'sqlite_*' ORDER BY name"
-"""Lists the objects of a schema without SQLite's own objects; their prefix is reserved, so other programs cannot use it."""
+"""Lists the objects of a schema without SQLite's own objects. Other programs cannot use SQLite's prefix `sqlite_`."""
 _ODD_NAME_SQL = """
 WITH names(what, name) AS (
     SELECT 'product', ProductName FROM Products UNION ALL SELECT 'folder of products', name || '/-' FROM aptui_cache_folders
@@ -189,10 +189,11 @@ def _obstacle(path: Path) -> str | None:
 
 
 def note_left(path: Path) -> None:
-    """Record the state of the database at the end of an engine. If it is unchanged, the next engine need not check its names.
+    """Record the state of the database file when an engine ends.
 
-    The record is in this user's state folder; if the folder is not writable, each engine checks the names. The caller must have
-    closed the database before.
+    If the file is unchanged at its start, the next engine need not search the database for names of files outside the cache. The
+    record is in this user's state folder; if the folder is not writable, every engine searches. The caller must have closed the
+    database before.
     """
     stamp, file = _stamp_of(path), _file_of_stamp(path)
     if stamp and stamp != _read_stamp(path):
@@ -227,7 +228,7 @@ def _stamp_of(path: Path) -> str:
 def refuse_foreign(path: Path) -> None:
     """Raise UserError if O3DE wrote the database at `path`; the database and the files beside it are not changed."""
     found = foreign.ForeignWriter.OTHER
-    with contextlib.suppress(sqlite3.DatabaseError):  # `prepare` handles a damaged database
+    with contextlib.suppress(sqlite3.DatabaseError):  # a damaged database is not refused here, because `prepare` handles it
         found = foreign.writer_of(path)
     if found is foreign.ForeignWriter.O3DE:
         raise UserError(
@@ -292,7 +293,7 @@ def describe_altered(database: sqlite3.Connection) -> str:
             empty.execute(statement)
         ours = {(kind, name): sql for kind, name, sql in empty.execute(SCHEMA_SQL)}
     found = {(kind, name): sql for kind, name, sql in rows}
-    # The order is reversed, so that a wrong view or trigger is reported before a wrong table.
+    # The kinds are sorted in reverse order, so that a wrong view or trigger is reported before a wrong table.
     for (kind, name), sql in sorted(found.items(), reverse=True):
         if ours.get((kind, name)) != sql:
             return f"has the {kind} '{name}', which aptui did not make"
@@ -313,7 +314,7 @@ def refuse_altered(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
         obstacle = next((f"has the {kind} '{name}', which O3DE does not make" for kind, name in database.execute(query)), "")
     if obstacle:
         hint = (
-            "run 'aptui batch', which moves it aside and rebuilds it from the sources"
+            "run 'aptui batch', which moves the database aside and rebuilds it from the sources"
             if is_ours
             else "open it with the program that wrote it"
         )

@@ -129,7 +129,7 @@ OWN_TABLES = (
         "aptui_jobs", job_id=KEY, state=TEXT, planned=INTEGER_OR_NULL, error=TEXT, reason=TEXT, inputs=BLOB, plan=BLOB,
         duration_ms=INTEGER, completed_ms=INTEGER, failure_cause=TEXT, escalation=INTEGER, origin=TEXT, failure=TEXT,
     ),
-    # Failed attempts before the successful run `run_key`; a row is ignored unless `run_key` is the job's last run.
+    # The failed attempts of a job before its successful run `run_key`. A row is used only while this run is the job's last run.
     make_table("aptui_retries", job_id=KEY, run_key=INTEGER, kinds=TEXT),
     # Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned run with final quality.
     make_table("aptui_drafts", job_id=KEY, final=INTEGER_OR_NULL),

@@ -5,11 +5,11 @@ while a transaction is written, share one transaction. `run` and `finish` wait u
 saves, is committed. `record_intents` and `announce_intents` return a function for waiting, which the caller calls when it needs the
 intents.
 
-Durability: a power cut may lose the last transactions. This only restores an earlier state, unless files were renamed or deleted
-because of the lost rows. So a transaction is synced if files will be changed because of it: intents (files are renamed next) and
-rows of dropped products (files are deleted next). The transaction of `finish` is not synced, because recovery finishes durable
-intents anyway. After a failed save, all further requests are refused with the same error, because their rows may depend on the lost
-rows.
+Durability: a power cut may lose the last transactions. The database then has an earlier, valid state, but it does not match the
+cache if files were renamed or deleted because of the lost rows. So a transaction is synced before files are changed because of it:
+intents (files are renamed next) and rows of dropped products (files are deleted next). The transaction of `finish` is not synced,
+because recovery finishes durable intents anyway. After a failed save, all further requests are refused with the same error, because
+their rows may depend on the lost rows.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from aptui.store.db.product_links import ProductLinkProjection
 from aptui.store.db.schema import has_rows, host_error
 from aptui.store.db.statements import STATEMENTS, Parameters, execute, query_ids
 
-# Products that a job makes again keep their rows, and so the ids by which other rows refer to them.
+# If a job makes a product again, the product keeps its row and its id, by which other rows refer to it.
 #
-# After a run, the core requests two changes: drop all products of the job, and put the new products. `keep_products` reduces these
-# rows to the differences: a product with the same name and sub id keeps its row, as in O3DE
-# (`AssetDatabaseConnection::SetProduct`), and unchanged rows are not written. Deleting a row and inserting it again costs every
-# index of Products twice, and a look-up in each table that refers to the row.
+# After a run, the core requests two changes: drop all products of the job, and put the new products. `keep_products` replaces these
+# requests by the differences between the stored and the new products. A product with the same name and sub id keeps its row, as in
+# O3DE (`AssetDatabaseConnection::SetProduct`), and unchanged rows are not written. Deleting a row and inserting it again costs
+# every index of Products twice, and a look-up in each table that refers to the row.
 
 _Row = tuple[object, ...]
 _PRODUCTS = """SELECT p.JobPK, p.ProductName, p.SubID, p.ProductID, p.AssetType, p.Hash, p.Flags, o.digest, o.size
@@ -84,7 +84,7 @@ def keep_products(database: sqlite3.Connection, rows: Rows) -> Rows:
         if there.setdefault((job_id, name, sub_id), (product_id, tuple(columns)))[0] != product_id:
             gone.append(product_id)
     new_ids: dict[object, int] = {}
-    """{id in `rows`: id of the existing row that is kept}."""
+    """{id of a new product in `rows`: id of the stored row of the same product}."""
     equal: set[int] = set()
     for row in put:
         product_id, before = there.pop(row[1:4], (0, ()))
@@ -224,7 +224,7 @@ class Writer:
             KnownError: an earlier save failed.
         """
         self._refuse_if_broken()
-        if ticket <= self._ticket:  # rows of an older ticket would replace newer rows
+        if ticket <= self._ticket:  # rows of an older save would replace newer rows
             raise InternalError(f"save {ticket} was requested after save {self._ticket}", hint="please report this")
         self._ticket = ticket
         self._queue.put(_Save(ticket, rows))
@@ -246,10 +246,13 @@ class Writer:
     def announce_intents(
         self, copies: Sequence[tuple[PathKey, Sequence[int]]]
     ) -> Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]:
-        """Start syncing intents for the products of each file, under all its run keys, while the file's bytes are still being read.
+        """Start saving intents (planned renames) while the bytes of the files are still being read, so without digests.
 
-        These intents have no digest yet. Return a function that waits for the sync and returns {file: (job id, product name)}. If
-        saving the intents fails, that result is empty, and the caller must record the intents.
+        Return a function that waits until the intents are on the disk, and returns {file: (job id, product name)}. If saving them
+        fails, that result is empty, and the caller must record the intents.
+
+        Args:
+            copies: pairs (file, run keys); each product of the file gets one intent for each run key.
         """
         found: dict[PathKey, frozenset[tuple[int, str]]] = {}
 
@@ -408,9 +411,9 @@ class Writer:
         return self._queue.get()
 
     def _save_together(self, saves: list[_Save], call: _Call, asked: _Transaction) -> None:
-        """Save `saves` in the transaction of `call`.
+        """Save the rows of `saves` and of `asked` in one transaction, and end the waiting for `call`.
 
-        If a row is refused, save each batch in a transaction of its own, so that only one caller gets the error.
+        If a row is refused, the saves and `asked` get separate transactions, so that only one caller gets the error.
         """
         if self._failure is None:
             batches = [*(save.rows for save in saves), asked.rows]

@@ -275,7 +275,10 @@ def _term(text: str, found: re.Match[str], now_ms: int) -> Term:
 
 
 def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: bool) -> Between:
-    """Return the range of a term; if it has only one end, the field determines which end this is."""
+    """Return the condition of a term about times or durations.
+
+    If the term has only one number, the field determines whether this is the lower limit (`after`) or the upper limit (`before`).
+    """
 
     def number(text: str, at: int) -> float:
         return _moment(text, now_ms, at) if field == "completed_ms" else _duration_ms(text, "s", at)
@@ -292,7 +295,7 @@ def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: boo
 
 
 def _being(value: str, column: int, *, is_negated: bool) -> Between:
-    """Return the range for an `is:` term, which names a property of jobs."""
+    """Return the condition of an `is:` term, such as `is:flaky`."""
     if value.lower() not in BEINGS:
         words = [f"is:{word}" for word in BEINGS]
         raise FilterError(f"'{value}' is not a property of jobs", column, f"write {', '.join(words[:-1])} or {words[-1]}")
@@ -300,7 +303,10 @@ def _being(value: str, column: int, *, is_negated: bool) -> Between:
 
 
 def _parse_range(name: str, value: str, column: int, *, is_negated: bool) -> Between:
-    """Return the range of a fact: `4096`, `>4096`, `<=512`, `1..64` (both ends included). Jobs without the fact never match."""
+    """Return the condition of a term about a fact of products (such as their width): `4096`, `>4096`, `<=512`, `1..64`.
+
+    A range includes both ends. Jobs without the fact never match.
+    """
     try:
         least, most = asset_checks.between(value)
     except ValueError:
@@ -463,7 +469,8 @@ def _try(term: TextMatch) -> None:
 
 def _advice(raw: str, what: str) -> str:
     if raw.startswith("*"):
-        return f"`*` repeats the character before it; to find names that end as in '{raw}', write `{re.escape(raw.lstrip('*'))}$`"
+        ending = raw.lstrip("*")
+        return f"`*` repeats the character before it; to find names that end in '{ending}', write `{re.escape(ending)}$`"
     if "look-around" in what or "backreference" in what:
-        return "the syntax is RE2, which does not have this feature; `!` before a term inverts it"
+        return "patterns have RE2 syntax, which does not support this; to invert a term, write `!` before it"
     return "to match a special character itself, write a backslash before it"

@@ -443,7 +443,7 @@ def _check_version(path: Path, database: sqlite3.Connection, *, is_ours: bool) -
             refuse_newer(path, int(own[0]) if own[0].isdecimal() else 0)
             raise UserError(
                 f"the asset database '{path}' was written by an older aptui",
-                hint="run 'aptui batch', which moves it aside and rebuilds it from the sources",
+                hint="run 'aptui batch', which moves the database aside and rebuilds it from the sources",
             )
 
 

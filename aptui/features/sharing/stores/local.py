@@ -371,8 +371,8 @@ class LocalStore(FolderStore):
     def _note_use_of_blob(self, path: str, checked: os.stat_result) -> None:
         """Record the use of a blob.
 
-        `checked` is the status of the blob at its last check. Recording the use changes the inode's change time, so the check is
-        noted again if the blob did not change since then.
+        This changes the inode's change time, which would make the stored note "the blob was checked" invalid. So the note is
+        written again, unless the blob has changed since `checked`, its status at the last check.
         """
         state = os.stat(path)
         is_same = (state.st_size, state.st_mtime_ns) == (checked.st_size, checked.st_mtime_ns)
@@ -445,7 +445,10 @@ def _is_ours(path: str) -> bool:
 
 
 def _remember_again(path: str) -> None:
-    """Note that a read-only file was checked. The file is made writable for a moment, because the note is an extended attribute."""
+    """Write the note "the file was checked" for a read-only file.
+
+    The note is an extended attribute, so the file is made writable for a moment.
+    """
     mode = os.stat(path).st_mode & 0o7777
     with contextlib.suppress(OSError):
         os.chmod(path, mode | 0o200)

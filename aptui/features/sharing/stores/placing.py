@@ -122,7 +122,7 @@ class Lease:
         self._descriptor = os.open(hidden, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with contextlib.suppress(OSError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.rename(hidden, self._path)  # other processes see the lease only after it is locked
+        os.rename(hidden, self._path)  # renamed after locking, so that other processes never see an unlocked lease
 
     def close(self) -> None:
         """Release the lease; further calls do nothing."""
@@ -258,10 +258,10 @@ def copy(source: str, target: str) -> None:
 
 
 def remember(path: str) -> None:
-    """Note that the bytes of a file were checked, in an extended attribute of the file, if the file system has these attributes.
+    """Write the note "the bytes of the file were checked" as an extended attribute, if the file system supports these attributes.
 
-    All hard links of the file share the note. The note is valid while size and modification time stay equal, the inode does not
-    change later than `_SLACK_NS` after the note, and the machine does not reboot. So all files are checked again after a power cut.
+    All hard links of the file share the note. It becomes invalid if size or modification time change, if the inode changes more
+    than `_SLACK_NS` after the note was written, or if the machine reboots. So all files are checked again after a power cut.
     """
     with contextlib.suppress(OSError):
         state = os.stat(path)

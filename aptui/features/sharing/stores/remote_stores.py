@@ -226,7 +226,7 @@ class HttpStore:
             raise StoreFull(f"the disk of the server is full: {status} {answer.reason}", where=self.address)
         if status == 409:
             raise StoreError(
-                "the server needs its folders to be created first",
+                "the server cannot store files, because their folders do not exist",
                 where=self.address,
                 hint=f"create the folders '{self._path}ac' and '{self._path}cas' on the server",
             )
@@ -287,8 +287,8 @@ class _Timed(io.RawIOBase):
     """Reads a socket until the deadline of its connection. Single bytes that trickle in do not extend the deadline.
 
     Args:
-        held: the answer's own reader; it keeps the socket open if the connection is closed before the answer is read
-            (`Connection: close`).
+        held: the reader that `http.client` created for the answer. It is kept, because closing it would close the socket:
+            with `Connection: close`, the connection is closed before the answer is read.
     """
 
     def __init__(self, sock: socket.socket, connection: _Connection, held: io.BufferedIOBase) -> None:
@@ -300,7 +300,7 @@ class _Timed(io.RawIOBase):
         super().close()
 
     def readable(self) -> bool:
-        """Return True, because the socket can be read."""
+        """Return True; `io.BufferedReader` requires it."""
         return True
 
     def readinto(self, buffer: _Buffer) -> int:  # type: ignore[override]  # typeshed's WriteableBuffer has no name at run time

@@ -160,7 +160,7 @@ def test_unreadable_database_is_reported_in_place_of_rows(tmp_path: Path):
 
     async def script(app, pilot, _session):
         await until(pilot, lambda: "was written by an older aptui" in " ".join(text(app).split()))
-        await until(pilot, lambda: "moves it aside and rebuilds it" in " ".join(text(app).split()))
+        await until(pilot, lambda: "moves the database aside and rebuilds it" in " ".join(text(app).split()))
         assert "reading the jobs" not in text(app)
 
     in_shell(tmp_path, script, panes=[PANES[0]], session=Session(cache))
