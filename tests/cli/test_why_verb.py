@@ -53,13 +53,13 @@ def test_why_of_a_job_that_never_completed_names_the_first_failure(project: Path
     source.write_text("22")
     main.main(["batch"])
 
-    message = r"failed 2 times in a row, first at \d{4}-.*; it ran because: source 'a\.bad' changed \(\w+ -> \w+\)"
+    message = r"its last 2 runs failed, the first of them at \d{4}-.*; it ran because: source 'a\.bad' changed \(\w+ -> \w+\)"
     assert re.search(message, output_of(capsys, "why", "a.bad"))
     main.main(["batch"])
-    assert re.search("failed 3 times in a row, .*: its previous run failed", output_of(capsys, "why", "a.bad"))
+    assert re.search("its last 3 runs failed, .*: its previous run failed", output_of(capsys, "why", "a.bad"))
     for _ in range(3):
         main.main(["batch"])
-    assert "failed 5 or more times in a row" in output_of(capsys, "why", "a.bad")
+    assert "its last 5 or more runs failed" in output_of(capsys, "why", "a.bad")
 
 
 @pytest.mark.real

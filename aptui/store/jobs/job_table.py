@@ -79,7 +79,7 @@ class CheckColumn:
         self._held = codes, Texts(["", *(mark.text for mark in marks)]), [None, *marks]
 
     def text(self, count: int) -> tuple[Codes, Texts]:
-        """Return the code of each of `count` rows, and the texts of the codes."""
+        """Return the column: for each of `count` rows the index of its text in `texts`, and `texts`."""
         codes, texts, _marks = self._held
         return np.concatenate([codes[:count], np.zeros(max(0, count - len(codes)), np.int32)]), texts
 
@@ -112,7 +112,7 @@ _NUMBERS: dict[str, Any] = {
 _FACTS: dict[str, Any] = {
     **dict.fromkeys(WHOLE_FACTS, np.int64), "seconds": np.float64, "format": np.uint16,
 }  # fmt: skip
-"""Columns of facts, which exist only if a job has facts; most projects have few facts or no facts."""
+"""Columns of facts that builders report about products. They exist only if at least one job has facts."""
 _MOST_RECENT = 4096
 """Maximum number of reasons, errors and groups that are remembered, so that equal ones are stored once."""
 _FEW_REASONS = 64
@@ -179,7 +179,7 @@ class JobTable:
         self._formats = TextPool(Texts([""]))
         self.checks = CheckColumn()
         self.log_lines: LogLines | None = None
-        """Reads job logs for filter terms that search log lines; None = these terms find nothing."""
+        """Reads job logs for filter terms that search log lines; if it is None, these terms match no job."""
         self._late: dict[int, int] = {}
         self._sources = TextIndex(self._texts["source"])
         self._recent = {name: TextPool(self._texts[name], _MOST_RECENT) for name in ("reason", "error", "group")}
@@ -187,17 +187,19 @@ class JobTable:
     # ------------------------------------------------------------------------------------------------------ reading rows
 
     def row_count(self) -> int:
-        """Return the number of rows, including dead ones."""
+        """Return the number of rows, including rows of deleted jobs."""
         return self._count
 
     def number(self, field: str) -> npt.NDArray[np.number]:
-        """Return a column of numbers."""
+        """Return the numbers of all rows in the column `field`."""
         if field in _FACTS and field not in self._columns:
             return np.zeros(self._count, _FACTS[field])
         return self._columns[field][: self._count]
 
     def text(self, field: str) -> tuple[Rows, Texts]:
-        """Return a column of texts: a code for each row, and the texts of the codes.
+        """Return the texts of all rows in the column `field`, as a code for each row and a list of texts.
+
+        A code is an index in the list.
 
         The field "cause" returns the column "group": the dependency that failed, or the masked error (`cause_of`).
         """
@@ -237,12 +239,12 @@ class JobTable:
         return texts[int(self._columns[field][row])]
 
     def row_of(self, key: int) -> int:
-        """Return the row of a job by its id (or analysis key), -1 if it does not exist."""
+        """Return the row number of a job in this table by its id (or analysis key), -1 if the job does not exist."""
         row = int(self._rows_of([key])[0])
         return row if row >= 0 and self._columns["alive"][row] else -1
 
     def rows_of(self, keys: Sequence[int] | Rows) -> Rows:
-        """Return the rows of jobs, -1 for jobs that do not exist."""
+        """Return the row numbers of jobs in this table by their ids, -1 for jobs that do not exist."""
         rows = self._rows_of(keys)
         rows[~self._are_alive(rows)] = -1
         return rows
@@ -253,7 +255,7 @@ class JobTable:
         return alive
 
     def _rows_of(self, keys: Sequence[int] | Rows) -> Rows:
-        """Return the rows of jobs, dead rows included; -1 for jobs that never had a row."""
+        """Return the row numbers of jobs, also of deleted jobs; -1 for jobs that never had a row."""
         ids = self._columns["id"][: self._sorted]
         wanted = np.asarray(keys, np.int64)
         at = np.searchsorted(ids, wanted)
@@ -313,7 +315,7 @@ class JobTable:
             self._columns["group"][places] = self._texts["group"].extend_distinct(groups)
 
     def mark(self, column: str, job_ids: Sequence[int]) -> None:
-        """Mark jobs in a column of truth values: "flaky" or "draft"."""
+        """Set the value of these jobs in a Boolean column ("flaky" or "draft") to True."""
         self._columns[column][self._rows_of(job_ids)] = True
 
     def set_facts(self, facts: Iterable[tuple[int, ContentFacts]]) -> None:
@@ -481,7 +483,8 @@ def argsort(keys: npt.NDArray[np.int64]) -> Codes:
 
     The method depends on the range of the keys. Numpy sorts numbers of 16 bits in linear time, so keys within a range of 32 bits
     are sorted twice, first by their low and then by their high 16 bits. Other keys are shifted left, their indexes are put into
-    the low bits, and these numbers are sorted. If 62 bits are too few for both, the slowest method sorts the indexes by the keys.
+    the low bits, and these numbers are sorted. If keys and indexes do not fit into 62 bits, numpy sorts the indexes by the keys,
+    which is slowest.
     """
     count = len(keys)
     if not count:
@@ -602,7 +605,8 @@ def _moments(table: JobTable, status: npt.NDArray[np.number]) -> npt.NDArray[np.
 
 def _ranks(table: JobTable, field: str, count: int) -> npt.NDArray[np.int64]:
     codes, texts = table.text(field)
-    # Another thread may append rows. Copying the codes before `len(texts)` is read ensures that every copied code has a text.
+    # Each code is an index in `texts`, to which another thread may append. So the codes are copied before `len(texts)` is read:
+    # then each of these indexes exists.
     codes = codes[:count].copy()
     ranks: npt.NDArray[np.int64] = texts.ranks(len(texts))[codes].astype(np.int64)
     return ranks
@@ -665,14 +669,14 @@ class _Sources:
         self._table.text("source")[1].extend_joined(piece.joined, piece.count)
 
     def codes_of(self, source_ids: npt.NDArray[np.int64] | int) -> Codes:
-        """Return the codes of sources: the indexes of their paths in the text column "source"."""
+        """Return for each source id the index of the source's path in the texts of the column "source"."""
         if len(self._ids) > 1:
             self._ids = [np.concatenate(self._ids)]
         codes: Codes = np.searchsorted(self._ids[0], source_ids).astype(np.int32)
         return codes
 
     def folders_of(self, codes: Codes) -> Codes:
-        """Return for each source code the code of its scan folder's name (`JobTable.folder_code`)."""
+        """Return for each source (given as by `codes_of`) the code of its scan folder's name (`JobTable.folder_code`)."""
         if self._folders is None:
             names = np.zeros(max(self._table.folders, default=0) + 1, np.int32)
             for number in self._table.folders:

@@ -52,7 +52,7 @@ class Packed(Struct, frozen=True):
     keys: Sequence[int] | None = None
 
     def rows_sql(self) -> str:
-        """Return the SQL for the single rows of a chunk, with only their text columns."""
+        """Return the SQL that reads the rows of a chunk one by one, with only their text columns."""
         return f"SELECT {', '.join(self.texts)} FROM {self.table} WHERE {self._where()} ORDER BY {self.key} LIMIT {CHUNK}"
 
     def sql(self) -> str:
@@ -83,7 +83,7 @@ class Piece(Struct, frozen=True):
         return self.joined.decode("utf-8", "replace").split("\0")
 
     def arrays(self) -> list[npt.NDArray[np.int64]]:
-        """Return the columns of numbers."""
+        """Return one array for each column of numbers."""
         import numpy as np  # imported here, so that chunks can be read while another thread imports numpy
 
         return [np.fromstring(column, np.int64, sep=",") for column in self.numbers]
@@ -159,7 +159,7 @@ class Beginning(Struct, frozen=True):
 
 
 class SourcePiece(Struct, frozen=True):
-    """Some sources, in the order of their ids: the numbers are id and scan folder, the text is the path."""
+    """Some sources, in the order of their ids. Their numbers in `piece` are id and scan folder, their text is the path."""
 
     piece: Piece
 
@@ -228,7 +228,10 @@ def read_job_parts(reader: Reader, *, wants_first: bool = False) -> Generator[Jo
 _LEAST_JOBS = 10_000
 """Minimum number of jobs for `FirstJobs`. With fewer jobs, all jobs are read just as fast."""
 _MOST_FIRST, _LEAST_SOURCES = 400, 150
-"""Number of jobs that are shown first, and minimum number of sources of these jobs: enough for a terminal of 150 lines."""
+"""Number of jobs that `FirstJobs` has, and minimum number of different sources of these jobs.
+
+With fewer sources, a list of sources would not fill a terminal of 150 lines, so all jobs are read at once.
+"""
 _SAMPLE_SOURCES = 150
 # The query returns jobs in the order of `job_table.FAILED_FIRST`.
 _FIRST_SQL = f"""
@@ -250,7 +253,7 @@ _MIXED_SQL = """SELECT EXISTS (SELECT 1 FROM Jobs WHERE Platform <> (SELECT Plat
 
 
 def _read_first(reader: Reader, beginning: Beginning) -> FirstJobs | None:
-    """Return the first jobs, None if they have too few sources to fill a screen."""
+    """Return the jobs that the screen shows first, None if they have too few sources to fill a screen."""
     first = {source for (source,) in reader.ask(_FIRST_SQL)}
     if len(first) < _LEAST_SOURCES:
         return None

@@ -34,7 +34,10 @@ _MOST_WORDS = 8
 _ROW_SHARE = 8
 """Texts are searched one by one when they are fewer than 1/8 of a chunk."""
 _SPECIAL = re.compile(r"\\(.)|\(\?(<?[=!])|\(\?[a-zA-Z]*-[a-zA-Z]*m", re.DOTALL)
-"""Parts of a pattern that mean something else in a buffer of many texts than in one text, or get unclear errors from RE2."""
+"""Parts of a pattern that must be replaced or refused before RE2 compiles it.
+
+Some would have another meaning in a buffer of many texts than in one text; for others RE2 reports an unclear error.
+"""
 _EXPLAINED = {
     "missing )": "unclosed group",
     "unexpected )": "unopened group",
@@ -163,7 +166,10 @@ class TextPattern:
         self.other_spellings = [spelling for letter, spelling in _FOLDED.items() if letter in letters]
 
     def runs(self, data: bytes) -> list[int]:
-        """Return two offsets in `data` for each run of adjacent matching texts: in its first text, and after its last text."""
+        """Find the runs of adjacent matching texts in `data`; return two offsets for each run, in one list.
+
+        The first offset is inside the first text of the run, the second is after its last text.
+        """
         match, anchor, size = self._run.Match, self._re2.RE2.Anchor.UNANCHORED, len(data)
         at = 1
         places: list[int] = []

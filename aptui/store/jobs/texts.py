@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 _SEPARATOR = "\0"
 _LEAST_INDEXED = 4096
-"""Number of new texts in the dictionary above which all are sorted into the index; for a large index, a quarter of its size."""
+"""Maximum number of texts in the dictionary of new texts; if more are added, all are sorted into the index.
+
+For a large index, the maximum is a quarter of its size.
+"""
 _MOST_SORTED_BYTES = 256 << 20
 """Maximum memory (bytes) for sorting texts with numpy, which pads each text to the length of the longest text.
 
@@ -180,7 +183,7 @@ class TextPool(dict[str, int]):
         return code
 
     def codes(self, texts: Sequence[str]) -> Codes:
-        """Return the codes of texts; new texts are added."""
+        """Return the code of each text; a text that does not exist in the column is appended."""
         return np.fromiter(map(self.__getitem__, texts), np.int32, len(texts))
 
 

@@ -68,7 +68,10 @@ Fact = SourceFact | ProductFact | AssetFile
 
 
 class Unmet(NamedTuple):
-    """A product's declared dependency by path that is not resolved to a product, is a pattern, or is an exclusion."""
+    """A dependency by path that a product declares and that does not name one existing product.
+
+    The path is missing, or it is a pattern or an exclusion.
+    """
 
     product_id: int
     path: str
@@ -100,7 +103,10 @@ class MissingReference(NamedTuple):
 
 
 Node = NewType("Node", int)
-"""The id of a product, or the negative id of a source; files are numbered from `_FILES` downwards, in the order they are found."""
+"""The id of a product, the negative id of a source, or the number of another file (`AssetFile`).
+
+Numbers of other files begin at `_FILES` and decrease in the order in which the files are found.
+"""
 _FILES = -(1 << 48)
 
 
@@ -491,7 +497,7 @@ def is_product(node: Node) -> bool:
 
 
 def _split(nodes: Iterable[Node]) -> tuple[list[int], list[int], list[Node]]:
-    """Return (ids of sources, ids of products, files)."""
+    """Split nodes by kind into (ids of sources, ids of products, nodes of other files)."""
     sources: list[int] = []
     products: list[int] = []
     files: list[Node] = []

@@ -62,7 +62,7 @@ def _describe_failures(row: JobRow, runs: Sequence[RunRow], database: Reader) ->
     found = database.ask("SELECT FirstFailLogTime FROM Jobs WHERE JobID = ?", (row.job_id,)).fetchone()
     first_ms = (found[0] if found else 0) or runs[count - 1].completed_ms
     more = " or more" if count >= MOST_RUNS else ""
-    return f"failed {count}{more} times in a row, first at {when(first_ms)}"
+    return f"its last {count}{more} runs failed, the first of them at {when(first_ms)}"
 
 
 def dependents(path: str, database: Reader) -> list[str]:
@@ -268,7 +268,8 @@ def analysis_durations(reader: Reader, ids: Collection[int]) -> dict[int, int]:
     found: dict[int, int] = dict(reader.ask(sql, tuple(ids)).fetchall())
     if reader.state(VERSION_KEY) is not None:
         return found
-    # O3DE's own databases have rows `CreateJobs,<path>,<builder>` in Stats. "," sorts before "-".
+    # O3DE's own databases have rows `CreateJobs,<path>,<builder>` in Stats. "-" is the next character after ",", so all rows of a
+    # path are between `CreateJobs,<path>,` and `CreateJobs,<path>-`.
     theirs = f"""SELECT s.SourceID, SUM(t.StatValue) FROM Sources s
         JOIN Stats t ON t.StatName > 'CreateJobs,' || s.SourceName || ','
         AND t.StatName < 'CreateJobs,' || s.SourceName || '-' WHERE s.SourceID IN ({marks}) GROUP BY s.SourceID"""

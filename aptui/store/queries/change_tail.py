@@ -41,7 +41,7 @@ Moment = tuple[int, int, int]
 
 
 class CurrentDatabase:
-    """A reader of the database at a path, also after the file is replaced; for one thread at a time."""
+    """Reads the database at a path; if the file is replaced, it opens the new file. For one thread at a time."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

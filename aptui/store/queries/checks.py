@@ -35,7 +35,7 @@ def sqlite_version() -> tuple[int, ...]:
 
 
 def has_wal_reset_bug() -> bool:
-    """Whether two connections that write or checkpoint at once may damage a database: the WAL-reset bug, 3.7.0 to 3.51.2."""
+    """Whether SQLite has the WAL-reset bug (3.7.0 to 3.51.2): simultaneous writes or checkpoints may damage a database."""
     return (3, 7, 0) <= sqlite_version() < (3, 51, 3)
 
 
@@ -210,7 +210,10 @@ _SQL = f"""SELECT source, code, COUNT(*) FROM (
 
 
 def unwell_sources(reader: Reader) -> list[tuple[int, int, int]]:
-    """Return (source id, index in `UNWELL`, number of jobs); takes 0.1 s if 100,000 jobs wait, else a few milliseconds."""
+    """Return (source id, index of a job problem in `UNWELL`, number of the source's jobs with this problem).
+
+    This takes 0.1 s if 100,000 jobs wait, else a few milliseconds.
+    """
     return reader.ask(_SQL).fetchall()
 
 

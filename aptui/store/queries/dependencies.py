@@ -4,8 +4,8 @@
 same form for our databases and O3DE's. A database of ours has the table `aptui_edges`, in which all letters, also those beyond
 ASCII, are in lower case; a database that O3DE wrote has only `SourceDependency`. Every query takes many sources at once.
 
-The functions after `SourceEdges` find the dependencies of products, for the engine, the catalog and the asset panels. They read the
-table `ProductDependencies`, which `db.product_links` writes, by an index.
+The functions after `SourceEdges` find the dependencies of products, for the engine, the catalog and the asset panels. They use an
+index of the table `ProductDependencies`, which `db.product_links` writes.
 
 Tests: `tests/store/queries/test_asset_graph.py`.
 """
@@ -120,7 +120,7 @@ class SourceEdges:
         if parsed is None:
             yield from (root + target for root in self._roots)
         else:
-            braced = uuid_text(parsed[0])  # the column ignores case
+            braced = uuid_text(parsed[0])  # in capital or small letters, because queries of `DependsOnSource` ignore case
             yield from (braced[1:-1], braced)
 
     # ------------------------------------------------------------------------------------------------------------- targets
@@ -244,7 +244,11 @@ class NamedSource(Struct, frozen=True):
 
 
 def find_named_sources(reader: Reader, only: str = "") -> Iterator[NamedSource]:
-    """Yield every source that depends on other sources, itself or through its products; with `only`, the source at this path."""
+    """Yield every source that depends on other sources, by its own dependencies or those of its products.
+
+    Args:
+        only: yield only the source at this path; "" = all sources.
+    """
     roots = reader.folder_paths()
     for (folder, source), rows in groupby(reader.ask(_NEEDS_SQL, (only,) * 3), key=itemgetter(0, 1)):
         others = [row[2:] for row in rows if row[3] != source]

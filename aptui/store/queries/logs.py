@@ -134,12 +134,12 @@ class LogLines:
         self._lines: dict[int, tuple[int, LinesByField]] = {}
 
     def list_known(self, field: str, jobs: Sequence[tuple[int, int]]) -> list[str]:
-        """Return for each run (job id, run key) its log lines of the level `field` as one text, "" if its log was not read."""
+        """Return for each run (job id, run key) its errors or warnings (`field`) as one text, "" if its log was not read."""
         found = [self._lines.get(job_id, (0, _NOTHING)) for job_id, _run_key in jobs]
         return [lines[field] if key == run_key else "" for (key, lines), (_job_id, run_key) in zip(found, jobs, strict=True)]
 
     def read(self, field: str, jobs: Sequence[tuple[int, int]], check: Callable[[], None]) -> list[str]:
-        """Return for each run (job id, run key) its log lines of the level `field` as one text; read missing logs.
+        """Return for each run (job id, run key) its errors or warnings (`field`) as one text. Read logs that were not read yet.
 
         `check` is called before each log is read; an exception that it raises ends the reading.
         """

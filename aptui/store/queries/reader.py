@@ -45,7 +45,7 @@ REASON_SQL = _FULL_REASON_SQL.replace("origin", "o.origin").replace("reason", "o
 """Why a job ran and where its result came from, in one sentence (`core.model.with_origin`)."""
 _DURATION_SQL = f"COALESCE(o.duration_ms, (SELECT t.StatValue FROM Stats t WHERE t.StatName = {job_stat_sql()}), 0)"
 CRITICAL_SQL = "CASE WHEN instr(o.plan, ',true,') THEN json_extract(o.plan, '$[0][3]') ELSE 0 END"
-"""Whether a job is critical. Searching its packed plan for `true` first avoids unpacking most plans (`core.rows.pack_plan`)."""
+"""Whether a job is critical. Only packed plans that contain `true` must be unpacked, and they are few (`core.rows.pack_plan`)."""
 _JOBS_SQL = f"""
 SELECT s.SourceName, f.DisplayName, j.Platform, j.JobKey, j.BuilderGuid, {_STATE_SQL}, COALESCE({REASON_SQL}, ''),
     COALESCE(o.completed_ms, j.LastLogTime), {_DURATION_SQL}, j.WarningCount, j.ErrorCount, j.LastLogFile, j.JobID,
@@ -72,7 +72,7 @@ ORDER BY 1"""
 
 
 RESTORED = ", restored by hand"
-"""Last words of the stored origin of a result, if a user restored the result (`features.sharing.job_results`)."""
+"""End of the stored text about a result's origin if a user restored the result (`features.sharing.job_results`)."""
 
 
 class JobRow(Struct, frozen=True):
@@ -142,7 +142,7 @@ class RunRow(Struct, frozen=True):
     """One run of a job's history; `outcome` is `core.orders.Outcome`.
 
     `version` is the version of the builder. `products` is one digest over all products of the run, b"" if it has no products.
-    `step` is the packed difference from the inputs and products of this run to those of another run (`core.rows`).
+    `step` is a packed difference in inputs and products, from which the states of earlier runs are computed (`core.rows`).
     """
 
     run_key: int

@@ -388,7 +388,7 @@ class FoundAsset(Struct, frozen=True):
     def list_urgent_sources(self, lookup: AssetLookup) -> tuple[str, ...]:
         """Return the sources (lower case, sorted) whose jobs a request makes more urgent.
 
-        If the term matches no source yet, return the term.
+        If the path that the client requested (`lookup.term`) matches no source yet, return this path.
         """
         keys = {source.lower() for source in self.sources if self.unsettled}
         if lookup.term and "*" not in lookup.term and not (self.sources or self.products):
@@ -440,7 +440,7 @@ def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequenc
 
 
 def _is_unsettled(row: JobRow) -> bool:
-    """Whether the job has no up-to-date result; an up-to-date draft counts, even if the run for the final products is pending."""
+    """Whether the job has neither an up-to-date result nor an up-to-date draft, whose final run is still pending."""
     return row.status in UNSETTLED and not row.is_finishing
 
 

@@ -113,7 +113,9 @@ def session_named(reader: Reader, word: str) -> WorkSession:
 
 
 def session_at(reader: Reader, word: str) -> WorkSession:
-    """Return the session that a word means, as `session_named`, or the last session that ended at this commit (hash or prefix).
+    """Return the session with a name that `session_named` accepts, or the last session that ended at a commit.
+
+    The commit is given by its hash or the first characters of its hash.
 
     Raises:
         UserError: the session does not exist, or the word means several commits.
@@ -145,7 +147,7 @@ def runs_of(reader: Reader, session: int) -> list[SessionRun]:
 
 
 def runs_between(reader: Reader, after: int, until: int) -> Iterator[SessionRun]:
-    """Yield the runs of the sessions after `after` up to `until`, session by session."""
+    """Yield the runs of sessions with numbers above `after`, up to and including `until`, session by session."""
     return map(_run, reader.ask(f"{_RUNS_SQL} AND r.session_id > ? AND r.session_id <= ? ORDER BY r.session_id", (after, until)))
 
 
@@ -157,8 +159,9 @@ def runs_until(reader: Reader, until: int) -> Iterator[SessionRun]:
 
 
 class OutcomeChange(Struct, frozen=True):
-    """The first of a job's latest runs that all failed, or all succeeded; `commit` is the commit of its session, "" = unknown.
+    """The run since which all runs of a job have failed, or since which all have succeeded.
 
+    `commit` is the commit of its session, "" = unknown.
     `is_after_checkout`: the session before this run's session ended at another commit, so the change of commit may be the cause.
     """
 
@@ -261,7 +264,7 @@ class JobPace(Struct, frozen=True):
 
     @property
     def margin_ms(self) -> float:
-        """Maximum difference (ms) from the median that does not count as slower or faster."""
+        """The tolerance in ms: a run with a smaller difference from the median counts as neither slower nor faster."""
         share = _LEAST_SHARE if self.runs >= _FEW else 1.0
         return max(_NOISES * self.noise_ms, share * self.median_ms, _LEAST_MS)
 
@@ -303,7 +306,10 @@ def slower_jobs(reader: Reader) -> dict[int, JobPace]:
 
 
 def slower_builders(reader: Reader) -> dict[bytes, JobPace]:
-    """Return {builder: its pace} of builders whose jobs became slower together; durations are percentages of the jobs' medians."""
+    """Return {builder: comparison with earlier runs} of builders whose jobs have become slower in general.
+
+    The durations in `JobPace` are percentages here: 100 is the median duration of a job's earlier runs.
+    """
     from statistics import median  # imported here for a faster start
 
     owners: dict[int, bytes] = {job_id: builder for builder, job_id in reader.ask(_BUILDERS_SQL)}
