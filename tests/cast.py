@@ -23,7 +23,7 @@ _BLANK = "\u00a0"
 """A non-breaking blank, because viewers merge ordinary blanks."""
 
 Piece = tuple[int, str, str, str, bool, bool]
-"""(first cell, text, colour, background colour, is bold, is italic)."""
+"""Text of one style within a row: (first cell, text, colour, background colour, is bold, is italic)."""
 
 
 class Frame(NamedTuple):
@@ -74,7 +74,7 @@ def svg_of(frames: Sequence[Frame], columns: int, *, poster: int) -> str:
 
 
 def _while_shown(body: str, places: list[int], starts: list[float], total_s: float, *, is_first: bool) -> str:
-    """Return the SVG of a row that is visible only while the frames with the numbers `places` are shown."""
+    """Return the SVG of a row. It is visible only in the frames whose numbers are in `places`."""
     if len(places) == len(starts) - 1:
         return f"<g>{body}</g>"
     times, values = [0.0], ["visible" if 0 in places else "hidden"]

@@ -120,7 +120,7 @@ def _started(words: list[str], theirs: int, back: int) -> subprocess.Popen[bytes
 
 
 class Page:
-    """A page of the browser."""
+    """A page that a Chromium process has opened."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self.browser, self._session = browser, session
@@ -129,7 +129,7 @@ class Page:
         return self.browser.ask(method, self._session, **params)
 
     def begin(self, expression: str) -> int:
-        """Evaluate without waiting; `Page.value` waits."""
+        """Start to evaluate a JavaScript expression; return a number with which `Page.value` waits for the value."""
         return self.browser.post("Runtime.evaluate", self._session, expression=expression, awaitPromise=True, returnByValue=True)
 
     def value(self, number: int) -> Any:

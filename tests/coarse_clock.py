@@ -59,7 +59,7 @@ class _Entries:
 
 
 def coarse_functions(tick_ns: int) -> dict[str, Callable[..., Any]]:
-    """Return functions of `os` that report times in whole ticks."""
+    """Return replacements of `os` functions that round file times down to multiples of `tick_ns`."""
 
     def coarse(found: os.stat_result) -> os.stat_result:
         reduced: Any = found.__reduce__()
@@ -80,7 +80,7 @@ def coarse_functions(tick_ns: int) -> dict[str, Callable[..., Any]]:
 
 
 def coarsen(patch: pytest.MonkeyPatch, folder: Path, tick_ns: int) -> None:
-    """Give all files of this test coarse times; `folder` receives the modules that the test's processes need."""
+    """Report coarse file times in this process and in its child processes, which import modules from `folder`."""
     from aptui.engine.scan import walk
 
     functions = coarse_functions(tick_ns)
@@ -94,12 +94,16 @@ def coarsen(patch: pytest.MonkeyPatch, folder: Path, tick_ns: int) -> None:
 
 
 def wait_for_tick(tick_ns: int, is_over: Callable[[Callable[[], bool]], object]) -> None:
-    """Wait until a tick has just begun, so that the next actions happen within that tick. `is_over` waits for a condition."""
+    """Wait until a tick has just begun, so that the next actions happen within that tick.
+
+    Args:
+        is_over: waits until the function that it receives returns true.
+    """
     is_over(lambda: time.time_ns() % tick_ns < tick_ns // 10)
 
 
 def variables_for_programs(folder: Path, tick_ns: int) -> dict[str, str]:
-    """Return environment variables that make Python processes import modules from `folder`, which give them coarse file times."""
+    """Write modules to `folder`, and return the variables with which Python processes import them and report coarse times."""
     folder.mkdir(parents=True, exist_ok=True)
     shutil.copy(__file__, folder)  # copied, because the sandbox of a worker does not show the folder of this module
     (folder / "sitecustomize.py").write_text("import coarse_clock\ncoarse_clock.install()\n")

@@ -26,7 +26,7 @@ from tools import has_been_deleted
 # would double the time of the suite.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# Containers often set PYTHONUNBUFFERED, too; users rarely do. Without it the tests notice a verb that does not flush its output.
+# Containers often set PYTHONUNBUFFERED, which would hide a verb that does not flush its output. Users rarely set it.
 os.environ.pop("PYTHONUNBUFFERED", None)
 
 settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])

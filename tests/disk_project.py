@@ -230,7 +230,7 @@ def database(cache: Path) -> Iterator[sqlite3.Connection]:
 
 
 def failed_products(cache: Path) -> set[str]:
-    """Return the names of the products of failed jobs, which are of an earlier version."""
+    """Return the names of products of jobs that did not complete. An earlier run made these products."""
     sql = "SELECT p.ProductName FROM Products p JOIN Jobs j ON j.JobID = p.JobPK WHERE j.Status <> 4"
     with database(cache) as connection:
         return {name for (name,) in connection.execute(sql)}
@@ -271,7 +271,7 @@ def violations_of_rest(cache: Path) -> list[str]:
 
 
 def _is_worker_folder(folder: Path) -> bool:
-    """Whether a folder in staging belongs to a running worker and contains only folders, which it keeps for its next command."""
+    """Whether a staging folder belongs to a running worker and contains no files. The worker reuses the folders in it."""
     word, _, number = folder.name.partition("-")
     is_alive = word == "worker" and Path("/proc", number.partition("-")[0]).exists()
     return is_alive and all(path.is_dir() and not path.is_symlink() for path in folder.rglob("*"))

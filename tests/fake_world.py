@@ -6,7 +6,8 @@ A source of the `script` builder lists the work of its builder, line by line:
 
     include x / glob a/*  / uuid <hex>       source dependencies
     job k [platform]      another job besides `main`; `jobs-from x` makes a job for each line of x, and includes x
-    after x:k[#1,2]       Order; `print x:k` Fingerprint; `once x:k`; `only x:k`; `@platform` after the key names another platform
+    after x:k[#1,2]       job dependency of kind Order on job k of x (on its products with sub ids 1 and 2). Kinds of other words:
+                          `print` Fingerprint, `once` OrderOnce, `only` OrderOnly. `k@platform` is a job of another platform
     read x                the run finds that it depends on x; `reprocess x` requests that the jobs of x run again
     scribble x            its jobs write another line into x
     extra n               one more product, with sub id n; `make name` makes a product of that name
@@ -14,8 +15,8 @@ A source of the `script` builder lists the work of its builder, line by line:
                           `info DIGEST` with a digest of all inputs of the job
     critical, priority n, info text, FAIL, FAIL ANALYSIS, WARN, INTERMEDIATE
 
-A file `.aptui.yaml` is JSON: {builder: {"params": {...}, "platforms": {...}}}. Products contain the parameters of `script`; `job`
-adds a job.
+A file `.aptui.yaml` is JSON: {builder: {"params": {...}, "platforms": {...}}}. Products contain the parameters of `script`. Its
+parameter `job` is the key of an additional job.
 """
 
 from __future__ import annotations
@@ -175,7 +176,10 @@ Kind = TypeVar("Kind")
 
 
 def settled(world: World, files: Mapping[str, str] = MappingProxyType({}), /, **named: str) -> World:
-    """Write `files` and `named` files (`a_s` is a.s) and settle. Runs, commands and notices are counted from then on."""
+    """Write files, and let the engine process them. Then restart the counts of runs, commands and notices.
+
+    In the names of `named`, "_" stands for ".": `a_s` is the file a.s.
+    """
     world.apply({**files, **{name.replace("_", "."): text for name, text in named.items()}}).forget_runs()
     return world
 
@@ -227,9 +231,9 @@ class World:
         self.code = "1"
         """The code of the script builder on the disk; an engine uses the code that was there when the engine started."""
         self.tool = ""
-        """Version of the program that the runs start, "" = they start no program. An engine uses the version at its own start."""
+        """Version of the program that runs start, "" = none. An engine uses the version that exists when the engine starts."""
         self.blind = ""
-        """Kind of change ("code" or "tool") that runs do not report, so that a test shows whether a later check notices it."""
+        """Kind of change ("code" or "tool") that runs do not report. Tests set it; then only a later check can find the change."""
         self._folder_ids: dict[str, int] = {}
         self._seq = 0
         self._now_ms = 1_000
@@ -312,7 +316,7 @@ class World:
     # ------------------------------------------------------------------------------------------------------ start, stop, settle
 
     def boot(self, **attributes: object) -> World:
-        """Set these attributes, then start an engine on the stored state: recover as `engine.cache` does, and make a pipeline."""
+        """Set `attributes` of this object. Then start an engine on the stored state: recover as `engine.cache`; make a pipeline."""
         for name, value in attributes.items():
             setattr(self, name, value)
         self.staging: dict[str, Digest] = {}
@@ -335,7 +339,7 @@ class World:
         self.missed: dict[str, None] = {}
         """Products deleted by hand that the engine has not noticed yet."""
         self.reported = self.saved = self.ordered = 0
-        """Tickets: last one reported to the pipeline as saved, last one saved, last one ordered."""
+        """Tickets of `SaveRows` commands: the last one whose save was reported, the last one saved, the last one received."""
         self._keys_copied: set[int] = set()
         self._keys_seen = {row[7] for row in self.archive.tables.jobs.values()} | {key for _job, key in self.archive.tables.runs}
         self._scan: Iterator[list[Event]] | None = None
@@ -398,7 +402,7 @@ class World:
         self.boot()
 
     def settle(self, *, restart: bool = False, is_full: bool = False, retries: bool = True) -> World:
-        """Check all files and work until no work is pending; return this world. After a crash, restart and do the same."""
+        """Check all files and work until no work is pending; return `self`. After a crash, start again and repeat this."""
         while True:
             try:
                 if restart:
@@ -438,7 +442,7 @@ class World:
         yield [ScanFinished(self._next())]
 
     def run(self) -> None:
-        """Perform actions until none is possible (held runs do not count)."""
+        """Let the engine and its simulated environment act until no action is possible. Runs in `held` do not end."""
         for _step in range(10_000 + 20 * sum(map(len, self.disk.files.values()))):
             moves = self._moves()
             if not moves:
@@ -450,7 +454,7 @@ class World:
             self._rest()
 
     def process(self, *, retries: bool = True) -> None:
-        """Scan, and perform actions until none is possible."""
+        """Scan; then let the engine and its environment act until no action is possible."""
         self.scan(retries=retries)
         self.run()
 
@@ -490,7 +494,7 @@ class World:
         self.pipeline.jobs.memory.newer.forget_digest_rows()
 
     def _moves(self) -> list[Callable[[], None]]:
-        """Return the possible next actions, in the order in which an idle machine performs them."""
+        """Return the possible next actions of the engine and its environment. Without `rng` the first one is performed."""
         moves: list[Callable[[], None]] = []
         if self.inbox:
             moves.append(lambda: self._handle(self.inbox.popleft()))
@@ -563,7 +567,7 @@ class World:
                 committed, failed = self._commit(command)
                 self._answers.append(ProductsCommitted(self._next(), committed, failed, self._now_ms))
             case SaveRows():
-                assert command.ticket > self.ordered, "rows must be ordered to be saved with increasing tickets"
+                assert command.ticket > self.ordered, "tickets of `SaveRows` commands must increase"
                 self.ordered = command.ticket
                 self.saves.append(command)
             case HashFiles():
@@ -575,7 +579,7 @@ class World:
                     assert key in self._keys_seen or key in self._keys_copied
                     self.dead.add(key)
                     self.read.pop(key, None)
-                    if key in self.running:  # otherwise the run has ended and has already posted its result
+                    if key in self.running:  # a run that is not running has already posted its result
                         self.killed[key] = self.running.pop(key)
             case DeleteProducts():
                 self.deletes |= dict.fromkeys(command.names, command.ticket)
@@ -653,7 +657,7 @@ class World:
         self._post(FilesHashed(self._next(), *read_now, self._now_ms, has_more))
 
     def _copies_now(self, fact: FileFact) -> bool:
-        """Whether the reader of a file makes the requested copies; a worker may be unable to."""
+        """Whether the process that reads a file also stages the requested copies; some processes cannot do both."""
         if not self.slots or any(name.startswith(f"{fact.rel}@") for name in (*self.fates, *self.held)):
             return False
         if self.copies_on_reading is None and self.rng:
@@ -689,7 +693,7 @@ class World:
     def _commit(self, order: CommitProducts) -> tuple[tuple[int, ...], tuple[tuple[int, str, int], ...]]:
         assert all(commit.run_key not in self.dead and commit.run_key not in self.running for commit in order.commits)
         for commit in order.commits:
-            if commit.run_key not in self._keys_seen:  # an unknown key is that of a copy that was staged while its source was read
+            if commit.run_key not in self._keys_seen:  # the copy was staged while the hasher read its source
                 self._keys_seen.add(commit.run_key)
                 self.runs[self._name_of_commit(commit.run_key)] += 1
         self._save_some(len(self.saves))
@@ -1107,7 +1111,7 @@ class World:
         return "\n".join(record.text for record in self.logs.get(self.job(name).log_file, ()))
 
     def clean(self, **changes: object) -> World:
-        """Return a new world that has built the current disk from scratch; `changes` apply to the current configuration."""
+        """Return a new `World` that has built the same files from scratch; `changes` are changed fields of its `Setup`."""
         other = World(replace(self.setup, **changes))  # type: ignore[arg-type]
         other._folder_ids = dict(self._folder_ids)  # names of duplicates' products contain them
         other.disk, other.code, other.tool = self.disk.copy(), self.code, self.tool
@@ -1120,7 +1124,7 @@ class World:
 def name_of(job: Job) -> str:
     """Return PATH@PLATFORM:KEY of a job, or PATH:analyse of an analysis.
 
-    The path of a duplicate ends in `~` and its scan folder. `!twin` follows if the job's builder is the second one, `twin`.
+    The path of a duplicate ends in `~` and its scan folder. `!twin` is appended if the builder is `twin`.
     """
     rel = f"{job.source.rel}~{job.source.scan_folder}" if job.source.is_duplicate else job.source.rel
     name = f"{rel}:analyse" if job.is_analysis else f"{rel}@{job.platform}:{job.key}"

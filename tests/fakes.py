@@ -476,7 +476,7 @@ class FakeArchive:
                 yield from self._winners(folder).values()
 
     def folder_parts(self, folder: str) -> dict[int, tuple[bytes, tuple[FileFact, ...]]]:
-        """Return what is remembered of one folder, for the scanner."""
+        """Return {scan folder: stored digest and files} of a folder, with which the scanner compares the disk."""
         return {part: row for (name, part), row in self.tables.folders.items() if name == folder}
 
     # -------------------------------------------------------------------------------------------------- edges and products
@@ -582,7 +582,7 @@ class FakeDisk:
         self.put(folder, rel, File(text, self._version))
 
     def put(self, folder: str, rel: str, file: File) -> None:
-        """Put a given file in place."""
+        """Store `file` at a path of a scan folder, replacing an existing file."""
         names = self._names.setdefault((folder, key_of(RelPath(rel))), [])
         if rel not in names:
             names.append(rel)
@@ -694,7 +694,7 @@ class FakeScanner:
 
     @staticmethod
     def _metas(facts: Mapping[int, Sequence[FileFact]]) -> dict[tuple[int, str], FileFact]:
-        """Return the files of a folder by scan folder and key: identity files apply only to sources of their scan folder."""
+        """Return {(scan folder, path key): file}. An identity file applies only to a source of its own scan folder."""
         return {(part, key_of(fact.rel)): fact for part, found in facts.items() for fact in found}
 
     def _settings(self, fact: FileFact) -> str:

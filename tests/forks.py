@@ -6,8 +6,9 @@ torn down and the collector does not run, because both would copy the shared mem
 interpreters and switches, another `PYTHON…` variable, programs that are wrapped in others. Tests whose subject is a start opt out
 (`conftest`).
 
-A process forked as `aptui` first forks a waiting child, from which its own children are forked, so that the engine that it
-starts and all workers are children of the process that starts them. A forked worker has loaded only the modules of a started one.
+A forked `aptui` process first forks a waiting child. Engines and workers that the `aptui` process starts are forked from this
+child, but their parent is the `aptui` process, as after a real start. A forked worker has loaded the modules of a started worker
+only.
 
 The process to fork from runs this module: `python … forks.py DESCRIPTOR PROGRAM …`.
 """
@@ -40,13 +41,13 @@ _FLOOR = 900
 """Descriptors of this module are above this number, so that they do not collide with the descriptors of a child."""
 _FRAME_BYTES = 1 << 20
 _TOLERATED = "multiprocessing.forkserver"
-"""Name of a helper process that outlives a run (`aptui.worker.processes`).
+"""Word in the command line of a process to fork from.
 
-Runs within a test's process end all of its other children.
+A run ends the child processes of its process, except those with this word (`aptui.worker.processes`).
 """
 _COMMAND_BYTES = 1 << 10
 _ENVIRONMENT_BYTES = 1 << 15
-"""Bytes reserved for the children's command lines and environments in /proc."""
+"""Space in /proc (bytes) that a forked process overwrites with its command line and its environment."""
 _WORKER, _APTUI = "aptui.worker.main", "aptui"
 
 
@@ -145,7 +146,7 @@ class Forks:
         theirs.update({fd: fd for fd in pass_fds})
         pid = nursery.fork(command, environment, folder, is_session, theirs)
         if pid is None:
-            self._nurseries.clear()  # they are children of the test's process, so the test may have ended them
+            self._nurseries.clear()  # the test may have ended the processes to fork from
             return False
         process.pid, process._child_created = pid, True
         process._close_pipe_fds(*pipes)
@@ -227,7 +228,7 @@ class _Nursery:
 
 
 def _serve(channel: socket.socket) -> list[str]:
-    """Fork a child for every order; return only in the children, with their command lines."""
+    """Fork a child for each request on `channel`; return only in the children. Each child returns its command line."""
     while True:
         order, theirs, _flags, _address = socket.recv_fds(channel, _FRAME_BYTES, 64, socket.MSG_CMSG_CLOEXEC)
         if not order:
@@ -263,9 +264,10 @@ def _fork_for_parent() -> int:
 def _become(
     words: list[str], environment: dict[str, str], folder: str, is_session: bool, numbers: list[int], theirs: list[int]
 ) -> list[str]:
-    """Give this forked process the session, descriptors, folder and environment of the requested one; return its command line.
+    """Apply a session, descriptors, folder and environment to this forked process; return its command line.
 
-    In a process that is later forked from its waiting child, the call returns the command line of that process.
+    An `aptui` process also calls `_nest`. Processes that are later forked from the waiting child of `_nest` return from this
+    call, too, with their own command lines.
     """
     if is_session:
         os.setsid()
@@ -293,9 +295,10 @@ def _become(
 
 
 def _nest(theirs: list[int]) -> list[str]:
-    """Fork a waiting child, from which the children of this process are forked later, and return [].
+    """Fork a waiting child, from which children of this process are forked later.
 
-    In each process that is forked from the waiting child, return the command line of that process.
+    The call returns [] in this process. It also returns in each process forked from the waiting child, with that process's
+    command line.
     """
     mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     entries = dict(os.environ)
@@ -314,7 +317,7 @@ def _nest(theirs: list[int]) -> list[str]:
 
 
 def _find_modules(words: list[str], environment: dict[str, str]) -> None:
-    """Set the module search path that an interpreter has when it is started with these words and this environment."""
+    """Set `sys.path` to that of an interpreter with the command line `words` and this environment."""
     mine = os.environ.get("PYTHONPATH", "").split(os.pathsep)
     given = [each for each in environment.get("PYTHONPATH", "").split(os.pathsep) if each]
     own = [] if "-P" in words else [os.getcwd()]

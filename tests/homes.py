@@ -16,7 +16,7 @@ def own_homes(folder: Path, patch: pytest.MonkeyPatch) -> None:
 def own_project(folder: Path, patch: pytest.MonkeyPatch, files: dict[str, str] | None = None) -> Path:
     """Make a project in `folder`/project with a folder `assets` and the files {path: text}, and change to the project.
 
-    The homes are made beside the project.
+    Caches, configuration and state of the user are stored beside the project.
     """
     own_homes(folder, patch)
     project = folder / "project"

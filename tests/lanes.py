@@ -58,7 +58,7 @@ class _Watch:
         """Start recording forbidden actions of a test; actions of threads of earlier tests are not recorded."""
         self._others = {each.ident for each in threading.enumerate()} - {threading.get_ident()}
         self.breaches = set()
-        time.sleep = self._note_sleep  # replaced, because before Python 3.13 a sleep raises no audit event
+        time.sleep = self._note_sleep  # before Python 3.13 `time.sleep` raises no audit event
 
     def end(self) -> None:
         """Stop recording."""
@@ -70,7 +70,7 @@ class _Watch:
         self._sleep(seconds)
 
     def record(self, event: str, arguments: tuple[Any, ...]) -> None:
-        """Record an audit event; a sleep of zero seconds does not count."""
+        """Record a forbidden action of the running test; ignore a `time.sleep` of zero seconds."""
         if self.breaches is None or threading.get_ident() in self._others or (event == "time.sleep" and not arguments[0] > 0):
             return
         self.breaches.add(f"{_REAL[event]} ({event} {' '.join(map(repr, arguments))[:100]})")
@@ -112,7 +112,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out modules without a fast test: importing their requirements would take as long as all fast tests."""
+    """If only fast tests run, skip modules without a fast test. Importing them would take as long as all fast tests."""
     if config.option.markexpr != "fast" or collection_path.suffix != ".py":
         return None
     return True if _SLOW_MODULE.search(collection_path.read_text(encoding="utf-8")) else None
@@ -148,7 +148,10 @@ def pytest_runtest_call() -> Generator[None, object, object]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, object, object]:
-    """Fail a fast test for forbidden actions in the tear-down of its fixtures, and any test that leaves another current folder."""
+    """Fail a fast test if the tear-down of its fixtures performed a forbidden action.
+
+    Fail any test that does not restore the current folder.
+    """
     result = yield
     _watch.verify()
     if os.getcwd() != item.stash[_FOLDER]:

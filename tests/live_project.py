@@ -143,7 +143,7 @@ class LiveProject(Project):
 
 
 def own_live_project(folder: Path, patch: pytest.MonkeyPatch, settings: str, files: dict[str, str]) -> LiveProject:
-    """Make a project in `folder`/project with {path: text}, and with homes beside it."""
+    """Make a project in `folder`/project with the files {path: text}; store the user's caches and configuration beside it."""
     own_homes(folder, patch)
     project = LiveProject(folder / "project", settings)
     for name, text in files.items():

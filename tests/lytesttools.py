@@ -73,7 +73,7 @@ class O3deProject:
 
 @dataclass
 class Run:
-    """A run of the program as LyTestTools reads the log: the lines without their prefix, and the numbers in these lines."""
+    """The output of one program run: lines without prefix, and the numbers that LyTestTools extracts from these lines."""
 
     lines: list[str] = field(default_factory=list)
     numbers: dict[str, int | float | tuple[int, int]] = field(default_factory=dict)

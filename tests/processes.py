@@ -1,4 +1,4 @@
-"""Processes as tests see them."""
+"""Check whether a process has ended."""
 
 from pathlib import Path
 

@@ -23,10 +23,10 @@ _PREPOSITIONS = "of|from|by|with|than|for|in|into|to|about|after|before|beside|w
 _COMPONENTS = "engine|worker|client|screen|core|server|builder|cache|gateway|job|file|program|system|process"
 _COMPARED = "longer|more|later|earlier|larger|smaller|worse|better|less|slower|faster|older|newer"
 TURNS: dict[str, str] = {
-    # Rule 2: phrases that do not name the actor.
+    # Rule 2 forbids pronouns in place of an actor, for example "somebody".
     r"somebody|nobody|anybody|everybody|whoever|someone|anyone|everyone|no one": "name the actor: the user, the client, the worker",
     rf"whom|those who|(?:{_PREPOSITIONS}|and|but) who|{_START}Who [^?.]*(?=[.;]|$)": "name the actor",
-    # Rule 3: phrases that do not name the thing.
+    # Rule 3 forbids vague references, for example "what" in place of a noun.
     rf"(?:{_PREPOSITIONS}|and|but|or) what(?! (?:is|it) called)": "name the thing instead of `what`",
     rf"{_START}What (?!to |if |you |this |it is new|happens |[a-z ]*\?)[^?]*$": "begin with the thing explained",
     r"came of|comes of|come of": "the result",
@@ -35,7 +35,7 @@ TURNS: dict[str, str] = {
     r"thereof|therefrom|therein|whereof": "name the thing",
     r"of such|no such|all such": "name the thing",
     r"of which|of whose|in which case": "split the sentence",
-    # Rule 4: verbs that fit persons, not components of a program.
+    # Rule 4 forbids verbs for people ("hear", "owe") with components of a program.
     r"told|tells|tell of|is telling": "report, notify, print",
     r"heard|hears|hear of|unheard": "receive, notice",
     r"owed?|owes|owing": "pending, due",
@@ -43,16 +43,16 @@ TURNS: dict[str, str] = {
     rf"(?:{_COMPONENTS}) (?:wants|knows|says|likes|thinks|believes|asks itself)": "components report, check, need",
     r"rests\b(?! on)|is at rest|are at rest": "is idle",
     r"is said|are said|was said|be said|is not said": "report, print",
-    # Rule 5: limits without a noun such as "timeout".
+    # Rule 5 forbids limits without a noun, for example without "timeout".
     r"for so long|so long as|so many|that often|so often|so much(?! as)": "timeout, limit, maximum, interval",
-    # Rule 6: negation with "no" or "none" instead of a negated verb.
+    # Rule 6 forbids "no" and "none" in place of a negated verb.
     rf"(?<!there )(?<!here )(?:is|are|was|were|be|been) (?:no|(?-i:none))(?! (?:one|matter|{_COMPARED}))": "negate the verb",
     r"there (?:is|are|was|were) none|has none|have none|had none|of no|to no|by no|at no|of none": "negate the verb",
     r"knows? nothing|knows? of": "negate the verb",
-    # Rule 7: conditions without "if", "when" or "unless".
+    # Rule 7 forbids conditions without "if", "when" or "unless".
     rf"{_START}(?:Is|Are|Has|Does|Was|Were) [^?.]*, [^?.]*[.;]": "begin the condition with if or when",
     r"be it|be they|save for|save what|but for|lest": "if, except, unless",
-    # Rule 8: words that are not idioms of the field.
+    # Rule 8 forbids literary words that have a usual technical equivalent.
     r"anew|meanwhile|in vain|likewise|for ever|all the same|hitherto|thereby|thereupon|whence|wherefore|henceforth|whilst": (
         "restart, in the meantime, without result, also, always, still"
     ),
@@ -78,9 +78,9 @@ WORDS: dict[str, str] = {
     "wish wishes wished": "request",
     "witness witnesses": "stale-result check",
 }
-"""{words: what to write instead}.
+"""{words that are forbidden in prose: what to write instead}.
 
-`tests/test_meta.py` bans these words from identifiers, too. Its other words have a second meaning that prose needs.
+`tests/test_meta.py` forbids these words and more in identifiers. Prose may use the additional words in a second meaning.
 """
 
 ALLOWED = {

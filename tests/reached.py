@@ -1,8 +1,8 @@
 """Records the lines that the test suite reaches in all processes and threads, also in killed ones; CPython 3.13 and later.
 
 A file with a byte for each line of the package is mapped by every process of this interpreter. The first run of a line
-sets its byte and ends the monitoring of that line (`sys.monitoring`), so that it costs hardly any time. A process need not exit
-cleanly for its lines to be recorded, unlike with coverage.py, which only prints the report.
+sets its byte and ends the monitoring of that line (`sys.monitoring`), so that it costs hardly any time. The lines of
+a killed process are recorded, too; coverage.py would lose them. Here coverage.py only prints the report.
 
     python tests/reached.py begin FOLDER     make the map, and make all later processes of this interpreter record into it
     python tests/reached.py report FOLDER    report it with coverage.py: the table, checked against the minimum
@@ -20,7 +20,7 @@ _MAP, _FILES = "map", "files"
 
 
 def follow(folder: str) -> None:
-    """Record the lines that this process reaches in the map file in `folder`; do nothing if a sandbox hides that file."""
+    """Note in the map file of `folder` which lines this process runs; do nothing if a sandbox hides the map file."""
     try:
         with open(f"{folder}/{_FILES}", encoding="utf-8") as table, open(f"{folder}/{_MAP}", "r+b") as file:
             rows = [line.rstrip("\n").split(" ", 1) for line in table]
@@ -48,7 +48,10 @@ def follow(folder: str) -> None:
 
 
 def begin(folder: str) -> None:
-    """Make an empty map file, with a byte for each line of the package, and let later processes of this interpreter fill it."""
+    """Make a map file with a zero byte for each line of the package `aptui`.
+
+    Later processes of this interpreter change the bytes of the lines that they run to 1.
+    """
     import sysconfig
     from pathlib import Path
 

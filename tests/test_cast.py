@@ -1,4 +1,4 @@
-"""The animated picture: a row that many frames share is drawn once, and is visible only while it is on the screen."""
+"""Test the animated picture: it draws a row that several frames share once, and shows the row only in these frames."""
 
 from __future__ import annotations
 

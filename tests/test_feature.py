@@ -98,7 +98,7 @@ class Sparkles(AssetExtension):
         return [Command("sparkle", "let something sparkle", self.done.append)]
 """,
 }
-"""The files of another distribution that has a feature."""
+"""Files of a separately installed package that adds a feature to aptui."""
 
 
 def test_feature_table_lists_every_feature_folder() -> None:
@@ -114,7 +114,7 @@ def test_every_object_that_a_feature_declares_can_be_loaded(each: Feature) -> No
     assert all(feature.load(place) is not None for place in places)
 
 
-def test_feature_of_another_distribution_adds_a_verb(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_feature_of_a_separate_package_adds_a_verb(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     foreign = Feature("greeting", "says hello", verbs={"greet": ("foreign_greeting", "print a greeting")})
     point = metadata.EntryPoint("greeting", "foreign_greeting:FEATURE", feature.GROUP)
     monkeypatch.setattr(feature, "list_foreign", cache(feature.list_foreign.__wrapped__))
@@ -180,7 +180,7 @@ def run(folder: Path, packages: Path, *words: str) -> subprocess.CompletedProces
 
 @pytest.mark.real
 @pytest.mark.starts
-def test_engine_answers_a_request_that_another_distribution_adds(tmp_path: Path) -> None:
+def test_engine_answers_a_request_that_a_separate_package_adds(tmp_path: Path) -> None:
     write_all(tmp_path / "site", FOREIGN)
     write_all(tmp_path / "p", {"aptui.yaml": PROJECT, "assets/a.txt": "a", "assets/b.txt": "b"})
 
@@ -194,7 +194,7 @@ def test_engine_answers_a_request_that_another_distribution_adds(tmp_path: Path)
 
 
 @pytest.mark.real
-def test_another_distribution_adds_actions_and_commands_to_assets_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_separate_package_adds_actions_and_commands_to_assets_screen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_all(tmp_path / "site", FOREIGN)
     monkeypatch.syspath_prepend(str(tmp_path / "site"))
     monkeypatch.setattr(feature, "list_foreign", cache(feature.list_foreign.__wrapped__))
@@ -266,8 +266,8 @@ def test_aptui_works_after_a_feature_has_been_removed(name: str, tmp_path: Path)
 
 @pytest.mark.real
 @pytest.mark.starts
-def test_tests_of_the_kernel_pass_after_all_features_have_been_removed(tmp_path: Path) -> None:
-    """This includes tests of lists to which features add entries. Test modules that import a feature are left out."""
+def test_remaining_tests_pass_after_all_features_have_been_removed(tmp_path: Path) -> None:
+    """The run includes tests of lists that features extend. It skips test modules that import a feature."""
     checkout = Path(__file__).parent.parent
     copy = copy_without(tmp_path, [each.name for each in feature.features()])
     shutil.copytree(checkout / "tests", copy / "tests", ignore=shutil.ignore_patterns("__pycache__", "features"))

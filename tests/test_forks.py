@@ -108,7 +108,7 @@ def test_popen_does_not_fork_if_an_argument_is_not_supported(tmp_path: Path, cha
 
 
 @pytest.mark.starts
-def test_popen_does_not_fork_in_a_test_with_the_starts_marker(tmp_path: Path) -> None:
+def test_popen_starts_processes_normally_in_a_test_marked_starts(tmp_path: Path) -> None:
     with started(tmp_path) as process:
         assert not is_forked(process)
         process.communicate(b"[]")
@@ -153,7 +153,7 @@ def describe_worker(project: Path) -> tuple[bytes, int, str]:
 
 
 @pytest.mark.parametrize("switches", [(), ("-P",), ("-P", "-X", "faulthandler")])
-def test_workers_of_a_forked_aptui_are_forked_as_its_children(asking: Path, switches: tuple[str, ...]) -> None:
+def test_forked_aptui_process_is_the_parent_of_its_forked_workers(asking: Path, switches: tuple[str, ...]) -> None:
     with aptui(asking, "batch", switches=switches) as process:
         assert is_forked(process)
         output, errors = process.communicate()

@@ -113,7 +113,7 @@ def test_only_the_test_that_changes_the_current_folder_fails(suite: pytest.Pytes
 
 
 def test_slowest_modules_run_first(suite: pytest.Pytester) -> None:
-    """If a long module started last, the other pytest worker would be idle until its end."""
+    """Long modules start first, because a long module at the end would leave the other pytest worker idle."""
     for name in ("tests/batch/test_a.py", "tests/drills/hostile/test_serve_hostile.py", "tests/tui/test_z.py"):
         file = suite.path / name
         file.parent.mkdir(parents=True)
@@ -128,7 +128,7 @@ def test_slowest_modules_run_first(suite: pytest.Pytester) -> None:
 
 
 def test_temporary_folders_are_short_enough_for_socket_paths(tmp_path: Path) -> None:
-    """With long paths, engines of two pytest workers would share a folder, and one worker would stop the engines of the other."""
+    """Engines put sockets with long paths into one shared folder, where a pytest worker could stop another worker's engines."""
     assert "popen-gw" not in str(tmp_path)
     assert Path(os.environ["XDG_STATE_HOME"]).is_relative_to(tmp_path.parent)
     assert str(state_dir()).startswith(os.environ["XDG_STATE_HOME"])

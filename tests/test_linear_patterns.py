@@ -1,6 +1,6 @@
-"""Python's `re` backtracks: a pattern from an untrusted source can block it for hours.
+"""Test that only the modules in `PROVEN` build a pattern from data.
 
-Only listed modules build a pattern from data.
+Python's `re` backtracks: a pattern from an untrusted source can block it for hours.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def test_readme_lists_every_exit_code() -> None:
 
 
 def test_only_one_line_of_code_assigns_the_state_of_a_job() -> None:
-    """The test accepts any name of the job's variable, except `self`: an object that assigns its own state is not a job."""
+    """Every assignment to an attribute `state` counts, except `self.state`: an object that assigns its own state is not a job."""
     texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in _list_modules()}
     places = [
         f"{name}:{node.lineno}"
@@ -119,7 +119,7 @@ def _assigns_a_state(node: ast.AST) -> TypeGuard[ast.expr]:
         ("self.state = x", False), ("state = job.state", False), ("job.state == x", False),
     ],
 )  # fmt: skip
-def test_assignment_to_the_state_of_a_job_is_recognized(line: str, is_it: bool) -> None:
+def test_state_check_finds_assignments_to_a_job_state(line: str, is_it: bool) -> None:
     assert any(map(_assigns_a_state, ast.walk(ast.parse(line)))) is is_it
 
 
@@ -357,7 +357,7 @@ def _resolves(reference: str) -> bool:
 
 @cache
 def _index_modules() -> dict[str, list[Path]]:
-    """Return {dotted name without its first parts: modules}: `cache` and `engine.cache` are both in it."""
+    """Return {end of a dotted module name: modules}. The module `engine.cache` has two entries, `cache` and `engine.cache`."""
     index: dict[str, list[Path]] = {}
     for path, _tree in _read_trees():
         parts = path.relative_to(ROOT).with_suffix("").parts
@@ -430,7 +430,7 @@ def test_every_module_has_or_names_a_test_module() -> None:
 
 
 def test_every_skip_reason_names_a_program_or_a_limit_of_the_machine() -> None:
-    """`.ci/run` compares the skipped tests of a run with all optional programs and one without any (`tests/tools.py`)."""
+    """`.ci/run` runs all tests twice, with and without optional programs, and compares the skip reasons (`tests/tools.py`)."""
     tests = REPOSITORY / "tests"
     skips = re.compile(r"pytest\.skip\((?!MACHINE|MISSING)|skipif\([^\n]*reason=(?!MACHINE|MISSING)[^\n]*")
     files = [file for file in tests.rglob("*.py") if file.name not in ("test_meta.py", "tools.py")]
@@ -449,7 +449,7 @@ def test_every_skip_reason_names_a_program_or_a_limit_of_the_machine() -> None:
         ({"a": MACHINE + "no root"}, {"a": MACHINE + "no root"}, set(), []),
     ],
 )
-def test_comparing_two_runs_reports_wrongly_skipped_tests(
+def test_compare_skips_lists_tests_that_should_not_have_been_skipped(
     had: dict[str, str], had_not: dict[str, str], missing: set[str], wrong: list[str]
 ) -> None:
     found = compare_skips(had, had_not, missing)

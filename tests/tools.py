@@ -31,9 +31,9 @@ PROGRAMS = {
 ALIASES = {"chromium-browser": "chromium", "glslang": "glslangValidator", "httpd": "apache2", "luac": "luac5.4", "nodejs": "node"}
 """{other name of a program: its name in `PROGRAMS`}."""
 MISSING = "missing program: "
-"""Start of the reason of a test that is skipped because a program is missing."""
+"""Prefix of the skip reason of a test whose program is missing."""
 MACHINE = "this machine: "
-"""Start of the reason of a test that is skipped because the machine or its user cannot do something."""
+"""Prefix of the skip reason of a test that the machine or its user cannot run."""
 
 
 def find_program(name: str) -> str | None:
@@ -104,12 +104,12 @@ def hide_programs(folder: Path) -> None:
 
 
 def compare_skips(had: Mapping[str, str], had_not: Mapping[str, str], missing: set[str]) -> list[str]:
-    """Return what is wrong with the skipped tests of two runs, {test: reason}.
+    """Return messages about tests that were wrongly skipped, or wrongly run, in two runs of the tests.
 
     Args:
-        had: skipped tests of the run with the optional programs.
-        had_not: skipped tests of the run without the optional programs.
-        missing: programs that were missing in the first run, too.
+        had: skipped tests {test: reason} of the run with the optional programs.
+        had_not: skipped tests {test: reason} of the run without the optional programs.
+        missing: optional programs that are not installed on this machine.
     """
     wrong = [
         f"{test}: skipped for neither a program nor the machine: {reason}"

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 TIMEOUT_S = 60.0
-"""Default timeout (seconds): far more than a busy machine needs."""
+"""Default timeout of a wait (seconds): far more than a busy machine needs."""
 _EVERY_S, _SELDOM_S = 0.005, 0.5
 """Minimum and maximum pause between two checks (seconds). Between these limits the pause equals the duration of the last check."""
 

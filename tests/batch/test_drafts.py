@@ -103,7 +103,7 @@ def test_batch_that_requires_final_products_fails_if_a_draft_remains(run: Run, p
     assert products(project) == {**FINALS, "a.txt": "draft draft\na"}
 
 
-def test_status_with_a_draft_is_not_an_error(run: Run, project: Path) -> None:
+def test_status_exits_with_0_if_a_job_has_draft_products(run: Run, project: Path) -> None:
     config = project / "aptui.yaml"
     config.write_text(config.read_text().replace("test ! -e fail-{quality}", "test {quality} = draft"))
     run("batch")

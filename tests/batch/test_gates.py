@@ -42,7 +42,7 @@ def test_fail_on_option_accepts_a_level_and_a_factor_together(
     assert (found.fail_on, found.fail_slower) == (level, factor)
 
 
-def test_fail_on_option_accepts_flaky_with_a_level_and_a_factor() -> None:
+def test_option_fail_on_combines_flaky_slower_and_error() -> None:
     found = parsed("--fail-on", "flaky", "--fail-on", "slower:2x", "--fail-on", "error")
 
     assert (found.fail_flaky, found.fail_slower, found.fail_on) == (True, 2.0, "error")
@@ -52,7 +52,7 @@ def test_fail_on_option_accepts_flaky_with_a_level_and_a_factor() -> None:
 @pytest.mark.parametrize(
     "word", ["", "slow", "slower", "slower:", "slower:x", "slower:1x", "slower:-2", "slower:nan", "slower:inf"]
 )
-def test_fail_on_option_refuses_invalid_values(word: str) -> None:
+def test_option_fail_on_refuses_invalid_values(word: str) -> None:
     with pytest.raises(UserError, match="--fail-on"):
         parsed("--fail-on", word)
 

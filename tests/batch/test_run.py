@@ -462,7 +462,7 @@ def test_time_left_is_estimated_after_the_scan() -> None:
     ("least_ms", "text"),
     [(0, "about 10.0 s left"), (9_000, "about 10.0 s left, at least 9.0 s"), (9_999, "about 10.0 s left")],
 )
-def test_time_left_names_a_minimum_that_differs_from_the_estimate(least_ms: int, text: str) -> None:
+def test_remaining_time_text_includes_a_lower_bound_that_differs(least_ms: int, text: str) -> None:
     assert format_time_left(10_000, least_ms) == text
 
 
@@ -529,7 +529,7 @@ def test_products_of_removed_platform_are_deleted(run: Run, project: Path) -> No
     assert not product.exists()
 
 
-def test_junit_report_counts_jobs_refused_by_the_fail_on_option_as_failures(run: Run, project: Path) -> None:
+def test_junit_report_counts_jobs_with_warnings_as_failures_with_fail_on_warning(run: Run, project: Path) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     assert run("batch", "--platforms", "linux")[0] == 0
 
@@ -593,7 +593,7 @@ builders:
 """
 
 
-def test_summary_reports_that_a_job_is_not_retried_after_it_changed_its_source_in_each_run(run: Run, project: Path) -> None:
+def test_summary_reports_no_retry_of_a_job_that_writes_its_own_source(run: Run, project: Path) -> None:
     (project / "aptui.yaml").write_text(ENDLESS)
     (project / "assets" / "a.log").write_text("")
 

@@ -1,6 +1,6 @@
 """python -m tests.bench ROW… [--count N] [--runs R] [--dir DIR]: measure rows of the targets; `all` for every quick one.
 
-A ratio is printed only when both sides did the same work: products are counted and their bytes compared.
+A ratio of two programs is printed only if both did the same work. Their products are counted and compared byte by byte.
 """
 
 from __future__ import annotations
@@ -292,7 +292,7 @@ def equal_bytes(bench: Bench) -> None:
 
 @row
 def full_scan(bench: Bench) -> None:
-    """Every byte is read although no time changed."""
+    """Measure a scan that reads all bytes of all sources, although no file time changed."""
     project = bench.copy_project()
     bench.build(project)
     cost, _did = bench.build(project, "--full-scan")

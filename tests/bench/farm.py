@@ -159,7 +159,7 @@ def _build(bench: Bench, workers: int, disturb: Callable[[Farm], Any] | None = N
 
 
 def _rate(database: Path) -> float:
-    """Return jobs per second between the first quarter and the last tenth of the jobs, because workers start at the beginning."""
+    """Return jobs per second without the first quarter (workers are still starting) and the last tenth of the jobs."""
     with closing(sqlite3.connect(database)) as opened:
         ends = [ms for (ms,) in opened.execute("SELECT completed_ms FROM aptui_jobs ORDER BY completed_ms")]
     first, last = len(ends) // 4, len(ends) * 9 // 10

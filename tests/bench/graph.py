@@ -77,7 +77,7 @@ def graph(bench: Bench) -> None:
 
 
 def measure(path: Path, runs: int) -> None:
-    """Time both queries, each compared with reading all rows and walking them in Python."""
+    """Time the two queries of `graph`. Compare each with Python code that reads all rows and follows the dependencies."""
     with closing(open_reader(path)) as reader:
         hub, last = _ends(reader)
         for name, start, is_reverse in (("rdeps of a hub", hub, True), ("closure of the last", last, False)):

@@ -98,7 +98,7 @@ def _check(path: Path, count: int) -> None:
 
 
 def _plain_insert(folder: Path, count: int) -> float:
-    """Return the seconds of inserting `count` resolved dependencies without queries, in transactions of `_BATCH` rows."""
+    """Return how many seconds SQLite needs to insert `count` resolved dependencies, in transactions of `_BATCH` rows."""
     path = _fresh(folder / f"insert-{count}")
     sql = "INSERT INTO ProductDependencies VALUES (NULL, ?, ?, 0, 'linux', 2, '', 0, 0)"
     with closing(sqlite3.connect(path, isolation_level=None)) as database:

@@ -346,7 +346,7 @@ def live_new_tree(bench: Bench) -> None:
 
 @row
 def live_stopped(bench: Bench) -> None:
-    """Every file changes while the engine is stopped."""
+    """Measure how fast a stopped engine (SIGSTOP) processes the changes of all files after it continues."""
     project, sources = own_project(bench, "live-stopped")
     with engine_of(project) as engine:
         time.sleep(1.0)
@@ -472,7 +472,7 @@ def _settle_s(project: Path) -> float:
 
 @row
 def live_status(bench: Bench) -> None:
-    """The delay of a query while all jobs run."""
+    """Measure the response time of status queries while the engine runs all jobs."""
     project, sources = own_project(bench, "live-status")
     times = []
     with engine_of(project) as engine:

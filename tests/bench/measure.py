@@ -48,7 +48,8 @@ def run(arguments: list[str], cwd: Path | None = None) -> Cost:
 def _watch_peak(pid: int, peak: list[float]) -> None:
     """Store the peak memory of a process (MiB) in `peak[0]` until the process ends.
 
-    `ru_maxrss` is not used: a new program keeps the peak of the process that started it, and this process lists all sources.
+    `ru_maxrss` is not used, because a child process inherits the peak of its parent. The parent is this benchmark, whose peak is
+    high because it lists all sources.
     """
     status = Path(f"/proc/{pid}/status")
     try:

@@ -103,7 +103,7 @@ def _no_code(_builder: Builder) -> type[bytes]:
 
 @contextlib.contextmanager
 def _without_reports() -> Iterator[None]:
-    """These are plain functions, because a mock of `unittest` takes longer than the function that it replaces."""
+    """Replace the functions that make run reports by plain functions; a `unittest` mock would be slower than the original."""
     with (
         mock.patch.object(builder_import, "code_of", _no_code),
         mock.patch.object(reads, "stamp_of", _nothing),
@@ -114,7 +114,7 @@ def _without_reports() -> Iterator[None]:
 
 
 def in_a_worker(folder: Path, pairs: int, work_s: float) -> str:
-    """Return the cost of a report for a run."""
+    """Return a text with the additional processor time (percent) of a worker's run that makes a run report."""
     root = folder / "assets"
     root.mkdir(exist_ok=True)
     (root / "a.txt").write_bytes(b"source")
@@ -188,7 +188,7 @@ def _quantile(values: list[float], part: float) -> float:
 
 
 def in_the_engine(folder: Path, count: int, kind: str) -> str:
-    """Return the engine's cost of comparing reports, for each job."""
+    """Return a text with the processor time per job that the engine needs to compare run reports."""
     project = folder / f"project-{kind}"
     shutil.rmtree(project, ignore_errors=True)
     (project / "assets").mkdir(parents=True)

@@ -1,7 +1,8 @@
 """Benchmarks of the gateway: time from a save to its report, cost of a thousand clients, and file downloads compared with nginx.
 
-`python -m tests.bench.serve N` starts N subscribers of the gateway at `APTUI_URL` (`APTUI_TOKEN`). The kernel discards what they
-receive, because real subscribers are other machines. One of them, the recorder, keeps its notices and prints them.
+`python -m tests.bench.serve N` starts N subscribers of the gateway at `APTUI_URL` (`APTUI_TOKEN`). One of them, the recorder,
+prints its notices. The others let the kernel discard received data, to use little processor time: real subscribers run on other
+machines.
 """
 
 from __future__ import annotations
@@ -126,7 +127,7 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
         threading.Thread(
             target=lambda: [received.put((line.rstrip("\n"), time.perf_counter())) for line in peer.stdout or ()], daemon=True
         ).start()
-        time.sleep(3.0)  # wait until the watches are active and all sources are old enough to be trusted
+        time.sleep(3.0)  # wait until the watches are active, and until the engine relies on the sources' modification times
         for number, path in enumerate(chosen):
             time.sleep(_GAP_S)
             began = time.perf_counter()
@@ -263,7 +264,7 @@ Sec-WebSocket-Extensions: permessage-deflate
                 self.received_bytes += self.socket.recv_into(_SINK, len(_SINK), socket.MSG_TRUNC)
 
     def live(self) -> None:
-        """Send a pong without waiting for a ping, because the kernel drops the server's pings with all other data."""
+        """Send a pong without waiting for a ping: this client discards all received data unread, including pings."""
         self.socket.send(b"\x8a\x80\0\0\0\0")
 
 

@@ -51,9 +51,9 @@ def read_spans(trace: Path) -> list[Span]:
 
 
 def explain(samples: Iterable[Sample], spans: list[Span], limit_s: float) -> list[str]:
-    """Return a line for each sample that took longer than the limit, slowest first.
+    """Return a line for each save that took longer than the limit, slowest first.
 
-    A line names the engine's spans in the sample, and the time outside of spans.
+    A line lists the engine's spans during the save, and the time that no span covers.
     """
     slow = sorted((sample for sample in samples if sample.took_s > limit_s), key=lambda sample: -sample.took_s)
     return [_explain_one(sample, spans) for sample in slow]

@@ -218,9 +218,9 @@ def _first_frame(terminal: TimedTerminal, before: int) -> tuple[float, int] | No
 
 @row
 def filter(harness: Harness) -> None:
-    """Filters typed letter by letter.
+    """Type filters letter by letter.
 
-    The row measures the time until the letter, the first screenful of hits, and the final rows and count are shown.
+    Measure the time from a key to the typed letter, to the first screenful of hits, and to the final rows and count.
     """
     for jobs in harness.jobs:
         terminal, replay = harness.opened(jobs)
@@ -358,7 +358,7 @@ def _cursor_line(lines: list[str]) -> int:
 
 @row
 def rest(harness: Harness) -> None:
-    """An idle screen: memory before and after the search is loaded, processor time and bytes."""
+    """Measure an idle screen: memory before and after the search is loaded, processor time, and output (KiB/s)."""
     for jobs in harness.jobs:
         terminal, _ = harness.opened(jobs)
         with terminal:

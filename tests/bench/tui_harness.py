@@ -1,4 +1,4 @@
-"""Instruments of the rows of `tui`.
+"""Tools of the benchmark `tests.bench.tui`.
 
 A terminal that records the arrival time of bytes, a screen replayed from those bytes, and an engine that only sends notices.
 """
@@ -59,7 +59,7 @@ class TimedTerminal(Terminal):
         self.chunks.append(Chunk(time.perf_counter(), len(self.seen)))
 
     def stroke(self, data: str, quiet_s: float = 0.04, timeout_s: float = 3.0) -> tuple[float, int]:
-        """Type, and wait until the output ends; return the time of typing and the number of earlier chunks."""
+        """Type, and wait until the output ends; return the time of typing and the number of output chunks before it."""
         before, sent_s = len(self.chunks), time.perf_counter()
         self.send(data)
         while True:
@@ -148,7 +148,7 @@ class _Handler:
 
 
 def _jobs_of(database: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """Return (id, source) of the jobs that the screen shows at first, and of some thousand other jobs."""
+    """Return (id, source) of the jobs that the screen shows first, and of 5,000 to 10,000 jobs from the whole database."""
     sql = "SELECT j.JobID, s.SourceName FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK "
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         visible = connection.execute(f"{sql} ORDER BY j.JobRunKey DESC LIMIT {_VISIBLE}").fetchall()

@@ -1,7 +1,7 @@
 """A terminal at the far end of a slow line, as through SSH.
 
-The near end accepts all bytes immediately, as sshd does; they arrive at a limited rate (bytes/s), half a round trip later. Keys and
-answers take the other half.
+The program's output is accepted immediately, as by sshd. It arrives at a limited rate (bytes/s), half a round trip later. Keys
+and the terminal's answers reach the program half a round trip after they are sent.
 """
 
 from __future__ import annotations

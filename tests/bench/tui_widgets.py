@@ -65,7 +65,7 @@ class Bench(App[None]):
     def on_mount(self) -> None:
         self.query_one(Table).focus()
         gc.collect()
-        gc.freeze()  # because `aptui` also freezes its objects after the first paint
+        gc.freeze()  # as `aptui` does after its first paint
 
 
 def row(name: str, seconds: list[float], unit: str = "ms") -> None:
@@ -218,7 +218,7 @@ def log_files(megabytes: int = 1024) -> None:
 
 
 def clipboard() -> None:
-    """The drill of copying: all twelve texts must arrive at the clipboard."""
+    """Copy texts of three sizes in each tmux configuration; print whether each text arrives at the clipboard."""
     from tests.tui.terminal.test_clipboard import CONFIGURATIONS, arrives
 
     for configuration in CONFIGURATIONS:

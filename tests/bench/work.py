@@ -58,9 +58,9 @@ else:
 
 
 def cpu_bound(bench: Bench) -> None:
-    """Jobs of 50 ms of Python each, by two workers, compared with the same calls in one process, and in two bare processes.
+    """Run Python jobs of 50 ms on two workers; compare with the same work in one process and in two plain processes.
 
-    The two bare processes show the speed that two cores of this machine reach together: two threads of one core are slower.
+    Two plain processes show the highest possible speed-up. It is below 2 if the two processors are threads of one core.
     """
     sources, alone = bench.base / "busy-sources", bench.base / "busy-alone"
     shutil.rmtree(sources, ignore_errors=True)

@@ -70,7 +70,7 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     assert count == "1 of 31 jobs"
     assert failed.startswith("failed: bad.json, ")
     assert ": 1:2: Expecting property name" in failed
-    assert failed.count("bad.json") == 1, "the path is in the line only once"
+    assert failed.count("bad.json") == 1, "the line of a failed job contains its path once"
     number = failed.split("#")[1].split(":")[0]
 
     assert any("Expecting property name" in line for line in talk(f"log #{number}"))
@@ -84,7 +84,7 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     assert len(talk("more")) == 11
     copies = next(line for line in talk("builders") if line.startswith("data: "))
     assert copies.startswith("data: kind copy, version 1, patterns *.txt, platforms "), (
-        "each value follows its name, without columns"
+        "the line of a builder must be a list of names and values, without columns"
     )
     assert "  " not in copies
     assert talk("follow") == ["following"]
@@ -99,10 +99,10 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     talk("quit")
     assert not talk.goes_on
     assert "\x1b" not in talk.out.getvalue()
-    assert capsys.readouterr().out == "", "a conversation prints only to its own stream, never to stdout"
+    assert capsys.readouterr().out == "", "`Conversation` printed to stdout instead of its stream"
 
 
-def test_conversation_reports_the_lines_that_it_copied(monkeypatch, tmp_path):
+def test_copy_message_has_the_first_line_and_number_of_other_lines(monkeypatch, tmp_path):
     for name in ("TMUX", "STY", "SSH_TTY"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

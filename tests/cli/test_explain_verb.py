@@ -167,7 +167,7 @@ def test_explain_refuses_a_path_outside_the_scan_folders(explain: Explain, capsy
     assert explain("assets/sub/b.up")["path"] == "sub/b.up"
 
 
-def test_rerun_applies_folder_settings_and_why_refers_to_explain_for_a_settings_file(
+def test_rerun_verb_applies_folder_settings_and_why_verb_mentions_aptui_explain(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write(project, "aptui.yaml", verb_project.CONFIG.replace("tr a-z A-Z < {source}", "echo {params.mark}"))

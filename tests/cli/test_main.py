@@ -1,4 +1,4 @@
-"""The command line: verbs, mistakes in one line with an exit code, bugs in a file, completions, growing logs."""
+"""Test the command line: verbs, error messages, exit codes, traceback files, shell completion, and growing logs."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def test_each_mistake_in_the_configuration_is_printed_as_one_line(tmp_path: Path
     assert all(line.startswith(f"aptui: {tmp_path}/aptui.yaml:") for line in lines)
 
 
-def test_bug_prints_one_line_and_writes_a_traceback_file(
+def test_internal_error_prints_one_line_and_writes_a_traceback_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))

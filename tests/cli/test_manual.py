@@ -33,7 +33,7 @@ def test_help_verb_prints_the_same_text_as_the_help_option(capsys: pytest.Captur
     assert "examples:\n  aptui batch\n" in output
 
 
-def test_help_without_verb_groups_verbs_and_shows_first_steps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_general_help_shows_verbs_in_groups_and_first_steps(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["help"]) == 0
 
     output = capsys.readouterr().out
@@ -79,9 +79,10 @@ def test_docs_verb_prints_the_page_of_a_verb_and_refuses_unknown_verbs(capsys: p
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "aptui").glob("*.md"))]
 _INCOMPLETE = re.compile(r"are required|expected one argument|expected at least one argument")
-"""Parser errors that are accepted if a sentence of the documentation mentions a command, because it may omit arguments."""
+"""Parser errors of missing arguments. They are accepted for a command within a sentence, which may omit arguments."""
 _PLACEHOLDER = re.compile(r"\b[A-Z][A-Z]+\b|…|\.\.\.|\[|\]|\|")
-"""Placeholders in capitals and optional words in brackets. A line with these words shows a form, and is not an example."""
+"""Placeholders in capitals and optional words in brackets. A line with these words shows
+the syntax of a command. It is not an example that can be run."""
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -106,7 +107,7 @@ def refusal(words: list[str]) -> str:
         return f"{' '.join(words)}: unknown verb"
     try:
         (parsers.parser_of(verb, others) if verb else parsers.screen_parser()).parse_args(others)
-    except SystemExit:  # `parse_args` raises it after `--help` and `--version`
+    except SystemExit:  # of `--help` and `--version`
         pass
     except UserError as error:
         return f"{' '.join(words)}: {error}"
@@ -131,7 +132,7 @@ def test_configurations_in_each_documentation_page_are_valid(page: Path) -> None
         if root.get("apiVersion") is not None:  # this YAML is a manifest of Kubernetes
             continue
         mistakes = check(root, is_partial=True)
-        if mistakes and check_folder(root):  # a page may also show an `.aptui.yaml`
+        if mistakes and check_folder(root):  # the block may be an `aptui.yaml` or an `.aptui.yaml`
             pytest.fail(f"{block}\n{mistakes[0]}")
 
 

@@ -1,4 +1,4 @@
-"""Command lines that are read without `argparse` give the same arguments as `argparse`."""
+"""Test that the fast reader of command lines returns the same arguments as `argparse`."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_usual_command_line_is_read_without_argparse(line):
         "status --json --openmetrics", "why", "why a b", "why a --json b", "jobs --status unknown",
     ],
 )  # fmt: skip
-def test_mistakes_and_rare_forms_are_left_to_argparse(line):
+def test_invalid_and_rare_command_lines_are_left_to_argparse(line):
     verb, *words = shlex.split(line)
 
     assert read(verb, words) is None

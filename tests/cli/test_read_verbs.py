@@ -132,7 +132,7 @@ def test_printed_log_has_no_control_sequences(run: Run) -> None:
     code, out, _ = run("log", "x.words@linux")
 
     assert code == 0
-    assert "hello\n    colour = red\n" in out  # the line of details follows the line that it explains
+    assert "hello\n    colour = red\n" in out  # details of a message are indented below the message
     assert "\x1b" not in out
 
 
@@ -245,7 +245,7 @@ def test_status_counts_jobs_and_products(run: Run) -> None:
     assert "failed     2" in output
 
 
-def test_status_reports_an_engine_that_released_its_lock_after_trouble(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_status_reports_an_engine_in_trouble_without_a_lock(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     health = {"roots": [], "holds": [], "disk": "the disk is full", "database": "", "pool": "", "configuration": ""}
     answer = {"pid": 77, "state": "in trouble", "uptime_s": 1.0, "rss_bytes": 1, "health": health, "progress": None}
     monkeypatch.setattr(read_verbs, "engine_process", lambda _config: 0)
@@ -370,14 +370,14 @@ def test_why_reports_that_a_new_file_is_not_scanned_yet(run: Run, processed: Pat
     assert answer["is"] == "not yet"
 
 
-def test_why_of_overridden_file_names_the_winner(run: Run, processed: Path) -> None:
+def test_why_verb_of_an_overridden_file_names_the_overriding_file(run: Run, processed: Path) -> None:
     answer = json.loads(run("why", f"{processed}/shared/a.txt", "--json")[1])
 
     assert answer["is"] == "overridden"
     assert f"{processed}/assets/a.txt" in answer["said"]
 
 
-def test_why_names_the_sources_that_read_an_overridden_file(
+def test_why_verb_lists_the_sources_that_read_an_overridden_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     own_homes(tmp_path, monkeypatch)
@@ -400,7 +400,7 @@ def test_why_names_the_sources_that_read_an_overridden_file(
     assert hidden["dependents"] == ["a.src"]
 
 
-def test_why_of_an_unknown_path_names_the_nearest_path(run: Run) -> None:
+def test_why_verb_of_an_unknown_path_names_the_nearest_path(run: Run) -> None:
     code, _, err = run("why", "sub/c.up")
 
     assert code == 3

@@ -57,9 +57,8 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project = verb_project.write(tmp_path, monkeypatch)
     (project / "builders" / "dice.py").write_text(DICE)
     for file in (project / "builders").iterdir():
-        os.utime(
-            file, (1_000_000_000, 1_000_000_000)
-        )  # the file must be old: aptui writes the record of a file again if the file has just changed
+        # An old time, because aptui records a file that has just changed a second time.
+        os.utime(file, (1_000_000_000, 1_000_000_000))
     (project / "secret").write_text("old")
     return project
 

@@ -86,7 +86,7 @@ def folder_of(out: str) -> Path:
     return Path(out.splitlines()[-1].removeprefix("kept").strip())
 
 
-def test_rerun_keeps_its_folder_and_changes_no_product(run: Run, project: Path) -> None:
+def test_rerun_verb_keeps_its_output_folder_and_changes_no_product(run: Run, project: Path) -> None:
     run("batch")
     product = project / "Cache" / "linux" / "sub" / "b.txt"
     product.write_text("mine")

@@ -79,7 +79,9 @@ READ_ONLY = {
     "verify": [["verify"]],
     "why": [["why", "b.a"], ["why", "c.e"]],
 }
-"""Verbs that must not run code of an untrusted project: they only read, or ask a running engine (these tests run none)."""
+"""Verbs that must not run code of an untrusted project: they only read, or send a request to an engine.
+
+No engine runs in these tests."""
 STAY = {
     "demo": "it writes a project of its own",
     "gateway": "it listens to clients and runs nothing of a project",
@@ -122,7 +124,7 @@ class Evil:
 
 @pytest.fixture
 def markers(tmp_path: Path) -> Markers:
-    """Return a function that returns the kinds of code that ran since its last call."""
+    """Return a function that returns the words (as "command") that the project's code wrote to a file since the last call."""
     file = tmp_path / "markers"
 
     def take() -> set[str]:

@@ -42,7 +42,7 @@ def test_recipes_run_batch_before_lint_and_verify(name: str) -> None:
 
 @pytest.mark.real
 @needs_feature("graph", "shipping", "sharing")
-def test_gitlab_recipe_passes_in_a_project_that_init_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gitlab_recipe_commands_succeed_in_a_project_made_by_init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path / "home", monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".aptui-store"))
     monkeypatch.chdir(tmp_path)
@@ -73,7 +73,7 @@ def test_recipes_install_only_packages_with_checked_hashes(name: str) -> None:
     assert [line for line in installs if "--require-hashes" not in line and "--no-deps --no-build-isolation" not in line] == []
 
 
-def test_github_recipe_may_only_read_and_names_actions_by_commit() -> None:
+def test_github_recipe_has_read_permission_only_and_pins_actions_to_commits() -> None:
     recipe = YAML(typ="safe").load(Path(FOLDER, "github-actions.yml"))
     steps = recipe["jobs"]["assets"]["steps"]
 

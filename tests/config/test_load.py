@@ -108,7 +108,7 @@ def test_undeclared_host_platform_is_enabled(write: Write) -> None:
     assert loaded.project.host_platform == "linux"
 
 
-def test_disabled_host_platform_stays_enabled_with_a_warning(write: Write) -> None:
+def test_platform_of_this_machine_cannot_be_disabled(write: Write) -> None:
     loaded = load(write(f"{SMALL}platforms: {{linux: {{enabled: false}}, server: {{enabled: false}}}}\n"))
 
     assert [platform.id for platform in loaded.project.platforms] == ["linux"]
@@ -139,7 +139,7 @@ def test_scan_folders_are_sorted_by_order_and_limited_to_a_platform_or_tag(write
     assert (late.name, late.recursive, late.platforms) == ("late", False, ("linux",))
 
 
-def test_a_scan_folder_inside_another_needs_the_lower_order(write: Write, tmp_path: Path) -> None:
+def test_nested_scan_folder_with_a_lower_order_number_is_accepted(write: Write, tmp_path: Path) -> None:
     (tmp_path / "game" / "assets" / "ui").mkdir()
     inner = "scan_folders: [{name: game, path: assets, order: 1}, {name: ui, path: assets/ui, order: 0}]\n"
 
@@ -344,7 +344,7 @@ def test_project_is_the_nearest_folder_above_with_a_configuration(write: Write, 
         dirs.find_project(tmp_path / "shared")
 
 
-def test_signatures_change_only_with_keys_that_affect_products(write: Write) -> None:
+def test_project_signatures_change_only_with_settings_that_affect_products(write: Write) -> None:
     first = load(write(EXAMPLE))
     cosmetic = load(write(EXAMPLE.replace("# the host's", "# our") + "workers: 2\nlimits: {process: 5m}\n"))
     ruled = load(write(EXAMPLE.replace("webp", "png")))

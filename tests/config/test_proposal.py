@@ -75,7 +75,7 @@ def test_a_folder_of_art_gets_builders_for_sprites_maps_and_texts(tmp_path: Path
         (bytes(80) + b"\x01\0\0\0" + bytes(50), "meshes"),
     ],
 )
-def test_extension_whose_files_have_other_contents_is_copied(tmp_path: Path, content: bytes, rule: str) -> None:
+def test_stl_file_gets_the_mesh_builder_only_if_it_contains_a_mesh(tmp_path: Path, content: bytes, rule: str) -> None:
     (tmp_path / "a.stl").write_bytes(content)
 
     assert [each.name for each in proposal.propose(tmp_path).rules] == [rule]
@@ -129,7 +129,7 @@ def test_proposal_ignores_files_of_desktops_and_editors(tmp_path: Path) -> None:
     assert not found.left
 
 
-def test_a_builder_that_lacks_a_program_is_a_comment_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_builder_whose_program_is_missing_is_written_as_a_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proposal.shutil, "which", lambda _name: None)
 
     found = proposal.propose(tree(tmp_path, {"x.frag", "y.json"}))

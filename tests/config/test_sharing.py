@@ -62,7 +62,9 @@ def test_invalid_store_address_is_refused_with_its_place(load, store: str, what:
     assert error.where.endswith("aptui.yaml:2:37")
 
 
-def test_folder_that_only_this_user_can_write_to_is_an_own_store(load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_local_store_that_only_this_user_can_write_is_used_for_writing(
+    load, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "own").mkdir(mode=0o755)
 
     assert load(f"mode: server, store: '{tmp_path / 'own'}'").sharing.writes

@@ -81,7 +81,7 @@ def test_changed_code_with_the_same_size_and_mtime_is_found(project: Path) -> No
     assert trust.assess(load(project)).changed == ("builders/atlas.py",)
 
 
-def test_added_and_removed_code_files_are_named_as_untrusted_changes(project: Path) -> None:
+def test_assess_lists_added_and_removed_code_files_as_changed(project: Path) -> None:
     trust.record(load(project))
     (project / "builders/parts/common.py").unlink()
     (project / "builders/new.py").write_text("")
@@ -196,7 +196,7 @@ def test_program_in_a_parameter_is_listed_and_changes_of_its_file_need_trust(pro
     assert trust.assess(load(project)).changed == ("tools/ring.sh",)
 
 
-def test_parameters_that_name_programs_of_shipped_builders_are_known() -> None:
+def test_program_params_lists_all_trusted_only_text_params_of_shipped_builders() -> None:
     classes = [point.load() for point in entry_points(group=ENTRY_POINT_GROUP) if point.value.startswith("aptui.")]
     rules = [
         (schema_of(each.params_schema) or {})["properties"].items() for each in classes if getattr(each, "params_schema", None)

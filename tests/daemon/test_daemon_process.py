@@ -254,7 +254,7 @@ def test_log_follow_prints_the_log_of_a_running_job_to_its_end(home: Home) -> No
     with subprocess.Popen(words, cwd=home.project, env=home.environment, stdout=subprocess.PIPE, text=True) as following:
         assert following.stdout is not None
         first = [following.stdout.readline() for _ in range(2)]
-        assert first == ["begun\n", "error: hot\n"], "the log is followed while the job waits for the gate"
+        assert first == ["begun\n", "error: hot\n"], "'log --follow' must print these lines while the job waits to read the FIFO"
         gate.write_text("gone on\n")
         rest = following.stdout.read()
 

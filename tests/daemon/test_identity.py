@@ -32,7 +32,7 @@ class Copied(Home):
     copy: Path
 
     def make_copy(self, words: str) -> None:
-        """Copy the project with a command line, in which {} stands for the path of the copy."""
+        """Copy the project by running the shell command `words`; {} in it stands for the path of the copy."""
         self.copy = self.project.parent / "copy"
         subprocess.run(words.format(self.copy), shell=True, cwd=self.project, check=True, env=self.environment, timeout=60)
         (self.copy / "assets/a.txt").write_text("of the copy")
@@ -207,7 +207,9 @@ _CLIENTS: list[Callable[[Path], bool]] = [_connect_verb, _connect_screen, _conne
 
 
 @pytest.mark.parametrize("connect", _CLIENTS)
-def test_clients_find_an_engine_through_a_linked_cache_but_not_from_a_copy(home: Copied, connect: Callable[[Path], bool]) -> None:
+def test_clients_find_the_engine_through_a_cache_link_not_from_a_copied_project(
+    home: Copied, connect: Callable[[Path], bool]
+) -> None:
     home.make_copy(_COPIES["cp -a"])
     linked = home.project.parent / "linked"
     linked.mkdir()

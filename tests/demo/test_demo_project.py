@@ -74,7 +74,7 @@ def snapshot(folder):
 
 
 def sources(project, config):
-    """Return {relative path: scan folder}; the lower order wins."""
+    """Return {relative path: scan folder}. If two folders have the path, the one with the lower `order` counts."""
     found = {}
     for scan_folder in sorted(config["scan_folders"], key=lambda each: -each["order"]):
         base = project / scan_folder["path"]

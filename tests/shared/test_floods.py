@@ -3,7 +3,7 @@
 from aptui.shared.floods import KINDS_LIMIT, FloodGate, more_like_this
 
 
-def test_flood_gate_only_counts_the_records_above_the_limit_of_a_kind() -> None:
+def test_flood_gate_rejects_and_counts_records_above_the_limit_per_kind() -> None:
     gate = FloodGate(limit=2, span_s=10)
 
     assert [gate.admit("a", 0.0) for _ in range(5)] == [True, True, False, False, False]

@@ -60,13 +60,13 @@ def test_simultaneous_first_decoding_of_a_type_does_not_crash() -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_preparing_a_type_returns_the_same_type() -> None:
+def test_prepare_form_returns_the_type_that_it_receives() -> None:
     assert prepare_form(int | None) == int | None
     assert prepare_form(dict[bytes, int]) == dict[bytes, int]
 
 
 def test_every_module_prepares_the_types_that_it_decodes() -> None:
-    """Modules in `builders/` need not: a process runs one builder call at a time, so two threads never decode at once."""
+    """Modules in `builders/` may decode unprepared types, because only one thread of a process calls builders at a time."""
     package = Path(aptui.__file__).parent
 
     found = [path.relative_to(package) for path in package.rglob("*.py") if any(_unprepared(path.read_text(encoding="utf-8")))]
@@ -75,7 +75,7 @@ def test_every_module_prepares_the_types_that_it_decodes() -> None:
 
 
 def _unprepared(source: str) -> Iterator[int]:
-    """Yield the lines that decode into a type that is not prepared; decoding without a type is allowed."""
+    """Yield numbers of source lines that decode into a type without `prepare_form`; decoding without a type is allowed."""
     if "msgspec" not in source or not any(f"{word}(" in source for word in _LAST_WORDS):
         return
     for call in ast.walk(ast.parse(source)):

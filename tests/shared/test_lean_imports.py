@@ -1,4 +1,4 @@
-"""Within a block, modules can be hidden, replaced, or imported only when their functions are called; later imports are complete."""
+"""Test that modules are hidden, replaced or deferred only within a block; after the block, imports work normally."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Control sequences never reach a terminal."""
+"""Test that printed text contains no control sequences."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """A builder of chains for the tests in `stories/`: `*.top` → intermediate `.mid` → intermediate `.low` → product `.end`.
 
 The lines of a source are commands: `as NAME` changes the product's name, `also NAME` makes another product, `none` makes no
-product, `fail` fails, `read PATH` inserts another source and depends on it, `after PATH` depends on that source's job by its
-products.
+product, `fail` fails, `read PATH` inserts another source and depends on it, `after PATH` depends on the products of that
+source's job.
 """
 
 from __future__ import annotations

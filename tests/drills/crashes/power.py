@@ -4,8 +4,8 @@ The cache is on its own file system, in a file behind a loop device. At the cut 
 copy is the disk after the cut: it lacks all data that was only in the kernel's memory. The copy is mounted, which replays the file
 system's journal, and an engine starts on it. Sources are on another disk and are not affected.
 
-The limit: all data is on the disk in the order of writing, as on a disk without a volatile cache. Needs root, ext4 and loop
-devices.
+The drill assumes that the disk stores writes in their order, as a disk without a volatile cache does. It needs root, ext4 and
+loop devices.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ class Disk:
         return [fields[4], fields[6], fields[8]]
 
     def copy(self) -> None:
-        """Copy the disk image for `cut`, while the programs are stopped. If the kernel writes during the copy, try again."""
+        """Copy the disk image while the programs are stopped; `cut` mounts the copy. If the kernel writes during the copy, repeat."""
         for _ in range(_COPIES):
             before = self._written()
             _run("cp", "--sparse=always", str(self._images[0]), str(self._images[1]))
@@ -192,7 +192,7 @@ def _cut(world: World, disk: Disk, at: int, mutant: str) -> bool:
     child = Child(world, fault=Fault(at, signal=signal.SIGSTOP), mutant=mutant)
     deadline = time.monotonic() + _TIMEOUT_S
     while (state := _state(child.pid)) not in "TZ":
-        assert time.monotonic() < deadline, "the engine neither ended nor stopped at the call where the power is cut"
+        assert time.monotonic() < deadline, "the engine did not end, and did not reach the simulated power failure"
         time.sleep(0.005)
     if state == "T":
         for pid in children.workers_of(child.pid):

@@ -70,9 +70,9 @@ def test_kill_drill_finds_a_broken_commit_protocol(tmp_path: Path, mutant: str) 
 
 
 _WEAK_SPOT = {"without-intents": 14, "rows-before-renames": 14, "in-place": 20}
-"""{broken commit protocol: number of the first call that changes the disk and renames a product}.
+"""{broken commit protocol: number of the first rename of a product, among all calls that change the disk}.
 
-The drill finds the broken engine soon after this call; tests of later calls would only take time.
+A kill soon after this call reveals the broken protocol. Kills at later calls would only take time.
 """
 
 

@@ -27,4 +27,4 @@ def test_sharing_drill_finds_a_broken_store(tmp_path: Path, mutant: str) -> None
 
 
 _WEAK_SPOT = {"in-place-store": 40}
-"""Point shortly before the first blob is published: a broken store fails soon after this point."""
+"""{defect of the store: number of the first kill point to try}. The first blob is published soon after this point."""

@@ -79,7 +79,7 @@ LIES = {
     "Folder": "product 'f.out' is not a regular file",
     "ChangesSource": "the source changed ",
 }
-"""{builder: expected message}. A run whose source changed is STALE; all other runs fail."""
+"""{builder: expected message}. A run of "ChangesSource" ends as STALE; runs of all other builders fail."""
 
 
 # ----------------------------------------------------------------------------------------------------------------- mutants
@@ -106,7 +106,7 @@ def without_limits() -> Iterator[None]:
 
 @contextlib.contextmanager
 def credulous() -> Iterator[None]:
-    """Break the workers on purpose: they do not check products. The module of the hostile builders reads this variable."""
+    """Break the workers on purpose: they do not check products. `hostile_builders` reads the variable."""
     with mock.patch.dict(os.environ, {"PYTHON_CREDULOUS": "1"}):
         yield
 
@@ -187,7 +187,7 @@ def _one_round(pool: Harness, hostiles: list[Hostile], dice: random.Random, numb
 
 
 def _message(queue: list[tuple[ProcessOrder, Hostile | None]], count: int) -> list[ProcessOrder]:
-    """Pop orders of one kind from the queue; a hostile order is sent in its own message, so that only its time is measured."""
+    """Pop the orders of one message. An order of a hostile builder has its own message, so that its time is measured alone."""
     orders = [queue.pop()]
     while orders[0][1] is None and len(orders) < count and queue and queue[-1][1] is None:
         orders.append(queue.pop())
@@ -197,7 +197,7 @@ def _message(queue: list[tuple[ProcessOrder, Hostile | None]], count: int) -> li
 def _send_again(
     pool: Harness, todo: list[tuple[ProcessOrder, Hostile | None]], queue: list[tuple[ProcessOrder, Hostile | None]]
 ) -> None:
-    """Queue again the orders that the pool returned unprocessed; in the engine the core does this."""
+    """Put the orders that the pool returned unprocessed back into the queue, as the engine's core does."""
     for item in todo:
         result = pool.results.get(item[0].run_key)
         if isinstance(result, RunResult) and result.outcome == Outcome.RETURNED:

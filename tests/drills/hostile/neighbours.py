@@ -88,7 +88,7 @@ def _comes_through(kind: str, what: str) -> bool:
                 wire.connect(what)
                 wire.sendall(_HELLO)
                 return bool(wire.recv(1))
-        # A bare socket, because an HTTP client would import modules, whose files the other user may be unable to read.
+        # No HTTP client, because this process runs as another user, who may be unable to read the client's modules.
         with socket.socket() as wire:
             wire.settimeout(TIMEOUT_S)
             wire.connect(("127.0.0.1", int(what)))

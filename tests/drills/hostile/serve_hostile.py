@@ -146,7 +146,7 @@ class Victim:
         self.rest()
 
     def connect(self, token: str = "") -> Client:
-        """Return a well-behaved client, the owner unless another token is given."""
+        """Return a well-behaved client; its default token is that of the user who runs the gateway."""
         return Client.connect(self.url, token=token or self.token, tls=self.tls, client="good", notices=("counts",))
 
     def token_for(self, *scopes: Scope) -> str:
@@ -256,7 +256,7 @@ def half_open(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator
             wires.append(wire)
         with victim.connect():  # the well-behaved client can still connect while the attacking connections are open
             pass
-        # At first the gateway holds pending connections, too. Wait until it has closed the oldest connections above its limit.
+        # At first the gateway holds up to `PENDING_LIMIT` more connections. Wait until it has closed the oldest of them.
         held = victim.descriptors() - before
         deadline = time.monotonic() + victim.limit_s
         while guard.UNIDENTIFIED_LIMIT + 8 < held <= _HELD_MOST and time.monotonic() < deadline:
@@ -279,7 +279,7 @@ def noise(victim: Victim, dice: random.Random, seconds: float) -> Iterator[str]:
 
 
 def half_tls(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
-    """Sockets that never start their handshake, while the owner reconnects."""
+    """Sockets that never start their TLS handshake, while a well-behaved client connects."""
     before = victim.descriptors()
     with contextlib.ExitStack() as stack:
         over = threading.Event()
@@ -307,7 +307,7 @@ def half_tls(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[
 
 
 def followers(victim: Victim, _dice: random.Random, _seconds: float) -> Iterator[str]:
-    """Sixty streams of one token that may read."""
+    """Sixty streams of `/v1/changes` with the same read-only token."""
     token = victim.token_for(Scope.READ)
     with _closing([_asking(victim, "/v1/changes?follow=1", token) for _ in range(60)]) as wires:
         taken = sum(_head(wire).startswith(b"HTTP/1.1 200") for wire in wires)
@@ -324,7 +324,7 @@ def revocation(victim: Victim, _dice: random.Random, _seconds: float) -> Iterato
         _head(wire)
         tokens.revoke(tokens.path(), victim.names[token])
         began = time.monotonic()
-        end_s = began + victim.limit_s + 1.0  # the stream and the WebSocket share this deadline
+        end_s = began + victim.limit_s + 1.0  # both connections must be closed by then
         wire.settimeout(victim.limit_s + 1.0)
         with contextlib.suppress(ConnectionError, TimeoutError):
             while wire.recv(1 << 16):
@@ -471,7 +471,7 @@ def _be_good(victim: Victim, over: threading.Event, worst: list[float]) -> None:
 
 
 def main() -> int:
-    """Run a gateway that a mutant has broken on purpose, or an intact gateway if the mutant is "none"."""
+    """Run a gateway with one of the defects in `MUTANTS`, or an intact gateway for the argument "none"."""
     from aptui.cli import main as cli_main
 
     chosen = argparse.ArgumentParser()

@@ -31,7 +31,7 @@ def test_jobs_fail_if_their_builder_makes_false_claims_about_products(tmp_path: 
     assert not hostile.lies(tmp_path).violations
 
 
-def test_drill_finds_a_worker_that_does_not_check_products(tmp_path: Path) -> None:
+def test_drill_reports_violations_if_workers_do_not_check_products(tmp_path: Path) -> None:
     violations = hostile.lies(tmp_path, many=10, mutant="credulous").violations
 
     assert len(violations) >= 5
@@ -41,5 +41,5 @@ def test_builder_is_disabled_after_it_has_killed_three_workers(tmp_path: Path) -
     assert not hostile.crash_loop(tmp_path).violations
 
 
-def test_drill_detects_a_pool_that_does_not_limit_killed_workers(tmp_path: Path) -> None:
+def test_drill_reports_violations_if_killed_workers_are_not_limited(tmp_path: Path) -> None:
     assert hostile.crash_loop(tmp_path, 5, mutant="without-breaker").violations

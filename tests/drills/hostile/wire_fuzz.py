@@ -276,7 +276,7 @@ def deaf_subscribers(victim: Victim, _dice: random.Random) -> None:
         for _ in range(NEWS_PER_SCAN // NEWS_PER_TURN):
             victim.ping()
             if victim.grown_bytes > GROWTH_LIMIT_BYTES:
-                return  # above this limit the drill reports a violation anyway
+                return  # this growth is already a violation
 
 
 def deaf_requesters(victim: Victim, _dice: random.Random) -> None:

@@ -329,7 +329,9 @@ def _by_link(_world: LiveWorld, path: Path, data: bytes) -> None:
     try:
         os.write(descriptor, data)
         path.unlink()
-        os.link(b"%d" % descriptor, os.fsencode(path), src_dir_fd=proc)  # links the open file: linkat(2) with AT_SYMLINK_FOLLOW
+        os.link(
+            b"%d" % descriptor, os.fsencode(path), src_dir_fd=proc
+        )  # linkat(2) with AT_SYMLINK_FOLLOW gives the open file its path
     finally:
         os.close(descriptor)
         os.close(proc)
@@ -456,7 +458,10 @@ def _under_mount(world: LiveWorld, command: list[str], name: str) -> Iterator[st
 
 
 def invisible(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """Drill W6: find writes without a notification or without a new size and time, at once, by a second check or the next scan."""
+    """Drill W6: the engine finds writes that cause no notification, or that keep size and time.
+
+    For each kind of write, `_INVISIBLE` states whether the engine finds it at once, by its second check or by a rescan.
+    """
     report = Report("W6 live")
     world = LiveWorld(folder / "project")
     with serving(world, report, mutant=mutant) as engine:

@@ -24,9 +24,9 @@ from ..worlds.serving import LiveWorld, Serving, rows, serving
 
 
 def written(folder: Path, count: int, seed: int, *, size: int = 400_000, mutant: str = "", say: Say = print) -> Report:
-    """Drill W7: while the engine reads sources, they are written slowly, truncated and written again, replaced, and mapped.
+    """Drill W7: programs write sources slowly, truncate, replace or memory-map them, while the engine reads the sources.
 
-    Only whole versions become products.
+    The engine must make products only from completely written sources.
     """
     say(f"seed {seed}")
     report = Report("W7 live")
@@ -72,7 +72,10 @@ workers: 2
 
 
 def _held_open(world: LiveWorld, engine: Serving, path: Path, number: int) -> list[str]:
-    """Save another file twice and wait for its product, while `path` is half written; return products of incomplete files."""
+    """Write half of `path`; save `marker.txt` twice and wait for its products; then write the rest of `path`.
+
+    Return products of incomplete files.
+    """
     data = world.note(f"held open {number}".encode())
     with path.open("wb", buffering=0) as file:
         file.write(data[: len(data) // 2])
@@ -216,7 +219,10 @@ def _two_versions(world: LiveWorld, files: int) -> dict[str, set[str]]:
 
 
 def _slow_operation(world: LiveWorld, engine: Serving, report: Report) -> None:
-    """An operation of several steps: no job runs while its lock exists, and each source runs once after it."""
+    """Change sources several times while a lock of Git exists.
+
+    No job may run while the lock exists. Each source is then processed once.
+    """
     engine.forget()
     lock = world.root / ".git" / "index.lock"
     lock.write_bytes(b"")
@@ -377,7 +383,10 @@ def named(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
 
 
 def _knows(engine: Serving, report: Report, expected: set[str]) -> None:
-    """Report a violation unless the engine lists these sources within 10 s: names may change although no product changes."""
+    """Report a violation unless `aptui jobs` lists exactly these sources within 10 s.
+
+    The wait is needed, because a change of a source's name may change no product.
+    """
     deadline_s = time.monotonic() + 10
     while (sources := {job["source"] for job in rows(engine.cli("jobs", "--json"))}) != expected and time.monotonic() < deadline_s:
         time.sleep(0.1)

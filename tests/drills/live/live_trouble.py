@@ -56,7 +56,7 @@ def _configuration(world: LiveWorld, engine: Serving) -> None:
     settings = (world.root / "aptui.yaml").read_text()
     (world.root / "aptui.yaml").unlink()
     assert engine.until(lambda: engine.status()["health"]["configuration"]), (
-        "the engine must report that its configuration is missing"
+        "the engine does not report that its configuration is missing"
     )
     world.config(settings)
 
@@ -65,7 +65,7 @@ def _project(world: LiveWorld, engine: Serving) -> None:
     away = world.root.with_name("away")
     world.root.rename(away)
     assert engine.until(lambda: engine.status()["health"]["disk"]), (
-        "the engine must report that the folder of its project is missing"
+        "the engine does not report that the folder of its project is missing"
     )
     assert not world.root.exists(), "the folder of the moved project was created again"
     away.rename(world.root)

@@ -47,7 +47,7 @@ def test_half_written_sources_do_not_become_products(tmp_path: Path) -> None:
     assert not live_scenes.written(tmp_path, 1, seed=14, size=100_000).violations
 
 
-def test_drill_finds_an_engine_that_reads_files_being_written(tmp_path: Path) -> None:
+def test_drill_reports_violations_if_the_engine_reads_half_written_files(tmp_path: Path) -> None:
     assert live_scenes.written(tmp_path, 1, seed=14, size=100_000, mutant="without-leases").violations
 
 
@@ -55,7 +55,7 @@ def test_git_checkout_is_processed_as_one_batch(tmp_path: Path) -> None:
     assert not live_scenes.checkouts(tmp_path, 3, files=100).violations
 
 
-def test_drill_finds_an_engine_that_does_not_wait_for_a_checkout(tmp_path: Path) -> None:
+def test_drill_reports_violations_if_the_engine_does_not_await_checkouts(tmp_path: Path) -> None:
     assert live_scenes.checkouts(tmp_path, 0, files=40, mutant="without-holds").violations
 
 

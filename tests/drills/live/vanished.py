@@ -34,7 +34,7 @@ _Scenes = dict[str, Callable[[], contextlib.AbstractContextManager[None]]]
 
 @contextlib.contextmanager
 def _mutated(name: str) -> Iterator[None]:
-    """Break the scan on purpose, so that it deletes products of vanished folders; the name "" breaks nothing."""
+    """Disable the check `name` of the scan, so that the scan deletes products of vanished folders; "" disables no check."""
     with contextlib.ExitStack() as stack:
         if name == "unreadable-is-gone":
             stack.enter_context(mock.patch.object(walk.Walk, "_doubt"))

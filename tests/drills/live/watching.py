@@ -1,4 +1,4 @@
-"""Drills W1 to W5 and K4, of the watcher alone: after any change below its roots, a hint covers every changed file.
+"""Drills W1 to W5 and K4, of the watcher alone: after any change below its roots, its notifications cover every changed file.
 
 Each drill accepts a mutant, a watcher that lacks one rule, and must then find a violation. Drills that change limits of the system
 need root, and restore the limits. `python -m tests.drills.live.watching` is the process that K4 stops.
@@ -32,7 +32,7 @@ from ..worlds.report import Report, Say
 INOTIFY = "/proc/sys/fs/inotify/"
 MUTANTS = ("no-trees", "no-losses", "no-polling", "no-second-look")
 _TIMEOUT_S = 2.0
-"""Timeout, from the last change, until notifications have led the harness to all changed files (seconds)."""
+"""Timeout for the notifications of all changed files, from the last change on (seconds)."""
 
 
 class Blunted(Watcher):
@@ -131,7 +131,7 @@ def facts_below(top: bytes) -> dict[bytes, tuple[int, int, int]]:
 
 @contextmanager
 def looking(top: bytes, mutant: str, settings: WatchTimings = QUICK, **root) -> Iterator[CheckingHarness]:
-    """Yield the state of an engine that trusts one watched root."""
+    """Yield a harness that receives the notifications of one watched folder, `top`."""
     harness = CheckingHarness()
     harness.everything = top
     harness.watcher = _kind(mutant)([NotifiedRoot(top, "root", **root)], harness.report, harness.report_health, settings=settings)
@@ -144,7 +144,7 @@ def looking(top: bytes, mutant: str, settings: WatchTimings = QUICK, **root) -> 
 
 
 def _verify(harness: CheckingHarness, top: bytes, report: Report, where: str) -> None:
-    """Report a violation if notifications do not lead the harness to every changed file within the timeout."""
+    """Report a violation if the notifications do not cover every changed file within the timeout."""
     deadline = time.monotonic() + _TIMEOUT_S
     while True:
         truth = facts_below(top)

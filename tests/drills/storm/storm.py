@@ -1,9 +1,9 @@
-"""A storm: random changes of a project by users and programs, under an engine that stays up, is killed, or is a batch.
+"""A storm: users and programs change a project at random, while an engine runs, is killed, or runs as `aptui batch`.
 
-Two scan folders with equal paths in both; copies, commands with companions, depfiles and tools, a builder in Python that analyses
-(source, wildcard and job dependencies, files read early), chains of intermediates, identities, folder settings. After each round
-`aptui batch` settles, and products and rows equal those of a clean build; failed jobs keep their last good products. Some storms
-have files with coarse times; sometimes the project is moved, or continues in a copy.
+The project has two scan folders with equal paths, copies, commands with companions, depfiles and tools, chains of intermediates,
+identities and folder settings. A Python builder analyses sources; it has source, wildcard and job dependencies, and reads files
+early. After each round `aptui batch` runs until idle. Then products and rows must equal those of a clean build, but failed jobs
+keep their last good products. In some storms file times are coarse. Sometimes the project is moved, or continues in a copy.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ class Storm(Programs):
         return self.put(rel, self.draw_text(rel))
 
     def rewrite(self) -> str:
-        """Write an existing file."""
+        """Overwrite an existing file with a random text."""
         rel = self.draw_file()
         return self.put(rel, self.draw_text(rel))
 
@@ -200,7 +200,7 @@ class Storm(Programs):
         return rel
 
     def touch(self) -> str:
-        """Set the time of a file to now or earlier."""
+        """Set the time of a file to now or to an hour ago, at random."""
         with suppress(OSError):
             self.project.touch(rel := self.draw_file(), self.random.choice((None, time.time() - 3600.0)))
         return rel
@@ -270,7 +270,7 @@ class Storm(Programs):
                 return "into " + self.put(f"{rel}/{self.draw_name()}", self.random.choice(_WORDS))
             rel = rel.rpartition("/")[0]
             if "/" not in rel:
-                return "nothing"  # scan folders are not replaced
+                return "nothing"  # because `rel` is a scan folder
             self.project.delete(rel)
             self.put(rel, "flat")
         return rel
@@ -342,7 +342,10 @@ class Storm(Programs):
         self._write_settings()
 
     def change_builders(self, branch: int | None = None) -> str:
-        """Change the builder or the tool, or the builder, the tool and a source, as a checkout does."""
+        """Change the builder and the tool to `branch`, as a checkout does. Without `branch`, also change a source.
+
+        Without `branch`, the builder and the tool each change with a probability of 70 %.
+        """
         self._branch = self.random.randrange(3) if branch is None else branch
         say = f"branch {self._branch}"
         if branch is not None or self.random.random() < 0.7:
@@ -469,7 +472,7 @@ _WEIGHTS = {
 
 
 def storm(folder: Path, count: int, seed: int, *, mutant: str = "", most: int = 14, say: Say = print) -> Report:
-    """Do up to `most` actions a round, `count` rounds, until a round ends with a difference."""
+    """Run `count` rounds of fewer than `most` random actions each; end early after the first round with a difference."""
     tick_ns = random.Random(seed).choice(_TICKS_NS)
     say(f"seed {seed}" + f", times in steps of {tick_ns / 1e9:g} s" * bool(tick_ns))
     report = Report("storm")

@@ -86,12 +86,12 @@ class ChainedWorld(World):
         return {name: data for name, data in super().products(cache).items() if not find_identified(name)}
 
     def half_products(self) -> list[str]:
-        """Return products that differ from those of every complete version of their source, and incomplete identity files."""
+        """Return products that no version of a source would produce (half written or mixed), and incomplete identity files."""
         metas = {name: data for name, data in super().products().items() if find_identified(name)}
         return [*super().half_products(), *(f"{name}: half an identity file" for name, data in metas.items() if data[-1:] != b"}")]
 
     def violations(self) -> list[str]:
-        """Return the violations after a restart, including wrong identities of sources."""
+        """Return the violations that `World` finds after a restart, wrong UUIDs of sources, and missing identity files."""
         wanted: dict[str, bytes] = {}
         for rel in sorted(self.sources, reverse=True):  # the order of `expected`: a source in assets/ replaces one in shared/
             wanted[rel.partition("/")[2]] = self.uuids[rel].bytes if rel in self.uuids else bytes(path_uuid(rel.partition("/")[2]))

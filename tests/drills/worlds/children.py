@@ -159,8 +159,8 @@ class Child:
         return not select.select([self._descriptor], [], [], seconds)[0]
 
     def await_word(self) -> None:
-        """Wait until the child has ordered its first run; only a child with an `action` reports this."""
-        assert select.select([self._pipe], [], [], TIMEOUT_S)[0], "the child does not order its first run in time"
+        """Wait until the child has sent its first run to a worker and has called its `action`; it must have an `action`."""
+        assert select.select([self._pipe], [], [], TIMEOUT_S)[0], "the child process did not start a run in time"
         os.read(self._pipe, 1)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
@@ -197,7 +197,7 @@ class Child:
             select.select([], [], [], 0.005)
         with contextlib.suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
-                pass  # dead workers became our children, because an engine that ran in this process made it adopt orphans
+                pass  # an earlier engine made this process adopt orphans, so dead workers are now zombies of this process
 
 
 def _live(project: Project, fault: Fault | None, mutant: str, channel: int, action: Callable[[], None] | None) -> None:
@@ -235,7 +235,7 @@ def fault_off(points: _Points) -> None:
 
 
 def _report_before(action: Callable[[], None], channel: int) -> None:
-    """When the first run of a job has been ordered, call `action` and notify the parent process."""
+    """When the first run has been sent to a worker, call `action` and notify the parent process."""
     from aptui.engine.loop.commands import CommandExecutor
 
     perform = CommandExecutor._perform

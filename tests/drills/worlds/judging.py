@@ -52,7 +52,7 @@ def judged(weather: Programs, clean: Path) -> list[str]:
 def _find_restless(cache: Path) -> list[str]:
     """Return the faults of the cache that remain for `_REST_S` seconds.
 
-    A running engine that reads a file again briefly has an intent and a staged copy, which are not faults.
+    Faults that end earlier do not count: while the engine reads a file again, a commit record and a staged copy exist.
     """
     deadline = time.monotonic() + _REST_S
     while True:
@@ -75,7 +75,7 @@ def _failed_sources(cache: Path) -> Iterator[str]:
 
 
 def _remaining_intermediates(cache: Path, clean: Path, failing: set[str]) -> set[str]:
-    """Return the intermediates of failed jobs, and products that depend on them, unless a clean build has them."""
+    """Return intermediates of failed jobs, and intermediates made from these. Omit intermediates that a clean build has."""
     sql = (
         f"SELECT substr(p.ProductName, 8), {_SOURCE} FROM Products p JOIN Jobs j ON j.JobID = p.JobPK "
         f"JOIN Sources s ON s.SourceID = j.SourcePK {_FOLDER} WHERE p.ProductName LIKE 'common/%'"

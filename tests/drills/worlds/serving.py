@@ -191,7 +191,7 @@ class LiveWorld(World):
         return made
 
     def half_products(self) -> list[str]:
-        """Return products that do not equal any whole version of their source (O2)."""
+        """Return files in the cache whose bytes no completely written source would produce."""
         found = []
         for top in self.cache.glob("*/"):
             for folder, _below, names in os.walk(top) if top.name not in (".aptui", ".cookies") else ():

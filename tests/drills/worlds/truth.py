@@ -1,9 +1,9 @@
 """A project with all kinds of dependencies, edited at random under an engine that is killed now and then.
 
-An idle engine has only correct products. At the end of each round `aptui batch` runs nothing, products equal those of a clean build
-without a store and those of one that takes all it can from the store, and neither `verify --rebuild` nor `cache verify --rebuild`
-contradicts any. Edits: saves, double saves, files that are removed and rewritten, deletions, renames, products deleted by hand, and
-checkouts that change builders, tools and sources at once and change them back (`changes_code`).
+When the engine is idle, all products must be correct. At the end of each round `aptui batch` must run no job. Products must equal
+those of a clean build without a store, and those of a build that uses the store. `verify --rebuild` and `cache verify --rebuild`
+must find no difference. Edits: saves, double saves, files that are removed and rewritten, deletions, renames, products deleted by
+hand, and checkouts that change builders, tools and sources at once and change them back (`changes_code`).
 """
 
 from __future__ import annotations
@@ -194,9 +194,9 @@ def _store_differences(truth: Truth, other: Path) -> list[str]:
 
 
 def _differences(truth: Truth, clean: Path) -> list[str]:
-    """Return the violations of an idle project."""
+    """Return how an idle project differs from a clean build, from a build with the store, and from rebuilt products."""
     again = truth.aptui("batch")
-    is_still = "0 jobs run" in again.stdout or again.returncode == 1  # exit code 1: failed jobs ran, as at each start
+    is_still = "0 jobs run" in again.stdout or again.returncode == 1  # exit code 1: only failed jobs, which run at each start
     found = [] if is_still else [again.stdout[-200:]]
     found += truth.project.differences_from_clean_build(clean)
     found += _store_differences(truth, clean)

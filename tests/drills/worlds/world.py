@@ -83,11 +83,11 @@ class World(Project):
                 self.put(f"assets/n{self._version % 4}/n{self._version}{self.random.choice(self.endings)}")
 
     def remember(self) -> dict[str, bytes]:
-        """Return the existing sources, for `go_back`."""
+        """Return a copy of the current sources, which `go_back` can restore."""
         return dict(self.sources)
 
     def go_back(self, before: dict[str, bytes]) -> None:
-        """Restore the remembered sources, before a scan has seen the edits."""
+        """Restore the sources that `remember` returned. Call this before a scan has noticed the edits."""
         for rel in sorted(self.sources.keys() - before.keys()):
             self.take(rel)
         for rel, data in before.items():
@@ -111,7 +111,7 @@ class World(Project):
     # --------------------------------------------------------------------------------------------------------------- oracle
 
     def half_products(self) -> list[str]:
-        """Return products that differ from those of every complete version of their source."""
+        """Return products that no version of a source would produce: they are half written or mixed."""
         return [
             f"{name}: no version of it was ever like this ({len(data)} bytes)"
             for name, data in self.products().items()

@@ -19,7 +19,7 @@ OPENERS = {"kernel": open_by_kernel, "parts": open_by_parts}
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[int]:
-    """A folder `cache` with a file, and a secret file outside whose path begins with the path of `cache`."""
+    """Yield a descriptor of a folder `cache`. A secret file is beside it, in the folder `cache-secret`, which has the same prefix."""
     root = tmp_path / "cache"
     (root / "linux/sub").mkdir(parents=True)
     (root / "linux/a.txt").write_bytes(b"a")

@@ -17,7 +17,7 @@ CALLS = {
 }
 METHODS = {"unlink", "rmdir", "rename"}
 TREES = {"tree", "logs", "self._sources", "self._targets", "self._memory"}
-"""Variables whose methods `unlink`, `rmdir` or `rename` take no path of the disk: confined trees, and a table."""
+"""Variables with methods `unlink`, `rmdir` or `rename` that are harmless: `ConfinedTree` objects, and a database table."""
 ALLOWED = {
     "builders/shader_builder.py": "what a program made in the temporary folder of a run becomes its product",
     "cli/verify_verb.py": "a folder of its own, made by tempfile",
@@ -39,7 +39,7 @@ ALLOWED = {
     "tui/": "files of the user: compiled preferences, pictures of the clipboard",
     "worker/": "the staging folder of one run, whose parts the worker checks; it follows no link",
 }
-"""{module, or folder with a slash: reason}."""
+"""{module, or folder with a slash: the files that it may delete or rename by path}."""
 
 
 def deletes(node: ast.AST) -> bool:
@@ -64,7 +64,7 @@ def test_only_listed_modules_delete_or_rename_files_by_path() -> None:
     assert others == [], "change files of the cache through `ConfinedTree`, or add the module with a reason to ALLOWED"
     stale = [each for each in ALLOWED if not any(module.startswith(each) for module in found)]
     assert [each for each in stale if not is_of_deleted_feature(f"aptui/{each}")] == [], (
-        "remove entries of ALLOWED that no longer delete files"
+        "remove modules that no longer delete or rename files from ALLOWED"
     )
 
 

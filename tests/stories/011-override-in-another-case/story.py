@@ -1,6 +1,6 @@
-"""Across scan folders names that differ only in case are one path.
+"""Paths in different scan folders that differ only in case are the same path.
 
-The file in the folder of higher priority wins, and deleting it reveals the other.
+The file in the scan folder of higher priority overrides the other. When it is deleted, the other file is processed.
 """
 
 CONFIG = """

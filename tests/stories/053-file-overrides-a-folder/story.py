@@ -1,6 +1,6 @@
 """A file in one scan folder and a folder of the same name in another make products that cannot both exist.
 
-Both jobs fail, in any order. When one of the two sources is deleted, the other job succeeds.
+Both jobs fail, whichever runs first. When one of the two sources is deleted, the other job succeeds.
 """
 
 CONFIG = """

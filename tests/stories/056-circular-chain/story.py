@@ -35,6 +35,6 @@ def play(story):
     assert "ring.mid -> ring.low -> ring.mid" in errors["ring.low:chained@common"]
     assert set(story.texts()) == {"common/back.mid", "common/ring.mid", "common/ring.low"}
     story.delete("assets/ring.top")
-    ran = story.engine_run()  # the failed job of the later stage may run again before its source is removed
+    ran = story.engine_run()  # the failed job of `ring.low` may run again before `ring.low` is removed
     assert ran.runs.keys() - {"ring.low:chained@common!"} == {"self.top:chained@common!", "back.mid:chained@common!"}
     story.check_rest()

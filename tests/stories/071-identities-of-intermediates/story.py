@@ -1,6 +1,6 @@
 """An intermediate of a type that is enabled for metadata has a `.meta` file.
 
-The `.meta` file is made and deleted with the intermediate, and is an input of its jobs.
+The `.meta` file is made and deleted with the intermediate. It is an input of the jobs whose source is the intermediate.
 """
 
 import json

@@ -49,7 +49,7 @@ FILES = {
     "assets/declared.part": "d",
     "assets/ignored.tmp": "i",
 }
-CHECKS_CLEAN_BUILD = False  # the result differs from a clean build, because changes of undeclared files are not noticed
+CHECKS_CLEAN_BUILD = False  # changes of undeclared files start no run, so products are not those of a clean build
 ADDS = CONFIG + "undeclared_reads: add\n"
 
 

@@ -26,7 +26,7 @@ ASSET = ("7" * 32, 9, 2, "", 1)
 
 
 def dependencies(story, name, cache=None):
-    """Return (uuid, sub id, flags, unmet path, by asset id) of a product's rows."""
+    """Return rows of a product's dependencies: (UUID, sub id, flags, unresolved path, whether an asset id was given)."""
     sql = """SELECT lower(hex(d.DependencySourceGuid)), d.DependencySubID, d.DependencyFlags, d.UnresolvedPath, d.FromAssetId
         FROM ProductDependencies d JOIN Products p ON p.ProductID = d.ProductPK WHERE p.ProductName LIKE '%/' || ?"""
     with closing(sqlite3.connect((cache or story.cache) / "assetdb.sqlite")) as database:
