@@ -19,7 +19,7 @@ OPENERS = {"kernel": open_by_kernel, "parts": open_by_parts}
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[int]:
-    """Yield a descriptor of a folder `cache`. A secret file is beside it, in the folder `cache-secret`, which has the same prefix."""
+    """Yield a descriptor of a folder `cache`. The folder `cache-secret` beside it, with the same prefix, has a secret file."""
     root = tmp_path / "cache"
     (root / "linux/sub").mkdir(parents=True)
     (root / "linux/a.txt").write_bytes(b"a")

@@ -17,7 +17,7 @@ CALLS = {
 }
 METHODS = {"unlink", "rmdir", "rename"}
 TREES = {"tree", "logs", "self._sources", "self._targets", "self._memory"}
-"""Variables with methods `unlink`, `rmdir` or `rename` that are harmless: `ConfinedTree` objects, and a database table."""
+"""Variables with methods `unlink`, `rmdir` or `rename` that are harmless: `ConfinedTree` objects, and an object in memory."""
 ALLOWED = {
     "builders/shader_builder.py": "what a program made in the temporary folder of a run becomes its product",
     "cli/verify_verb.py": "a folder of its own, made by tempfile",
