@@ -109,7 +109,10 @@ class Disk:
         return [fields[4], fields[6], fields[8]]
 
     def copy(self) -> None:
-        """Copy the disk image while the programs are stopped; `cut` mounts the copy. Copy again after a write in between."""
+        """Copy the disk image while the programs are stopped; `cut` mounts the copy.
+
+        If the kernel writes to the disk during the copy, copy again.
+        """
         for _ in range(_COPIES):
             before = self._written()
             _run("cp", "--sparse=always", str(self._images[0]), str(self._images[1]))
