@@ -186,7 +186,7 @@ class ResumeJobs(Struct, frozen=True):
 
 
 class Drain(Struct, frozen=True):
-    """Finish pending work, ignore new changes, then stop the engine if `stops`. Answered with {} when no work is pending."""
+    """Finish pending work while new changes wait, then stop the engine if `stops`. Answered with {} when no work is pending."""
 
     stops: bool = False
 

@@ -75,7 +75,7 @@ class Health(Struct, frozen=True):
         disk: "" or the problem of the cache's disk, or of a disk with sources that cannot be read.
         database: "" or the problem of the asset database.
         configuration: "" or why the configuration on disk is not the one in use.
-        is_paused: no run starts until `resume`; `is_draining`: pending work is finished, and new changes are ignored.
+        is_paused: no run starts until `resume`; `is_draining`: pending work is finished, and new changes wait.
         holds: why the processing of changes is delayed: paths of version-control locks, and commands of `aptui hold`.
     """
 

@@ -92,7 +92,7 @@ def shell_commands(app: Shell) -> list[Command]:
             True,
         ),
         Command("start", "start an engine if none is running", partial(_start, app)),
-        Command("stop", "stop the engine (after a confirmation)", act("engine.stop"), needs_engine=True),
+        Command("stop", "stop the engine (asks first)", act("engine.stop"), needs_engine=True),
         Command(
             "theme", "choose a theme; 'reload' reads the files again", app.themes.choose, lambda: (*app.themes.names, "reload")
         ),

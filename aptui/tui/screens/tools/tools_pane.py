@@ -145,7 +145,7 @@ class EngineTools:
         self._shell.ask(RunNext(), then=lambda answer: self._shell.show_toast(_show_start(answer)))
 
     def drain(self) -> None:
-        """Finish the queue and ignore new changes, after a confirmation."""
+        """Finish the queue while new changes wait, after a confirmation."""
         ask = partial(self._shell.ask, Drain(), "drained: the queue is finished")
         text = "finish the queue, and let new changes wait until you resume?"
         self._shell.question(text, [Choice("y", "drain", ask), Choice("n", "no")])
@@ -311,7 +311,7 @@ class ToolsPane(Pane):
         if "retry" in ids:
             commands.append(
                 Command(
-                    "retry", "run every failed job again (after a confirmation)", lambda _rest: self._failed.retry(), None, True
+                    "retry", "run every failed job again (asks first)", lambda _rest: self._failed.retry(), None, True
                 )
             )
         if "faster" in ids:
@@ -321,7 +321,7 @@ class ToolsPane(Pane):
             commands.append(
                 Command(
                     "debug",
-                    "turn debug output on or off (after a confirmation)",
+                    "turn debug output on or off (asks first)",
                     self._engine.set_debug,
                     lambda: ("on", "off"),
                     True,
