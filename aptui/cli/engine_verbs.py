@@ -62,7 +62,7 @@ def engine_of(arguments: Namespace, config: Config | None = None) -> Iterator[En
     try:
         client = EngineClient.of(config.cache_dir)
     except NoEngine:
-        raise HostError(f"no engine is running for '{config.project_dir}'", hint="start the engine with 'aptui start'") from None
+        raise HostError(f"no engine is running for '{config.project_dir}'", hint="start an engine with 'aptui start'") from None
     with client:
         yield client
 

@@ -214,7 +214,7 @@ def test_record_with_different_code_inputs_or_platform_is_detected():
     ours = facts(code="22" * 32)
 
     assert flaw_of_report(record(ours, b"x"), ours) == ""
-    assert "code or a tool" in flaw_of_report(record(ours, b"x", code="33" * 32), ours)
+    assert "digest of code and tools" in flaw_of_report(record(ours, b"x", code="33" * 32), ours)
     assert "inputs that do not match" in flaw_of_report(record(ours, b"x", inputs=(("source", "a.png", "99" * 16),)), ours)
     assert "products for a platform that does not match" in flaw_of_report(record(ours, products=(product(b"x", flags=2),)), ours)
 
