@@ -310,9 +310,7 @@ class ToolsPane(Pane):
             commands.append(Command("doctor", "check the project and its environment", lambda _rest: self.action_doctor()))
         if "retry" in ids:
             commands.append(
-                Command(
-                    "retry", "run every failed job again (asks first)", lambda _rest: self._failed.retry(), None, True
-                )
+                Command("retry", "run every failed job again (asks first)", lambda _rest: self._failed.retry(), None, True)
             )
         if "faster" in ids:
             text = "let rescans skip unchanged files, on or off"
