@@ -180,7 +180,7 @@ def test_new_identity_file_has_the_reference_form_and_can_be_read(identities: Me
     assert (fields["FileVersion"], fields["UUID"]["__version"], fields["UUID"]["originalPath"]) == (1, 0, "Sub.txt")
     assert fields["UUID"]["legacyUuids"] == [format_braced(uuid) for uuid in path_uuids(RelPath("Sub.txt"))]
     identity, document = parse(data, fact("Sub.txt.meta"), fact("Sub.txt"))
-    assert document is None, "the new identity file lacks no field, so the reader returns no completed text"
+    assert document is None, "the new identity file lacks no field, so `parse` returns no document to complete"
     assert UUID(bytes=bytes(identity.uuid)).version == 4
     assert os.listdir(tmp_path) == ["Sub.txt.meta"], "no temporary file stays"
 
