@@ -190,7 +190,7 @@ def pack_record(record: object, store: Store) -> bytes:
 
 
 def is_whole(manifest: bytes) -> bool:
-    """Whether the manifest contains its record, so that the record can be read without the store."""
+    """Whether the bytes of the record are in the manifest itself, not in the store."""
     return manifest[:1] == _INLINE
 
 

@@ -38,7 +38,7 @@ from aptui.worker import file_access
 _FILES = frozenset({"dependency", "companion", "discovered"})
 """Kinds of a job's inputs that are files."""
 _OTHER_JOBS = frozenset({"job", "products", "ring"})
-"""Kinds of a job's inputs that are other jobs; a job with an input of these kinds runs on this machine."""
+"""Kinds of inputs that refer to other jobs. The cluster does not get a job with an input of these kinds."""
 _KNOWN_BLOBS = 100_000
 """Maximum number of remembered digests of stored files. A file with a remembered digest is not uploaded to the store again."""
 _TIME_LIMIT = "time limit of "

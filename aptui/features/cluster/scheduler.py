@@ -190,10 +190,7 @@ def departure_message(gone: Sequence[RemoteWorker], left: int) -> str:
 
 
 RECONNECT_TIMEOUT_S = 15.0
-"""Timeout (seconds) for a scheduler that does not answer. After the timeout, the scheduler's jobs run elsewhere.
-
-If the scheduler answers earlier, its jobs continue.
-"""
+"""Timeout (seconds) after the last answer of the scheduler. After the timeout, the engine runs the scheduler's jobs itself."""
 _PULSE_S = 1.0
 """Interval of the queries to the scheduler, in seconds."""
 _PULSE_LIMIT_S = 3.0
@@ -287,7 +284,10 @@ class Scheduler:
         """Jobs that lost all their workers once. If that happens to a job again, the job itself may kill the workers."""
         self._greeting: dict[str, asyncio.Task[None]] = {}
         self._answer_futures: dict[str, asyncio.Future[bytes]] = {}
-        """{key of a task: its awaited answer}. Only the event loop of the thread uses this field and the four fields before it."""
+        """{key of a task: its awaited answer}.
+
+        Only the event loop of the thread uses `_client`, `_doing`, `_orphans`, `_greeting` and `_answer_futures`.
+        """
         self._reported: set[str] = set()
         self._is_loss_reported = False
         self._setup_blob: cluster_messages.Blob = (b"", 0)
@@ -417,9 +417,9 @@ class Scheduler:
             await within(client.close(_CLOSE_S), _CLOSE_S)
 
     def _report_loss(self) -> None:
-        """Report the loss of the scheduler once.
+        """Report the current loss of the scheduler, unless it was reported already.
 
-        The message contains the time of day, because equal messages are reported only once.
+        Equal messages are shown only once. The time of day in the message makes the messages of two losses different.
         """
         if not self._is_loss_reported:
             self._is_loss_reported = True

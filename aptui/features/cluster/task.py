@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from distributed import Worker
 
 _MOST_BENCHES = 2
-"""Maximum number of setups whose worker processes are kept."""
+"""Maximum number of cluster setups (`ClusterSetup`) for which this process keeps worker processes."""
 _MOST_UNWANTED = 1000
 """Maximum number of remembered names of cancelled tasks."""
 

@@ -8,7 +8,7 @@ FEATURE = Feature(
     verbs={
         "changes": VerbInfo(
             "aptui.features.gateway.verbs",
-            "list the changes of sources and products in order, from a change number on",
+            "list the changes of sources and products in order; the list can start after a given change",
             "look",
             ("aptui changes", "aptui changes --follow --jsonl"),
         ),

@@ -308,7 +308,7 @@ class AsyncClient:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + way.reconnect_s
-        if loop.time() - self._began >= _PAUSES_S[1]:  # a connection that ended early does not reset the pause
+        if loop.time() - self._began >= _PAUSES_S[1]:  # only a connection that lasted resets the pause before an attempt
             self._pause_s = _PAUSES_S[0]
         assert self._session is not None
         while True:

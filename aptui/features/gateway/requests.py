@@ -263,7 +263,7 @@ class GatewayRequests:
                 assert_never(verb)
 
     def forget_client(self, client: int) -> None:
-        """Drop the pending requests of a disconnected client. If the client was the gateway, also drop its last report."""
+        """Drop the pending requests of a disconnected client. If the client was the gateway, also drop the last report that it sent."""
         if client == self._gateway:
             self._gateway, self._live.gateway_report = 0, None
         self._barriers = [item for item in self._barriers if item.request.client != client]
@@ -277,7 +277,7 @@ class GatewayRequests:
         """
         live = self._live
         if live.gateway_report is None or live.server is None:
-            raise HostError("no gateway is running", hint="write 'serve: {enabled: true}' in aptui.yaml to start one")
+            raise HostError("no gateway is running", hint="to start a gateway, write 'serve: {enabled: true}' in aptui.yaml")
         engine = live.engine
         notice = PeerOrdered(engine.inbox.seq if engine else 0, order)
         live.server.say(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))

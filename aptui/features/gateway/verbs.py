@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 _TOKEN_VARIABLE = "APTUI_TOKEN"
 _TOKEN_LIMIT = 4_096
 _TOKEN_HELP = (
-    f"other users can see it in the list of processes, so set ${_TOKEN_VARIABLE} instead; the gateway of your own "
+    f"other users can see this option in the list of processes, so set ${_TOKEN_VARIABLE} instead; the gateway of your own "
     "project needs no token"
 )
 _SCOPES = "read,escalate"
@@ -158,7 +158,7 @@ def token(arguments: Namespace) -> int:
     if arguments.action == "list":
         return _list_tokens(tokens.read(file), is_json=arguments.json)
     if not arguments.name:
-        raise UserError("the name of the token is missing", hint=f"write 'aptui token {arguments.action} NAME'")
+        raise UserError("the name of the token is missing", hint=f"run 'aptui token {arguments.action} NAME'")
     if arguments.action == "revoke":
         tokens.revoke(file, arguments.name)
         return printing.say_answer(arguments.json, {"name": arguments.name}, f"'{printing.line(arguments.name)}' is revoked")

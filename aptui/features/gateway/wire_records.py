@@ -244,7 +244,7 @@ class PlatformStatus(Struct, frozen=True):
 
 
 class PlatformState(Struct, frozen=True):
-    """All enabled platforms; `is_enabled`: whether the requested platform is enabled."""
+    """All enabled platforms. `is_enabled` says whether the requested platform is one of them."""
 
     is_enabled: bool
     platforms: tuple[str, ...]
@@ -323,7 +323,7 @@ class ProductInfo(Struct, frozen=True):
 
 
 class ProductFacts(Struct, frozen=True):
-    """The products, and the relative and the absolute path of their source; `products` is empty if no product has this name."""
+    """The requested products, and the relative and absolute path of their source. `products` is empty if none was found."""
 
     products: tuple[Asset, ...]
     source: str = ""

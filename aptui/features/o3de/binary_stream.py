@@ -2,8 +2,8 @@ r"""Reads and writes the binary form of ObjectStream, including the runtime's `a
 
 A stream is a byte `00`, its version (3) in four bytes, one element, and a byte `00`. Numbers are big-endian. An element has:
 
-- a byte of flags: 8 element, 16 has a value, 32 has a size field, 64 has a field's name, 128 has a version. The low three bits are
-  the length of the size field with flag 32, otherwise the length of the value.
+- a byte of flags: 8 element, 16 has a value, 32 has a size field, 64 has a field's name, 128 has a version. If flag 32 is set, the low
+  three bits are the length of the size field in bytes. Otherwise they are the length of the value.
 - the CRC-32 of the field's name in lower case (flag 64), a byte with the version (flag 128), and the type id.
 - the size field (flag 32), the value, the child elements, and a byte `00`.
 
@@ -105,7 +105,7 @@ def set_of(key: bytes) -> bytes:
 
 
 def bits_of(count: int) -> bytes:
-    """Return the type id of a set of bits."""
+    """Return the type id of `AZStd::bitset` with `count` bits."""
     return fold_template(combine_uuids(b"", str(count).encode()), uuid_bytes("6BAE9836-EC49-466A-85F2-F4B1B70839FB"))
 
 

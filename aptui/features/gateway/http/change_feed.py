@@ -66,10 +66,10 @@ class FeedPulse:
 
     @asynccontextmanager
     async def watch_changes(self, identity: ClientIdentity) -> AsyncIterator[None]:
-        """Check for changes during the `with` block.
+        """Check the project for changes during the `with` block, on behalf of one client.
 
         Raises:
-            web.HTTPException: there are too many followers.
+            web.HTTPException: too many clients follow the changes.
         """
         limit = FOLLOWERS_LIMIT if identity.is_owner else FOLLOWERS_LIMIT * 3 // 4
         if self._busy.total() >= limit or self._busy[identity.name] >= FOLLOWERS_PER_TOKEN:

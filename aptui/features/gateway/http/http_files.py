@@ -98,7 +98,7 @@ PRODUCTS, ASSETS, TREE, FILES = "/v1/products", "/v1/assets", "/v1/tree", "/v1/f
 _TREE_PAGE = 2_000
 """Number of products that are read and sent at a time."""
 _TRUE = ("", "1", "true", "yes")
-"""Values of `wait` that mean yes, in lower case."""
+"""Values of the query parameter `wait` that mean yes, in lower case."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 LOGS = web.AppKey("logs", ConfinedRoot)

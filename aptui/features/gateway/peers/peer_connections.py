@@ -109,7 +109,7 @@ class Admission:
         """{address: record of its refused connections}, the latest refusal last."""
 
     async def adopt(self, settings: PeerSettings) -> None:
-        """Use other lists. Wait until each host name is resolved or its resolution has failed."""
+        """Replace the settings, which have the allowed and rejected lists. Wait until the host names in the lists are resolved."""
         self.settings = settings
         await self.refresh()
 
@@ -414,9 +414,10 @@ _CHECK_S = 1.0
 _GATHER_S = 0.05
 """Delay of a report in seconds; changes within this time are reported together."""
 _LISTED_MOST, _LISTED_PER_S = 256, 128
-"""Maximum number of incoming clients in a report, and maximum average number of clients reported per second.
+"""Limits of the reports about connected clients that the gateway sends to the engine.
 
-After a report with more than `_LISTED_PER_S` clients, the gateway waits one second for each `_LISTED_PER_S` clients.
+A report lists at most `_LISTED_MOST` clients that connected to the gateway. After a report of n clients, the gateway waits
+n / `_LISTED_PER_S` seconds if n is above `_LISTED_PER_S`.
 """
 _BEGAN_MS = time.time_ns() // 1_000_000 - int(monotonic() * 1000)
 """Wall-clock time (ms) at which the monotonic clock was 0.
@@ -541,7 +542,7 @@ class Peers:
             self._on_change()
 
     async def order(self, order: PeerOrder) -> None:
-        """Apply an order of a user. If that fails, the next report to the engine has the reason."""
+        """Apply a user's order. If the settings cannot be changed, the gateway's next report to the engine contains the error."""
         if order.action is PeerAction.DISCONNECT:
             session = self.sessions.all.get(order.number)
             if session is not None:

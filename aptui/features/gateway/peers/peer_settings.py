@@ -87,13 +87,13 @@ class PeerChange(Struct, frozen=True):
 
 
 class _Stored(PeerSettings, frozen=True):
-    """The content of the stored file: the settings, and the configured settings when the file was written."""
+    """The content of the stored file: the effective settings, and `configured`, the settings in YAML when the file was written."""
 
     configured: PeerSettings | None = None
 
 
 def as_plain(settings: PeerSettings) -> dict[str, Any]:
-    """Return {key below `serve:`: its value}."""
+    """Return the settings as a dictionary. The keys are those below `serve` in aptui.yaml."""
     plain: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(settings))
     return plain
 
@@ -153,7 +153,7 @@ def change_settings(file: Path, configured: PeerSettings, order: PeerOrder, proj
 
 
 def overridden(settings: PeerSettings, configured: PeerSettings) -> dict[str, Any]:
-    """Return {key of the configuration: its effective value} of the overridden keys."""
+    """Return the effective values that differ from the configured values, as {key of the configuration: effective value}."""
     plain = as_plain(settings)
     return {f"serve.{key}": plain[key] for name, key in KEYS.items() if getattr(settings, name) != getattr(configured, name)}
 

@@ -82,7 +82,7 @@ async def _send_to_service(socket: web.WebSocketResponse, writer: asyncio.Stream
 
 
 async def _send_to_client(reader: asyncio.StreamReader, socket: web.WebSocketResponse, quiet_s: float) -> None:
-    """Send the service's bytes to the client; close the WebSocket when the service ends."""
+    """Send the bytes of the proxied service to the client. Close the WebSocket when the service ends its connection."""
     try:
         while piece := await reader.read(_PIECE_BYTES):
             await asyncio.wait_for(socket.send_bytes(piece), quiet_s)
@@ -105,7 +105,10 @@ _NOT_RETURNED = frozenset(
 )
 """Headers that a service may not set for the gateway's origin; `location` is checked and rewritten."""
 _MOST_DECODINGS = 8
-"""Maximum number of percent-decodings of a path. `%` and `25` × 4,000 would need 4,001, during which no other client is served."""
+"""Maximum number of percent-decodings of a path.
+
+The path `%2525…25` needs one decoding for each `25`, and the gateway serves no other client while it decodes.
+"""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 

@@ -253,7 +253,7 @@ _MODES = {
 
 
 class EngineStatus(Struct, frozen=True):
-    """The displayed fields of the answer to `ReadStatus`."""
+    """The fields that this screen displays from the engine's answer to `ReadStatus`."""
 
     pid: int = 0
     uptime_s: float = 0.0
@@ -447,7 +447,7 @@ def list_allowed_rows(settings: PeerSettings, keys: RowKeys) -> list[ListedRow]:
 
 
 def list_rejected_rows(settings: PeerSettings, turned_away: Sequence[TurnedAway], keys: RowKeys) -> list[ListedRow]:
-    """Return a row for each entry of the rejected list, and for each other refused address."""
+    """Return a row for each entry of the rejected list. Add a row for each refused address that is not in this list."""
     came = {each.address: each for each in turned_away}
     rows = []
     for entry in settings.rejected:

@@ -164,10 +164,14 @@ _LISTS = {
     "allowed": ("Allowed", rows.ALLOWED, PeerAction.ALLOW),
     "rejected": ("Rejected", rows.REJECTED, PeerAction.REJECT),
 }
-_DONE = {PeerAction.ALLOW: "allowed", PeerAction.REJECT: "rejected", PeerAction.FORGET: "in neither list"}
+_DONE = {
+    PeerAction.ALLOW: "allowed",
+    PeerAction.REJECT: "rejected",
+    PeerAction.FORGET: "in neither the allowed nor the rejected list",
+}
 _NO_GATEWAY = (
-    ("", "no gateway is running; write 'serve: {enabled: true}' in aptui.yaml to start one", ""),
-    ("", "if aptui.yaml has this setting already, the Logs screen (3) shows why the gateway did not start", "muted"),
+    ("", "no gateway is running; to start a gateway, write 'serve: {enabled: true}' in aptui.yaml", ""),
+    ("", "if aptui.yaml contains 'enabled: true' already, press 3: the Logs screen shows why the gateway did not start", "muted"),
 )
 _NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
 _ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})
@@ -219,7 +223,7 @@ class GatewayPage(ConnectionTables):
                     yield SideTable(columns, id=f"connections-{name}")
 
     def on_mount(self) -> None:
-        """Set the texts of empty tables."""
+        """Set the texts that tables without rows show."""
         self.table("peers").empty_text = "none; press 'a' to add a device to connect to"
         self.table("rejected").empty_text = "no refused connections"
 
@@ -259,7 +263,7 @@ class GatewayPage(ConnectionTables):
         overridden = ", ".join(self.orders.overridden)
         return [
             ("Gateway", f"{url_host(report.address)}:{report.port}", ""),
-            ("Changed here (differs from aptui.yaml)", overridden, "warning"),
+            ("Differs from aptui.yaml", overridden, "warning"),
             ("Stored in", f"{self.orders.file}" if overridden else "aptui.yaml", "path"),
         ]
 
@@ -378,7 +382,7 @@ class GatewayPage(ConnectionTables):
             what, yes, done = f"the connection '{peer.id}'", "remove", f"connection '{peer.id}' is removed"
             order = PeerOrder(PeerAction.REMOVE, peer.id)
         elif entry:
-            what, yes, done = f"{entry} from the list", "remove it", f"{entry} is in neither list"
+            what, yes, done = f"{entry} from the list", "remove it", f"{entry} is in neither the allowed nor the rejected list"
             order = PeerOrder(PeerAction.FORGET, entry=entry)
         else:
             return
@@ -448,7 +452,7 @@ class GatewayPage(ConnectionTables):
                 for name, words, change in (
                     ("allow", "allow a host name, address or range to connect", PeerAction.ALLOW),
                     ("reject", "reject all connections of a host name, address or range", PeerAction.REJECT),
-                    ("forget", "remove an entry from both lists", PeerAction.FORGET),
+                    ("forget", "remove an entry from the allowed and the rejected list", PeerAction.FORGET),
                 )
             ),
             Command("connect", "add a device to connect to", lambda _rest: self._ask_dial(None)),

@@ -270,7 +270,7 @@ class EnginePage(ConnectionTables):
         self._shell.wake()
 
     def on_descendant_focus(self) -> None:
-        """Update the offered keys."""
+        """After the focus has moved: update the keys in the footer. If only one table is shown, show the focused table."""
         if self.is_zoomed:
             self._share_height()
         self.refresh_bindings()
@@ -419,7 +419,7 @@ class ConnectionsPane(Pane):
 
     @property
     def _shows_both(self) -> bool:
-        """Whether the screen is high enough for both pages, and none of them is zoomed."""
+        """Whether the gateway's and the engine's page are shown: the screen is high enough, and neither page is zoomed."""
         return self.size.height >= _BOTH_LINES and not (self.gateway.is_zoomed or self.engine.is_zoomed)
 
     def _show_parts(self) -> None:

@@ -1,7 +1,7 @@
 """Shows the screen in a browser, and opens a gateway for the demo's page.
 
-The screen runs in textual-serve's terminal on the loopback. It needs a token, which gives full control of the engine. textual-serve
-checks neither a token nor the Origin. So this module listens instead of textual-serve: it checks each request, and
+The screen runs in textual-serve's terminal on the loopback. The screen has full control of the engine, so a client needs a token.
+textual-serve checks neither a token nor the Origin. So this module listens instead of textual-serve: it checks each request, and
 calls textual-serve's WebSocket handler only for a valid ticket. A client exchanges its token for a ticket, which is valid for 30
 seconds and opens one screen. The script of textual-serve cannot send headers, so the WebSocket's address must contain a secret: the
 ticket, which is worthless after its use.

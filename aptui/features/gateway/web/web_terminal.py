@@ -1,8 +1,8 @@
 """A pseudo-terminal between the screen and textual-serve. It exchanges packets of textual-serve's protocol.
 
 `python -m aptui.features.gateway.web.web_terminal COMMAND…`. A packet is a letter (D = data, M = a message as JSON), the length in
-four bytes, most significant first, and the payload. The bridge waits for the browser and the screen at the same time, so that it
-handles "quit" even if one of them hangs.
+four bytes, most significant first, and the payload. This process reads from the browser and from the screen at the same time. So
+it handles "quit" even if the browser or the screen hangs.
 
 Tests: `tests/features/gateway/web/test_web_screen.py`.
 """

@@ -511,7 +511,8 @@ async def interest(session: WireSession, request: wire_records.Interest) -> Coun
     context = session.context
     if len(request.assets) + len(request.paths) > MOST_INTERESTING:
         raise RequestMistake(
-            f"more than {MOST_INTERESTING:,} assets and paths in one request", "name only the assets that the user sees"
+            f"more than {MOST_INTERESTING:,} assets and paths in one request",
+            "request only the assets that the client's user sees now",
         )
     refuse_excess(session)
     ids = [parse_asset_id(asset)[0] for asset in request.assets]

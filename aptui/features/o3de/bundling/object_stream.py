@@ -93,7 +93,7 @@ def stream_of(element: Element) -> ObjectStream:
 
 
 def load(path: Path, type_id: str) -> ObjectStream:
-    """Return the stream in a file. Its object must have this type.
+    """Return the ObjectStream in a file. The object in the stream must have the type `type_id`.
 
     Raises:
         UserError: the file is not a stream, or its object has another type. HostError: the file cannot be read.
@@ -118,7 +118,7 @@ def read(path: Path) -> str:
 
 
 def load_text(text: str, path: Path, type_id: str) -> ObjectStream:
-    """Return the stream in the text of a file. Its object must have this type.
+    """Return the ObjectStream in the text of a file. The object in the stream must have the type `type_id`.
 
     Raises:
         UserError: the text is not a stream, or its object has another type.
@@ -126,7 +126,7 @@ def load_text(text: str, path: Path, type_id: str) -> ObjectStream:
     try:
         stream = parse(text)
         if len(stream.root.children) != 1 or stream.object.type.upper() != type_id:
-            raise UserError("its object has another type")
+            raise UserError("the file contains an object of another type")
     except UserError as error:
         raise UserError(f"'{path}' is damaged: {error.what}", hint=DAMAGED) from None
     return stream

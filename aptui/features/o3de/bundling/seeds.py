@@ -174,7 +174,7 @@ def _make_element(seed: Seed) -> Element:
 
 
 def _read_json(text: str, path: Path) -> Iterator[Seed]:
-    """Yield the seeds of a file in the engine's JSON serialization; omitted values get their defaults."""
+    """Yield the seeds of a file in O3DE's JSON serialization; omitted values get their defaults."""
     root = read_json(text.encode("utf-8", "surrogateescape"), str(path))
     kind, name, data = (root.get(key) for key in ("Type", "ClassName", "ClassData"))
     is_list = (

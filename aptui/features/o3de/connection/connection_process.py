@@ -78,9 +78,9 @@ class AssetNotifications:
             self._ids = None
 
     def note_engine(self, is_here: bool) -> None:
-        """Handle the start (`is_here`) or the loss of the connection to the engine.
+        """Handle a new connection to the engine (`is_here`), or the loss of the connection.
 
-        At the start, send all products to every client again, because clients may have missed notices of the engine.
+        After a new connection, send all products to every client again, because clients may have missed notices of the engine.
         """
         if is_here:
             self._start_again()

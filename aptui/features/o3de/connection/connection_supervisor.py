@@ -76,7 +76,7 @@ class ConnectionSupervisor:
         return self._retry_at if self._settings is not None and self._process.child is None else None
 
     def poll(self, now: float) -> None:
-        """Start or end the process according to the configuration."""
+        """Start or end the server process for O3DE's programs according to the configuration."""
         if self._live.config is not self._seen:
             self._adopt(self._live.config, now)
         if self._settings is not None and self._process.child is None and now >= self._retry_at:
@@ -134,7 +134,7 @@ class ConnectionSupervisor:
 
     def _on_end(self, code: int) -> None:
         """Handle a process that ended by itself."""
-        self._fail(f"the server process for these programs ended with exit code {code}", time.monotonic())
+        self._fail(f"aptui's server process ended with exit code {code}", time.monotonic())
 
     def _fail(self, why: str, now: float) -> None:
         self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])

@@ -80,7 +80,7 @@ class ClientAnswers:
         )
 
     def close(self) -> None:
-        """Close the client's files."""
+        """Close the files that the client opened."""
         self._files.close()
 
     def find_handler(self, name: str) -> tuple[Callable[[O3deMessage], Awaitable[Values | None]], bool] | None:

@@ -1,6 +1,6 @@
 """The messages of O3DE's asset processor protocol as records: type ids, versions and fields, in the binary ObjectStream.
 
-A message is an object of a class of the engine: an element `BaseClass1` for the base class, then the fields. The field
+A message is an object of an O3DE class: an element `BaseClass1` for the base class, then the fields. The field
 `RequireFencing` of the base class requests a barrier: the answer waits until earlier changes on the disk are processed. A reader
 ignores unknown fields and gives missing fields their default value. Sources: O3DE's `AssetProcessorMessages`, `AssetRegistry` and
 `EditorAssetSystemAPI`.
@@ -327,7 +327,7 @@ EXCHANGES = (
               "2365EEA3-D8A6-41E4-9C9F-2113D5617230 0 AssetId:asset DependencyType:u8",
               "B6F9FD89-3F62-43FF-A457-2767CE904C81 0 Found:bool ErrorString:text Dependencies:needs NoLoadSet:no_load "
               "PreloadAssetList:preload",
-              "answered in part: a request by load behaviour gets all dependencies; the sets for preloading are empty"),
+              "answered in part: a request by load behaviour gets all dependencies; NoLoadSet and PreloadAssetList are empty"),
     _exchange("AssetProcessor::GetScanFoldersRequest", "A3D7FD31-C260-4D6C-B970-D565B43F1316 1",
               "13100365-009E-4C82-A682-A8E3646EB0E0 1 ScanFolders:texts", has_base=False),
     _exchange("AssetProcessor::GetAssetSafeFoldersRequest", "9A7951B1-257C-45F0-B334-A52A42A5A871 1",
@@ -345,7 +345,7 @@ EXCHANGES = (
     _exchange("AssetSystem::AssetChangeReport",
               "EF108E73-08F7-4CBC-A808-61A2EC544A6E 1 FromPath:os ToPath:os ChangeType:u32 IsFolder:bool",
               "C18891A7-794D-4270-93AE-7D0C2ECABB5C 2 Report:texts Success:bool",
-              "answered: previews, moves (references are updated) and deletions of one source or folder"),
+              "answered: aptui previews, moves or deletes one source or folder; a move also updates references"),
     _exchange("AssetSystem::ShowAssetInAssetProcessor", "04A068A0-58D7-4404-ABAD-AED72287FFE8 1 AssetPath:os", None,
               "answered: all open screens show the asset", has_base=False),
     _exchange("AssetSystem::ShowWindow", "509CA545-1213-4064-9B58-6FFE3DDD27D3 0", None,
@@ -417,9 +417,9 @@ NOTIFICATIONS = {
 }
 """{class of a notification: its name in the protocol}; the CRC of this name is the type in a frame."""
 SENT = {
-    "AssetNotificationMessage": "sent: AssetChanged, AssetRemoved, JobStarted, JobCompleted, JobFailed to clients of the platform, "
-    "in the order of the events; JobStarted is sent before the changes of the job's products, but the JobStarted of a short job is "
-    "sent after the job has ended; JobCount is the total of all platforms; not sent: JobFileClaimed and JobFileReleased",
+    "AssetNotificationMessage": "sent to clients of the platform, in the order of the events: AssetChanged, AssetRemoved, "
+    "JobStarted, JobCompleted, JobFailed. A client gets the JobStarted of a job before the AssetChanged of its products; a short "
+    "job has already ended at that time. JobCount is the total of all platforms. Not sent: JobFileClaimed, JobFileReleased",
     "BulkAssetNotificationMessage": "sent after the negotiation: all products of the client's platforms, 1,000 in each message",
     "SourceFileNotificationMessage": "sent: FileChanged, FileRemoved, FileFailed",
     "AssetBrowserShowRequest": "sent to the Editor when a user shows an asset there",

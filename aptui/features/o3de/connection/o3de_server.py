@@ -78,7 +78,7 @@ def refuse(settings: ConnectionSettings, name: str, version: int, facts: dict[in
     if version != API_VERSION:
         return f"{name} uses version {version} of the protocol; this engine uses version {API_VERSION}"
     if name != "UNITTEST" and facts.get(PROCESS_ID, "") == str(os.getpid()):
-        return f"{name} has the process id of this engine"
+        return f"{name} sent the process id of this engine instead of its own"
     if settings.branch_token and token.lower() != settings.branch_token.lower():
         return f"{name} belongs to another engine: its branch token is '{token}', not '{settings.branch_token}'"
     if project.lower() != settings.project.lower():
@@ -219,9 +219,9 @@ class O3deServer:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._addresses: dict[str, set[Any]] = {}
         self._silent: dict[O3deSession, None] = {}
-        """Sessions whose clients have not negotiated, the oldest first."""
+        """Sessions before the negotiation of the protocol, the oldest first."""
         self.sessions: set[O3deSession] = set()
-        """Sessions whose clients have negotiated."""
+        """Sessions after a successful negotiation of the protocol."""
 
     async def start(self, listening: socket.socket) -> None:
         """Serve clients of a listening socket."""
@@ -281,8 +281,8 @@ class O3deServer:
     def why_refused(self, remote: str, *, is_local: bool) -> str:
         """Return why a client at an address is refused, "" = it is accepted.
 
-        Every user of the machine can connect to the loopback address, so programs of other users need an entry in the
-        list of allowed addresses, too.
+        Every user of the machine can connect to the loopback address. So a program of another user needs an entry in the
+        list of allowed addresses even if it runs on this machine.
         """
         settings, address = self._settings, parse_address(remote)
         if len(self.sessions) >= _CLIENTS_LIMIT:

@@ -30,7 +30,10 @@ _OK, _ERROR, _NO_HANDLE = 0, 1, 2
 _MODE_READ, _MODE_WRITE, _MODE_APPEND, _MODE_UPDATE, _MODE_CREATE_PATH = 1, 2, 4, 32, 64
 _HANDLES_LIMIT = 512
 _SETTINGS = ("registry", MARKER)
-"""Names in `@user@`, in lower case: the folder with settings of the project, and the file that can choose another engine."""
+"""Names below the alias `@user@`, in lower case: the folder of the project's settings, and `project.json`.
+
+The file can select another O3DE installation (`engine_path`).
+"""
 _READ_BYTES = 8 << 20
 """Maximum number of bytes in an answer; a client needs several requests to read more."""
 _NAMES_LIMIT = 200_000
@@ -331,5 +334,5 @@ _OPERATIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "FindFiles": ("_find_files", _FAILED),
     "FileTree": ("_tree", _FAILED),
 }
-"""{request without the suffix `Request`: (method, values of the answer if the operation fails)}."""
+"""{name of a request without the suffix `Request`: (name of its method, values of the answer if the method fails)}."""
 NAMES = frozenset(f"{name}Request" for name in _OPERATIONS)

@@ -59,7 +59,7 @@ IGNORED = {
     "register": "builders are taken from the configuration",
 }
 CHILDREN = ("resident", "register", "create", "process")
-WHY_REFUSED = "is only for processes that O3DE's asset processor starts; aptui has its own workers"
+WHY_REFUSED = "is valid only if O3DE's asset processor starts this program; aptui has its own workers"
 INSTEAD = "-debug=<absolute path> runs the builders of one source"
 _DEBUGS = ("debug", "debug_create", "debug_process")
 _FORWARDED = ("engine-path", "project-cache-path", "regset", "regremove")
@@ -290,7 +290,7 @@ def _config(project: str, given: BuilderSwitches) -> Config:
 
 
 _Work = tuple[Builder, JobPlan]
-"""A planned job that the program will process."""
+"""A builder, and a planned job that AssetBuilder will run with it."""
 
 
 class _Session:

@@ -480,7 +480,7 @@ class _Run:
         return load_list(self._project.asset_list(name, self._platform))
 
     def show(self, given: BundlerSwitches, steps: Sequence[ComparisonStep]) -> None:
-        """Print the last result, or the asset lists that the command line names."""
+        """Print the asset lists that `--print` names. Without names, print the result of the last comparison."""
         if not given.has("print") and steps[-1].output:
             return
         for name in given.all("print") or (steps[-1].output,):
@@ -511,7 +511,7 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
     for name, values in (("filePattern", patterns), ("filePatternType", types)):
         if len(values) != wanted:
             raise UserError(
-                f"--{name} has {printing.count(len(values), 'value')} for {printing.count(wanted, 'comparison')} by filePattern",
+                f"{printing.count(wanted, 'comparison')} of type filePattern, but {printing.count(len(values), 'value')} of --{name}",
                 hint="give one value for each comparison",
             )
     if any(word not in ("0", "1") for word in types):

@@ -60,13 +60,13 @@ def _listen(live: EngineSupervisor, start: RunRequest) -> RefusingPort | Connect
 
 
 _Work = tuple[int, int]
-"""Measure of the work done: (number of processed file changes, number of completed jobs)."""
+"""Counts of the work done: (processed file changes, completed jobs)."""
 
 
 class _IdleWaiter(Struct, eq=False):
     """A client that waits until all earlier changes are processed.
 
-    If `besides` is given, the client also waits until the measure of the work done differs from `besides`.
+    If `besides` is given, the client also waits until the counts of done work differ from those in `besides`.
     """
 
     then: Callable[[], None]
@@ -82,7 +82,7 @@ class _Processor:
         self._live, self._start = live, start
         self._waiting: list[_IdleWaiter] = []
         self._reported: _Work | None = None
-        """The amount of work done when a client was last notified that the engine is idle."""
+        """The counts of done work when a client was last notified that the engine is idle."""
         self._done_at_idle: _Work | None = None
         self._was_idle = True
         self._busy_since_s = self._began_s = time.monotonic()
@@ -151,7 +151,7 @@ class _Processor:
     # ---------------------------------------------------------------------------------------------------------------- turns
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return None: the program needs no timer, because each event of the engine leads to a call of `poll`."""
+        """Return no deadline: the engine calls `poll` after each of its events, so this object needs no timer."""
         return None
 
     def poll(self, now: float) -> None:

@@ -48,7 +48,7 @@ def _process(start: RunRequest) -> int:
 
 
 class _Batch:
-    """One run; the target of the control channel (`control.Processor`)."""
+    """One run of AssetProcessorBatch. Clients of the control channel can ask whether the run is idle, and can end it."""
 
     def __init__(self, start: RunRequest) -> None:
         self.printer = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)
@@ -160,11 +160,11 @@ class _Batch:
         return self._engine is not None and self._engine.is_idle
 
     def when_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when all work is done."""
+        """Add a callback for the end of all work."""
         self._when_idle.append(then)
 
     at_next_idle = when_idle
-    """Call `then` when all work is done. A batch run becomes idle only once, so this function is equal to `when_idle`."""
+    """Equal to `when_idle`, because a batch run becomes idle only once."""
 
     def quit(self) -> None:
         """Quit now; remaining work stays pending."""

@@ -80,7 +80,10 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
         "seedListFile": (Takes.MANY, "the seed lists whose assets are listed"),
         **_SEEDS,
         "addDefaultSeedListFiles": (Takes.NOTHING, "also list the assets of the default seeds of engine, gems and project"),
-        "skip": (Takes.MANY, "products to omit, and the dependencies that no other listed product needs; * and ? are wildcards"),
+        "skip": (
+            Takes.MANY,
+            "products to omit; dependencies that only these products need are omitted, too; * and ? are wildcards",
+        ),
         "print": (Takes.NOTHING, "print the list"),
         "dryRun": (Takes.NOTHING, "write nothing"),
         "generateDebugFile": (Takes.NOTHING, "write the reason for each asset (.assetlistdebug)"),

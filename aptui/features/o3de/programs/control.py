@@ -46,7 +46,10 @@ class Processor(Protocol):
         ...
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
-        """Call `then` when the engine next becomes idle, or at once if it is idle and worked since it last notified a client."""
+        """Call `then` when the engine becomes idle.
+
+        If the engine is idle already, and has done work since the last call of a callback, call `then` at once.
+        """
         ...
 
     def quit(self) -> None:
@@ -55,7 +58,7 @@ class Processor(Protocol):
 
 
 def commands_in(data: bytes) -> tuple[list[str], bytes]:
-    """Return the complete commands in `data`, and the beginning of an incomplete command; other bytes are dropped."""
+    """Return the complete commands at the start of `data`, and an incomplete command after them. Drop unknown bytes."""
     found: list[str] = []
     while data := data.lstrip(_BETWEEN):
         command = next((name for name in COMMANDS if data.startswith(name.encode())), None)
@@ -77,7 +80,7 @@ class _Peer(Struct, eq=False):
 
 
 def is_foreign(data: bytes) -> bool:
-    """Whether received data cannot be a control command: it does not begin with a lower-case letter, for example HTTP and TLS."""
+    """Whether received data, for example HTTP or TLS, cannot be a control command. Commands begin with a lower-case letter."""
     given = data.lstrip(_BETWEEN)
     return bool(given) and not (given[:1].isalpha() and given[:1].islower())
 

@@ -30,7 +30,7 @@ _MINUTE_MS, _HOUR_MS = 60_000, 3_600_000
 
 
 class Stat(Struct, frozen=True):
-    """A statistic: total duration and number of occurrences."""
+    """Total duration of all runs of an operation, and the number of these runs."""
 
     total_ms: int
     count: int = 1
@@ -40,7 +40,7 @@ class Stat(Struct, frozen=True):
 
     @property
     def average_ms(self) -> int:
-        """The average duration of an occurrence, in whole milliseconds."""
+        """The average duration of a run of the operation, in whole milliseconds."""
         return self.total_ms // max(self.count, 1)
 
 
@@ -191,7 +191,7 @@ class EventPrinter:
     def end_scan(self, files_seen: int | None = None) -> None:
         """Print the end of the scan, unless it was printed already.
 
-        The caller may call this without an event, because a busy engine does not report the end.
+        A busy engine does not report the end of a scan, so the caller may call this method without a report.
         """
         if self._is_end_printed:
             return

@@ -38,7 +38,7 @@ from aptui.store.queries.reader import open_reader
 DELIMITER = "--------------------------- RELOCATION REPORT  ---------------------------"
 
 ALL_OR_NOTHING = "Nothing was changed, because some of these files cannot be moved or deleted."
-"""Printed after a refusal, because O3DE would have performed a part of the request."""
+"""Line printed after a refused request. O3DE would have moved or deleted the other files of the request."""
 _SOURCES_BREAK = "The following files have a source / job dependency on this file and will break"
 _SOURCES_MENDED = (
     " The following files have a source / job dependency on this file, we will attempt to fix the references but they may "

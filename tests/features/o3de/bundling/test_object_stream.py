@@ -68,5 +68,5 @@ def test_error_names_the_file_whose_object_has_the_wrong_type_id(tmp_path: Path)
     path.write_text(SPACES)
 
     assert len(object_stream.load(path, "{82FC5264-88D0-57CD-9307-FC52E4DAD550}").object.children) == 2
-    with pytest.raises(UserError, match=r"a\.seed' is damaged: its object has another type"):
+    with pytest.raises(UserError, match=r"a\.seed' is damaged: the file contains an object of another type"):
         object_stream.load(path, "{00000000-0000-0000-0000-000000000001}")

@@ -162,7 +162,7 @@ def test_client_names_are_shortened_and_made_safe_in_reports(serving: Serving) -
 def test_client_that_runs_in_the_server_process_is_refused() -> None:
     own = {0: str(os.getpid()), 2: TOKEN, 3: "GAME"}
 
-    assert refuse(settings(), "GAME", 7, own) == "GAME has the process id of this engine"
+    assert refuse(settings(), "GAME", 7, own) == "GAME sent the process id of this engine instead of its own"
     assert refuse(settings(), "UNITTEST", 7, own) == ""
     assert refuse(settings(), "GAME", 7, own | {0: f"{os.getpid()}1"}) == ""
 

@@ -148,7 +148,7 @@ def test_asset_builder_lists_each_job_dependency_with_its_status(project: O3dePr
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        (["-task=resident", "-id=1"], "-task=resident is only for processes that O3DE's asset processor starts"),
+        (["-task=resident", "-id=1"], "-task=resident is valid only if O3DE's asset processor starts this program"),
         (["-task=paint"], "'paint' is not a task"),
         (["-debug=relative.txt"], "-debug expects an absolute path, not 'relative.txt'"),
         (["-port=1"], "the source is missing"),

@@ -120,7 +120,7 @@ def test_command_without_an_effect_keeps_the_bytes_of_the_seed_list(bundler: Bun
         (["assetLists", "--print", "--addSeed=a", "--generateDebugFile"], "--generateDebugFile needs --assetListFile"),
         (["comparisonRules", "--comparisonRulesFile=r.rules"], "needs --comparisonType"),
         (["compare", "--comparisonType=delta,intersectionCount"], "intersectionCount cannot be combined with another comparison"),
-        (["compare", "--comparisonType=4"], "--filePattern has 0 values for 1 comparison by filePattern"),
+        (["compare", "--comparisonType=4"], "1 comparison of type filePattern, but 0 values of --filePattern"),
         (["compare", "--comparisonType=delta", "--firstAssetFile=a_pc.assetlist"], "comparison 1 (delta) has too few lists"),
         (["bundles"], "'bundles' needs --bundleSettingsFile"),
         (["bundles", "--outputBundlePath=x.pak"], "the list to pack or the bundle to write is missing"),
