@@ -263,7 +263,7 @@ class GatewayRequests:
                 assert_never(verb)
 
     def forget_client(self, client: int) -> None:
-        """Drop the pending requests of a disconnected client. If the client was the gateway, also drop the last report that it sent."""
+        """Drop the pending requests of a disconnected client. If the client was the gateway, also drop its last status report."""
         if client == self._gateway:
             self._gateway, self._live.gateway_report = 0, None
         self._barriers = [item for item in self._barriers if item.request.client != client]

@@ -2,8 +2,8 @@ r"""Reads and writes the binary form of ObjectStream, including the runtime's `a
 
 A stream is a byte `00`, its version (3) in four bytes, one element, and a byte `00`. Numbers are big-endian. An element has:
 
-- a byte of flags: 8 element, 16 has a value, 32 has a size field, 64 has a field's name, 128 has a version. If flag 32 is set, the low
-  three bits are the length of the size field in bytes. Otherwise they are the length of the value.
+- a byte of flags: 8 element, 16 has a value, 32 has a size field, 64 has a field's name, 128 has a version. If flag 32 is set, the
+  low three bits are the length of the size field in bytes. Otherwise they are the length of the value.
 - the CRC-32 of the field's name in lower case (flag 64), a byte with the version (flag 128), and the type id.
 - the size field (flag 32), the value, the child elements, and a byte `00`.
 

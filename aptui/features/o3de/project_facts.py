@@ -106,13 +106,17 @@ Here all programs use this order; in O3DE the program with a window swaps the la
 
 
 BATCH_TAGS = ("profile", "assetprocessorbatch", "tools", "assetprocessor")
-"""The specialisations of `AssetProcessorBatch`. Its own is directly after "profile" (the build type), and is thus merged early."""
+"""The specialisations of `AssetProcessorBatch`, in the order in which their settings files are merged.
+
+"assetprocessorbatch" is directly after the build type ("profile"), so "tools" and "assetprocessor" override it.
+"""
 
 
 class Options(Struct, frozen=True):
     """Options of the command line in addition to a project's settings; paths may be relative to the current folder.
 
-    `registry` has (regset or regremove, its value) in the order of the command line; `regset` is applied after `registry`.
+    `registry` has the switches `--regset` and `--regremove` as (name, value), in the order of the command line. The values in
+    `regset` come from other switches, and are applied after those in `registry`.
     """
 
     registry: tuple[tuple[str, str], ...] = ()

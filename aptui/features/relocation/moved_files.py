@@ -51,7 +51,7 @@ class UnreadableError(Exception):
 
 
 class Rename(Struct, frozen=True):
-    """One path or UUID that changes. `target` is the index of the renamed item.
+    """One path or UUID that changes. `target` is the index of the renamed file in the list of moved files.
 
     `is_seen_from_here`: `old` and `new` are relative to the folder of the file that contains the reference. Paths are written with
     `/`, UUIDs as 32 hex digits in lower case.
@@ -104,7 +104,7 @@ def mend(data: bytes, renames: Sequence[Rename], prefixes: Iterable[str]) -> Men
     try:
         text = body.decode(encoding, errors)
     except UnicodeDecodeError:
-        raise UnreadableError("it is not text") from None
+        raise UnreadableError("the file is not text") from None
     mending = _Mending(text, renames, tuple(prefix.lower() for prefix in prefixes))
     changed = mending.run()
     done = mark + changed.encode(encoding, errors) if mending.count else data
@@ -116,7 +116,7 @@ def _encoding(data: bytes) -> tuple[str, bytes, bytes]:
     if codec is not None:
         return codec, data[:2], data[2:]
     if b"\0" in data:
-        raise UnreadableError("it is not text")
+        raise UnreadableError("the file is not text")
     return "utf-8", b"", data
 
 
@@ -242,11 +242,11 @@ def read(path: str) -> bytes:
     """
     try:
         if not stat.S_ISREG(os.stat(path).st_mode):
-            raise UnreadableError("it is not a file")
+            raise UnreadableError("the path is not a file")
         with open(path, "rb") as file:
             data = file.read(LIMIT_BYTES + 1)
     except OSError as error:
-        raise UnreadableError(f"it cannot be read: {error.strerror}") from error
+        raise UnreadableError(f"the file cannot be read: {error.strerror}") from error
     if len(data) > LIMIT_BYTES:
         raise UnreadableError("the file is too large")
     return data
@@ -257,10 +257,10 @@ def why_not_writable(path: str) -> str:
     try:
         seen = os.lstat(path)
     except OSError as error:
-        return f"it cannot be read: {error.strerror}"
+        return f"the file cannot be read: {error.strerror}"
     if not stat.S_ISREG(seen.st_mode):
-        return "it is a link" if stat.S_ISLNK(seen.st_mode) else "it is not a file"
-    return "it is read-only" if is_read_only(path, seen) else ""
+        return "the path is a link" if stat.S_ISLNK(seen.st_mode) else "the path is not a file"
+    return "the file is read-only" if is_read_only(path, seen) else ""
 
 
 def is_read_only(path: str, seen: os.stat_result) -> bool:
@@ -285,7 +285,7 @@ def rewrite(path: str, data: bytes) -> None:
             with contextlib.suppress(OSError):
                 os.fchown(file.fileno(), seen.st_uid, seen.st_gid)
     except OSError as error:
-        raise UnreadableError(f"it cannot be written: {error.strerror}") from error
+        raise UnreadableError(f"the file cannot be written: {error.strerror}") from error
     except KnownError as error:
         raise UnreadableError(error.what) from error
 
@@ -377,7 +377,7 @@ class DiskTree:
         """Return why an absolute path is not a movable file of a scan folder, "" if it is."""
         found = self.owner(path)
         if found is None:
-            return "it is outside the scan folders"
+            return "the file is outside the scan folders"
         link = _link_above(found[0].path, found[1])
         return f"'{link}' is a link" if link else ""
 
@@ -390,9 +390,9 @@ class DiskTree:
         try:
             seen = os.lstat(name)
         except OSError as error:
-            return f"it cannot be read: {error.strerror}"
+            return f"the file cannot be read: {error.strerror}"
         if not (stat.S_ISREG(seen.st_mode) or stat.S_ISLNK(seen.st_mode)):
-            return "it is not a file"
+            return "the path is not a file"
         if stat.S_ISREG(seen.st_mode) and not ignores_mode and is_read_only(name, seen):
             return "the file is read-only"
         return "" if os.access(os.path.dirname(name), os.W_OK) else f"the folder '{os.path.dirname(path)}' is read-only"
@@ -412,7 +412,7 @@ class DiskTree:
             return "the destination exists" if new in there else f"the destination exists as '{there[0]}'"
         name = os_path(old)
         if os.path.islink(name) and not os.path.isabs(Path(name).readlink()) and os.path.dirname(old) != os.path.dirname(new):
-            return "it is a link with a relative target, which would break"
+            return "the file is a link with a relative target, which would break"
         return self._why_not_in(os.path.dirname(new))
 
     def _why_not_in(self, folder: str) -> str:

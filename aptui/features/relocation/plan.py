@@ -233,9 +233,9 @@ def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]
 
 
 def _note_own(plan: Plan, reader: Reader) -> None:
-    """Record the dependencies that are not moved together with files that move to another folder.
+    """For each source that moves to another folder, record its dependencies that are not moved.
 
-    The moved files may name these dependencies by a path relative to the old folder.
+    The moved source may name these dependencies by paths relative to its old folder.
     """
     # A file that lies directly in a scan folder is omitted. The paths that it names are relative to the scan folder, and a builder
     # can still resolve them after the move.
@@ -557,7 +557,7 @@ def _check_plan(plan: Plan) -> None:
         problem = _problem(plan, item)
         other = seen.setdefault(item.new_file.lower(), item) if item.new_file else item
         if not problem and other is not item:
-            problem = f"'{other.old}' is moved to the same destination"
+            problem = f"'{other.old}' would be moved to the same new path as this file"
         if problem:
             plan.items[at] = replace(item, problem=problem)
             plan.refusals.append(f"'{item.old}': {problem}")
@@ -591,11 +591,11 @@ def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
     doubts: dict[str, list[str]] = {}
     for item in items:
         if plan.tree.is_ignored_at(item.new):
-            doubts.setdefault("ignored at the destination, so no longer a source", []).append(item.new)
+            doubts.setdefault("the configuration ignores this path, so the file is no longer a source", []).append(item.new)
         elif (other := plan.tree.overridden_by(folders[item.new_folder], item.new)) != "":
             doubts.setdefault(f"overridden by '{other}'", []).append(item.new)
         elif builders.builders_for(item.old) and not builders.builders_for(item.new):
-            doubts.setdefault("not matched by a builder at the destination, so no longer a source", []).append(item.new)
+            doubts.setdefault("no builder matches this path, so the file is no longer a source", []).append(item.new)
     for why, paths in doubts.items():
         more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
         plan.warnings.append(f"'{paths[0]}'{more}: {why}")

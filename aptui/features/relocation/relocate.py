@@ -94,7 +94,7 @@ def keep_journal(cache_dir: Path, journal: Journal) -> Iterator[None]:
     for folder in (*path.parents[:2], record.parent):
         _sync_folder(folder)
     yield
-    path.unlink()  # the record stays: it is small, and is valid for this journal only
+    path.unlink()  # the digest file stays: it is small, and is valid for this journal only
 
 
 def path_of(cache_dir: str | os.PathLike[str]) -> Path:
@@ -222,7 +222,7 @@ def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
 
 
 def _rewrite_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str]) -> int:
-    """Replace the old names in a file; return the number of replacements.
+    """Replace the old paths and UUIDs in a file by those after the move; return the number of replacements.
 
     Raises:
         UnreadableError: the file is not text, or cannot be read or written.
@@ -312,7 +312,10 @@ def _remove_empty(order: Relocate, items: Iterable[RelocationItem], roots: dict[
 
 
 def _in_order(plan: Plan, group: list[int]) -> list[int]:
-    """Return the items of a group in the order of their steps: a move begins with the metadata, a deletion ends with it."""
+    """Return the indices in `group`, a source and its metadata files, in the order of processing.
+
+    A move begins with the metadata; a deletion ends with the metadata.
+    """
     return group if plan.order.is_delete else group[::-1]
 
 

@@ -28,7 +28,7 @@ _FOLDERS = "Cannot operate on directories.  Please specify a file or use a wildc
 
 
 class RelocationError(UserError):
-    """A rule is violated; `reference` is the line that O3DE's Asset Processor prints."""
+    """The request violates a rule for moves and deletions. `reference` is the line that O3DE's Asset Processor prints."""
 
     def __init__(self, what: str, reference: str, *, hint: str = "") -> None:
         super().__init__(what, hint=hint)
@@ -157,7 +157,7 @@ def _find_plain(source: str, tree: DiskTree) -> FoundSource:
     if owner is None:
         raise _outside(source)
     if tree.is_folder(path):
-        raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint=f"use '{source}/*' for all files in it")
+        raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint=f"use '{source}/*' to select all files in the folder")
     if not tree.exists(path):
         raise RelocationError(f"the file '{source}' does not exist", "File not found.")
     return FoundSource(owner[0], owner[1], (owner[1],), is_plain=True)
@@ -187,7 +187,7 @@ def _find_relative(source: str, tree: DiskTree) -> FoundSource:
 
 def _find_absolute(source: str, tree: DiskTree) -> FoundSource:
     if not source.endswith("*") and tree.is_folder(source):
-        raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint="add '/*' for all files in it")
+        raise RelocationError(f"'{source}' is a folder", _FOLDERS, hint="add '/*' to select all files in the folder")
     owner = tree.owner(source)
     if owner is None:
         above = parent(source)

@@ -47,15 +47,15 @@ class RelocationAction(StrEnum):
     DONE = "done"
     FAILED = "failed"
     LEFT = "left"
-    """Not moved or deleted, because another step failed."""
+    """The file was not moved or deleted, because another step of the relocation failed."""
 
 
 class Fate(StrEnum):
-    """The effect of a file's move or deletion on one dependency on this file."""
+    """The consequence of a file's move or deletion for a source that depends on the file."""
 
     BREAKS = "breaks"
     HOLDS = "holds"
-    """The dependency stays valid, or the dependant is deleted, too."""
+    """No file will have a broken dependency. For example, the dependant is deleted together with the file."""
     MENDED = "mended"
     """The dependant's text is updated to the new path."""
 

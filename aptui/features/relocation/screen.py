@@ -151,7 +151,7 @@ class _Keys(Line):
         self._list_keys, self._pressed = list_keys, pressed
 
     def parts(self, width: int) -> Parts:  # noqa: ARG002  # the keys fit on the narrowest screen
-        """Return the line; unavailable actions are shown pale."""
+        """Return the line of keys and actions; unavailable actions are shown pale."""
         found: list[Part] = []
         for key, text, is_able in self._list_keys():
             found += [Part(f" {key} ", "key" if is_able else "muted", key), Part(f"{text}  ", "" if is_able else "muted", key)]

@@ -257,7 +257,7 @@ def _repair(move: Move) -> None:
 
 
 def _merge_uuid(left: bytes, belongs: bytes) -> None:
-    """Add the UUID in the identity file `belongs` to the list of earlier UUIDs in the identity file `left`."""
+    """Copy the UUID in the new identity file `belongs` into the list of earlier UUIDs in the old identity file `left`."""
     with open(left, "rb") as old, open(belongs, "rb") as new:
         try:
             document, made = json.loads(old.read()), json.loads(new.read())

@@ -31,7 +31,7 @@ def refuse_stale(config: Config, platform: str) -> None:
     Raises:
         UserError: a source, a builder, the configuration, or a product in the cache changed since the platform was processed.
     """
-    trust.require_for_start(config, "the check that the cache is current")
+    trust.require_for_start(config, "the check for out-of-date products")
     if platform not in {item.id for item in config.project.platforms}:  # a disabled platform keeps its products, so check it, too
         config = load.load(config.project_dir, platforms=(platform,))
     opening = PreparedSession(config, platforms=(platform,))

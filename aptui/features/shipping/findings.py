@@ -135,7 +135,7 @@ def _dead(graph: AssetGraph, platform: str) -> Iterator[LintFinding]:
             "dangling": (f"asset {end.target}", "fix the id, or restore the asset"),
         }.get(end.kind, ("", ""))
         if what:
-            yield LintFinding("dead", end.product, f"needs {what}, which does not exist", advice)
+            yield LintFinding("dead", end.product, f"this product needs {what}, which does not exist", advice)
 
 
 def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) -> Iterator[LintFinding]:
@@ -143,7 +143,10 @@ def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) ->
     seeds = {node for word in arguments.roots for node in graph.ends_of_chains(names.products(word))}
     for product in orphans(graph, seeds, arguments.platform).products:
         yield LintFinding(
-            "unreachable", product.name, "no root needs this product", "delete its source, or add the source to --roots"
+            "unreachable",
+            product.name,
+            "no product of --roots needs this product",
+            "delete its source, or add the source to --roots",
         )
 
 
@@ -152,7 +155,9 @@ def _unreachable(place: AskedAssets, graph: AssetGraph, arguments: Namespace) ->
 
 def _find_same_names(place: AskedAssets) -> Iterator[LintFinding]:
     for name, source in list_same_but_for_case(place.database):
-        yield LintFinding("case", name, f"of '{source}' differs only in case from another product", "rename one of them")
+        yield LintFinding(
+            "case", name, f"this product of '{source}' differs only in case from another product", "rename one of them"
+        )
     roots = [] if place.config is None else [folder.path for folder in place.config.project.scan_folders]
     cache = os.fspath(place.cache_dir)
     for root in roots:

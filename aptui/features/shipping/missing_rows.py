@@ -113,7 +113,7 @@ class MissingHit(NamedTuple):
     uuid: bytes
     sub_id: int
     product: str
-    """The name of the referenced product."""
+    """The name of the product that the file refers to."""
 
 
 class DeclaredReference(Struct):
@@ -243,7 +243,7 @@ def read_declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str,
 
 
 class KnownAssets:
-    """The existing assets. Call `learn` with all names of many files, then the other methods.
+    """Finds the existing assets for names in files. Call `learn` once with the names in many files, then the other methods.
 
     `extensions` are those of all sources and products, in lower case; `platforms` are those with jobs.
     """
@@ -357,7 +357,7 @@ def _portions(items: Collection[T], size: int) -> Iterator[list[T]]:
 def result_rows(product: Scanned, hits: Sequence[MissingHit], says: str, stamp: tuple[int, str]) -> list[tuple[object, ...]]:
     """Return the rows that store the outcome of a product's scan, as parameters of the statement "put_missing".
 
-    Each missing dependency has a row. If `says` is not "" or nothing is missing, one more row has the text `says`.
+    Each missing dependency has a row. If the text `says` is not empty, or nothing is missing, a last row has this text.
 
     `stamp` is the time of the scan: in seconds since 1970, and as text.
     """

@@ -281,7 +281,7 @@ def _linear(regex: str) -> Callable[[str], object]:
 
 
 class ScannedFile(NamedTuple):
-    """A scanned file; `uuid` is the UUID of its source, b"" if the file is not a product.
+    """A scanned file. If the file is a product, `uuid` is the UUID of the product's source, otherwise b"".
 
     `inner` is its path in lower case, to which relative names are resolved. `platforms` are the platforms whose products the file
     may name.
@@ -316,7 +316,7 @@ def _meanings(subject: ScannedFile, name: str) -> list[str]:
 def hits_of(
     known: KnownAssets, subject: ScannedFile, names: Names, declared: DeclaredReference, rules: ScanRules
 ) -> Iterator[MissingHit]:
-    """Yield the undeclared references of a file, each product once."""
+    """Yield the undeclared references in a file: for each referenced product, only the first reference."""
     seen = {(subject.uuid, subject.sub_id)}
     for text, targets in _targets(known, subject, names, declared):
         for target in targets:
@@ -443,7 +443,7 @@ class MissingSearch:
             pages = [wanted[at : at + _PAGE] for at in range(0, len(wanted), _PAGE)]
             begun = work.begin(pages[0]) if pages else {}
             for at, page in enumerate(pages):
-                # The reader processes read the next page while `rows_of` finds the assets that names in this page refer to.
+                # The reader processes read the next page while this process looks up the names in the current page (`rows_of`).
                 following = work.begin(pages[at + 1]) if at + 1 < len(pages) else {}
                 save(work.rows_of(page, begun))
                 begun = following
@@ -490,7 +490,8 @@ class MissingSearch:
 class _Work(Struct):
     """The objects that one search uses: the project, the database, the reader processes, the rules, and the progress.
 
-    `terms` has the settings that affect which names are found in a file (`MissingSearch._terms`).
+    `terms` lists the scanner version and settings (`MissingSearch._terms`). Remembered names of a file are used only if they were
+    found with equal `terms`.
     """
 
     place: SearchedProject

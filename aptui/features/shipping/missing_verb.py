@@ -148,7 +148,7 @@ def _alone(config: Config, arguments: Namespace) -> Tally:
 
 
 def _search_in_engine(client: EngineClient, arguments: Namespace) -> Tally:
-    """Let the engine search, and show its progress."""
+    """Request a search for missing dependencies from the running engine, and show the progress."""
     answers: list[port.Answer | KnownError] = []
     client.ask(port.Subscribe(wants_all=False))
     client.post(ScanMissing(tuple(arguments.patterns), max_matches=arguments.max_matches), answers.append)
@@ -203,7 +203,7 @@ def _refuse_no_folders(folders: Sequence[str]) -> None:
         if not os.path.isdir(folder):
             raise UserError(
                 f"the folder '{printing.line(folder)}' does not exist",
-                hint="write folders after --folders, and patterns before --folders",
+                hint="all words after --folders are folders, so write patterns of products before --folders",
             )
 
 

@@ -156,7 +156,7 @@ class NameScan:
         self._scan(block, sys.maxsize)
 
     def _scan(self, block: bytes, limit: int) -> None:
-        """Add the names until the numbers of paths or ids reach `limit`."""
+        """Add the paths and ids in `block` to the found names, but at most `limit` of each kind."""
         for begin, end in _find_dotted(block):
             if self._path_count == limit:
                 self._names.is_partial = True
@@ -206,7 +206,10 @@ class NameScan:
                     self._add_name(piece[0])
 
     def _add_quoted(self, block: bytes, begin: int, end: int) -> None:
-        """Add the whole quoted text if a closing quote follows at `end`, as in `"Crystal Sunset (new).png"`."""
+        """Add a quoted name with spaces, for example `"Crystal Sunset (new).png"`.
+
+        The last word of the name, here `(new).png`, is at `begin` to `end`. If a quote follows, search the opening quote before it.
+        """
         quote = block.rfind(block[end : end + 1], max(0, begin - _QUOTED_MAX), begin)
         if 0 <= quote < begin - 1 and not _BREAK.search(block, quote, begin):
             self._add_name(block[quote + 1 : end])

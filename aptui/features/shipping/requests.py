@@ -104,7 +104,7 @@ class MissingScanRequests:
             running.is_given_up = True
 
     def next_deadline(self, _now: float) -> float | None:
-        """Return None, because the search thread wakes the loop when it has a message."""
+        """Return no deadline: the search thread wakes the loop when it has a message, so no timer is needed."""
         return None
 
     def poll(self, _now: float) -> None:

@@ -61,7 +61,7 @@ class ScanLine(Line):
             self.remove_class("-shown")
 
     def parts(self, width: int) -> Parts:
-        """Return the line; the name of the products is untrusted text, and is shortened to fit."""
+        """Return the line about the search. The name of the searched products is untrusted text, and is shortened to fit."""
         news = self._news
         if news is None:
             return ()

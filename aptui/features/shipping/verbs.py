@@ -50,7 +50,7 @@ def assetlist_arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help="list the products that no SEED needs, or without SEED the products that no other product needs",
     )
-    parser.add_argument("--output", metavar="FILE", help="write the list for 'bundle' and 'compare'")
+    parser.add_argument("--output", metavar="FILE", help="write the list to a file that 'bundle' and 'compare' can read")
     parser.add_argument("--json", action="store_true", help="print the list as JSON")
     database_argument(parser)
 
@@ -97,7 +97,7 @@ def _seeds(words: list[str], place: AskedAssets, graph: AssetGraph, platform: st
         if not products:
             raise UserError(
                 f"'{printing.line(word)}' has no products for platform '{printing.line(platform)}'",
-                hint="run 'aptui jobs' to see its jobs, or select another platform with --platform",
+                hint="run 'aptui jobs' to see the jobs of this seed, or select another platform with --platform",
             )
         found.update(dict.fromkeys(products))
     return list(found)
@@ -215,7 +215,7 @@ def _refuse_unsettled(graph: AssetGraph) -> None:
     summary = " and ".join(f"{number:,} {kind}" for kind, number in sorted(kinds.items()))
     first = ", ".join(printing.line(source) for source in list(dict.fromkeys(row[0] for row in rows))[:3])
     raise UserError(
-        f"not all jobs are up to date: {summary}, such as the jobs of {first}",
+        f"not all jobs are up to date: {summary}, for example jobs of {first}",
         hint="run 'aptui batch' first, or add --unsettled to pack the last good products",
     )
 

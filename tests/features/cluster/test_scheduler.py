@@ -240,7 +240,7 @@ def test_lost_scheduler_returns_all_jobs_and_is_reconnected(harness):
     assert harness.scheduler.is_connected
 
 
-def test_jobs_of_a_hanging_scheduler_connection_are_returned(harness):
+def test_hanging_scheduler_connection_returns_its_jobs_to_the_pool(harness):
     """Dask's client may try to connect forever, so waiting for its closing and its answers has a timeout."""
     is_over = threading.Event()
 
@@ -342,7 +342,7 @@ class FakeNanny:
 
     async def finished(self) -> None:
         if not FakeNanny.troubles:
-            FakeNanny.ended.set()  # The worker waits for this event, and ends.
+            FakeNanny.ended.set()  # the verb `worker` waits for this event, then ends
 
     async def close(self) -> None:
         self.is_closed = True

@@ -49,7 +49,7 @@ def test_change_of_a_file_affects_sources_that_declare_the_file(rows: Rows, spre
     assert spread("s2") == {"s2", "s3"}
 
 
-def test_change_spreads_only_one_step_through_discovered_dependencies(rows: Rows, spread: Spread) -> None:
+def test_changed_source_affects_only_direct_discovered_dependants(rows: Rows, spread: Spread) -> None:
     rows.depend(1, "s0", FOUND)
     rows.depend(2, "s1")
 
@@ -65,7 +65,7 @@ def test_change_spreads_through_job_dependencies(rows: Rows, spread: Spread) -> 
 
 
 def plan(rows: Rows, owner: int, *dependencies: JobDependency, platform: str = "linux") -> None:
-    """Record in the analysis of source `owner` that the job of this source has these dependencies."""
+    """Store an analysis of source `owner` that plans one job with these job dependencies."""
     packed = pack_analysis(Job(None, BUILDER, "", "", plans=(JobPlan("main", platform, job_dependencies=dependencies),)))
     with closing(sqlite3.connect(rows.path)) as database, database:
         database.execute(

@@ -227,7 +227,7 @@ def test_query_prints_a_path_between_assets(run: Run, there: Path) -> None:
     assert out.splitlines() == ["linux/two.note.bin", "  made of  two.note", "  source  one.note", "  source  a.txt"]
 
 
-def test_query_lists_a_set_with_sources_first(run: Run, there: Path) -> None:
+def test_query_lists_the_nodes_of_a_set_difference(run: Run, there: Path) -> None:
     _, out, _ = run("query", "rdeps(a.txt) - products(*)")
 
     assert [line.split()[:2] for line in out.splitlines()] == [
@@ -423,7 +423,7 @@ def test_affected_refuses_unknown_commits_and_repositories(run: Run, repository:
     assert (without[0], "git is not installed" in without[2]) == (3, True)
 
 
-def test_affected_jobs_are_uncertain_after_changed_folder_settings(run: Run, repository: Path) -> None:
+def test_changed_folder_settings_mark_every_affected_job_as_uncertain(run: Run, repository: Path) -> None:
     (repository / "assets" / ".aptui.yaml").write_text("builders: {}\n")
 
     answer = affected(run)

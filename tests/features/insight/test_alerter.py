@@ -33,7 +33,7 @@ def progress(*, waiting: int) -> Progress:
 
 
 class Harness:
-    """An alerter whose programs are not run; their digests are recorded."""
+    """An alerter with a clock, a list of messages and a terminal that the test controls."""
 
     def __init__(self, folder: Path, *alerts: Alert, failing: tuple[int | str, ...] = (), quiet_s: float = LONG_S) -> None:
         self.now, self.messages = 100.0, [""]

@@ -75,7 +75,7 @@ def test_bytes_of_a_capsule_do_not_depend_on_its_file_name(run: Run, tmp_path: P
     first, second = tmp_path / "a.tgz", tmp_path / "b.tgz"
 
     assert run("capsule", "sub/b.up", "--out", str(first))[0] == 0
-    time.sleep(1.01)  # times in the two files would now differ by at least one second
+    time.sleep(1.01)  # a time stamp in the second capsule would now differ from the first
     assert run("capsule", "sub/b.up", "--out", str(second))[0] == 0
 
     assert first.read_bytes() == second.read_bytes()
@@ -93,7 +93,7 @@ def test_capsule_of_a_failed_job_includes_dependencies_and_fails_again(run: Run,
     assert run("capsule", "run", str(words), "--trust-code")[0] == 0
 
 
-def test_different_outcome_of_running_a_capsule_is_reported(run: Run, tmp_path: Path) -> None:
+def test_capsule_run_reports_products_that_differ_from_the_record(run: Run, tmp_path: Path) -> None:
     file, other = tmp_path / "b.tgz", tmp_path / "other.tgz"
     run("capsule", "sub/b.up", "--out", str(file))
     with tarfile.open(file) as tar, tarfile.open(other, "w:gz") as changed:

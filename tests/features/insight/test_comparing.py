@@ -44,7 +44,7 @@ def test_comparison_of_sessions_lists_new_and_lasting_and_fixed_failures(store: 
     assert found.jobs_run == 4
 
 
-def test_failure_that_began_and_ended_between_the_sessions_is_not_listed(store: Store) -> None:
+def test_failure_only_in_a_session_between_those_compared_is_omitted(store: Store) -> None:
     session(store, 100, {1: {}})
     session(store, 200, {1: {"outcome": 1}})
     session(store, 300, {1: {}})

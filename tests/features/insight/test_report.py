@@ -151,7 +151,7 @@ def test_negated_codeowners_pattern_is_refused_with_its_line(tmp_path: Path) -> 
     ],
 )
 def test_codeowners_pattern_matches_without_backtracking(pattern: str, path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The number of comparisons grows only with the product of the segment counts of path and pattern."""
+    """The number of segment comparisons grows at most as (segments in the pattern) × (segments in the path)."""
     count = 0
     inherited = report._compile_segment
 

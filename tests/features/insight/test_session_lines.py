@@ -182,7 +182,7 @@ def test_timeline_uses_the_fewest_lanes(store: Store) -> None:
 
 
 def test_timeline_places_runs_with_the_same_commit_one_after_another(store: Store) -> None:
-    for number in range(1, 41):  # forty runs that are committed at the same time
+    for number in range(1, 41):  # the results of these forty runs are committed at the same time
         ran(store, number, 2990, 3000)
     ran(store, 41, 2000, 2800)
     session(store)

@@ -20,7 +20,10 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture(scope="module")
 def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two sessions; `sub/b.up` grows, and in the database its first run takes a millisecond, its second four seconds."""
+    """A project with two sessions. The source `sub/b.up` is larger in the second session.
+
+    The recorded durations of its job are set to 1 ms in the first session, and to 4 s in the second.
+    """
     folder = tmp_path_factory.mktemp("night")
     with pytest.MonkeyPatch.context() as patch:
         project = verb_project.write(folder, patch)

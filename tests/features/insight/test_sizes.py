@@ -1,4 +1,4 @@
-"""Sizes of products in groups, and their growth."""
+"""Total product size of each group, for example of each builder, and the growth of this size."""
 
 from __future__ import annotations
 

@@ -98,7 +98,7 @@ class ScriptedProject(Project):
         return self.write(str(Path(home, SCRIPTS).with_name(name)), code)
 
     def stand_in(self, platforms: tuple[str, ...] = ("linux",)):
-        """Return the builder that represents the scripts in the configuration."""
+        """Return the configuration's one builder, in a tuple, that stands for all builders of scripts."""
         return scripts_builder([self.root / home for home in self.homes], platforms, engine=self.root, project=self.root)
 
     @contextmanager

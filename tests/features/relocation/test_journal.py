@@ -136,7 +136,7 @@ def test_completing_a_killed_move_does_not_rewrite_an_edited_file(tmp_path: Path
     assert harness.text("assets/use1.scene") == "see n/f1.txt"
 
 
-def test_journal_that_came_with_the_cache_rewrites_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_journal_of_another_user_or_machine_rewrites_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     harness = make_project(tmp_path / "p")
     with monkeypatch.context() as patch:
         patch.setattr(moved_files, "rewrite", lambda *_arguments: (_ for _ in ()).throw(Killed))

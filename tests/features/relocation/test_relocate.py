@@ -189,7 +189,7 @@ def test_move_of_two_files_to_the_same_destination_is_refused(harness: Relocatio
 
     report = harness.do("a?.png", "b.png")
 
-    assert report.refusals == ("'a2.png': 'a1.png' is moved to the same destination",)
+    assert report.refusals == ("'a2.png': 'a1.png' would be moved to the same new path as this file",)
     assert harness.files() == ["a1.png", "a2.png"]
 
 
@@ -219,10 +219,10 @@ def test_move_warns_if_the_source_would_no_longer_be_processed(harness: Relocati
     harness.source("shared/c.png")
     harness.write("assets/sub/d.png")
 
-    assert harness.ask("a.png", "raw/").warnings == ("'raw/a.png': ignored at the destination, so no longer a source",)
-    assert harness.ask("a.png", "a.bin").warnings == (
-        "'a.bin': not matched by a builder at the destination, so no longer a source",
+    assert harness.ask("a.png", "raw/").warnings == (
+        "'raw/a.png': the configuration ignores this path, so the file is no longer a source",
     )
+    assert harness.ask("a.png", "a.bin").warnings == ("'a.bin': no builder matches this path, so the file is no longer a source",)
     assert "overridden by" in harness.ask("c.png", "sub/d.png").warnings[0]
 
 
@@ -489,14 +489,14 @@ def test_dependant_whose_text_has_no_reference_is_reported(harness: RelocationHa
     assert harness.text("assets/a.scene") == "images: [a]"
 
 
-def test_read_only_dependant_prevents_the_move(harness: RelocationHarness) -> None:
+def test_write_protected_dependant_prevents_the_move(harness: RelocationHarness) -> None:
     harness.source("assets/a.png")
     harness.source("assets/a.scene", "a.png").chmod(0o444)
     harness.depend("assets/a.scene", "a.png")
 
     report = harness.do("a.png", "new/", updates_references=True)
 
-    assert report.refusals == ("'a.scene': it is read-only",)
+    assert report.refusals == ("'a.scene': the file is read-only",)
     assert harness.files() == ["a.png", "a.scene"]
 
 

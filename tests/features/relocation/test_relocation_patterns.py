@@ -41,7 +41,7 @@ class Disk:
         return list(find(self.real(source), self.tree).files)
 
     def goes_to(self, source: str, destination: str) -> list[str]:
-        """Return the destination of each matching file."""
+        """Return the new path of each file that `source` matches, if the files are moved to `destination`."""
         where = find(self.real(source), self.tree)
         target = read_destination(where, self.real(destination), self.tree)
         return [target.of(rel).replace(f"{self._root}/", "/p/") for rel in where.files]

@@ -1,4 +1,4 @@
-"""Relocations through a running engine: one batch under a hold, identities kept, and an answer for the client."""
+"""Relocations by a running engine: moved files are processed together and keep their identity, and the client gets a report."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ def test_hostile_relocation_pattern_ends_within_the_time_limit(project: LiveProj
     assert time.process_time() - began < 5
 
 
-def test_refused_relocation_stops_holding_file_changes_back(project: LiveProject) -> None:
+def test_file_changes_are_processed_again_after_a_refused_relocation(project: LiveProject) -> None:
     request = project.ask(Relocate("art", "new/", is_confirmed=True))
 
     assert "'art' is a folder" in request.refused

@@ -109,7 +109,7 @@ def test_rewrite_finds_thousands_of_names_in_one_pass() -> None:
 
     found = mend(text.encode(), renames, ())
 
-    assert found.count == 9_000 - 2  # where two of the three copies meet, two names form another name
+    assert found.count == 9_000 - 2  # `* 3` joins the last and first name of neighbouring copies
     assert len(found.changed) == 3_000
 
 
@@ -153,5 +153,5 @@ def test_read_only_file_and_link_are_not_rewritten(tmp_path: Path) -> None:
     with pytest.raises(UnreadableError, match="read-only"):
         rewrite(str(file), b"new")
 
-    assert why_not_writable(str(link)) == "it is a link"
+    assert why_not_writable(str(link)) == "the path is a link"
     assert file.read_bytes() == b"old"

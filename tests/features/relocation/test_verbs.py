@@ -110,7 +110,7 @@ def test_move_command_resolves_paths_from_the_current_folder(run: Run, project: 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("move", "sub", "new/"), "'sub' is a folder; use 'sub/*' for all files in it"),
+        (("move", "sub", "new/"), "'sub' is a folder; use 'sub/*' to select all files in the folder"),
         (("move", "sub/**", "new/"), "two wildcards in a row"),
         (("move", "none.txt", "new/"), "'none.txt' is not in any scan folder"),
         (("move", "notes.tmp", "new/"), "is not a source of this project"),

@@ -46,7 +46,7 @@ _SERVED = {"own server", "nginx", "apache", "moto"}
 
 
 def _lane(kinds):
-    """Return the kinds of stores as parameters; stores behind a socket are marked `real`."""
+    """Return a pytest parameter for each kind of store. Kinds that use a socket have the mark `real`."""
     return [pytest.param(kind, marks=pytest.mark.real if kind in _SERVED else ()) for kind in kinds]
 
 

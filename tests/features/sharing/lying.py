@@ -19,7 +19,7 @@ KINDS = (("ac",), ("cas",), ("ac", "cas"))
 
 
 class LyingStore:
-    """A `Store` with faults. It verifies blobs as other stores do, so a fault can only change stored or received bytes."""
+    """A `Store` that can fail, and can store or return wrong bytes. It verifies blobs as real stores do."""
 
     address = "memory://lies"
 

@@ -1,4 +1,4 @@
-"""Aptui's server, used by other clients."""
+"""Aptui's cache server, used by HTTP clients other than aptui, for example ccache."""
 
 import base64
 import hashlib
@@ -107,7 +107,7 @@ def test_token_is_accepted_as_bearer_and_as_password(tmp_path):
 
 
 def test_uploaded_blob_with_another_digest_is_refused(open_server, tmp_path):
-    """A server that verifies uploads protects clients that do not."""
+    """The server verifies uploads, so clients that do not verify downloads are protected, too."""
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA[:-1])[0] == 400
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA + b"x")[0] == 400
     assert ask(open_server, "GET", f"/cas/{DIGEST}")[0] == 404

@@ -165,7 +165,7 @@ def test_deeply_nested_record_is_refused():
 
 
 def test_record_of_another_job_is_refused():
-    """The job in a record is compared with the requested job, even if records are not sealed with a team key."""
+    """A record that names another job than the requested one is refused, even if no team key is used."""
     with pytest.raises(Mismatch, match="another job"):
         open_record(seal_record(record(facts("b.png"), b"one"), SEAL), SEAL, BASE)
 
@@ -237,7 +237,7 @@ def test_job_key_stays_equal_on_all_machines_until_the_format_changes():
     ],
 )
 def test_change_of_any_job_input_changes_the_key_of_the_job(changes):
-    """The inputs are builder, version and code, platform, parameters, source, dependencies, and the engine."""
+    """A job's inputs: builder with version and code, platform, parameters, source, dependencies, and ABI version of the engine."""
     assert base_key(facts(**changes)) != base_key(facts())
 
 

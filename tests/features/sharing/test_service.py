@@ -191,7 +191,7 @@ def test_only_the_local_store_is_used_if_sharing_is_disabled(machines, share):
 
 
 def test_service_in_client_mode_never_writes_to_the_shared_store(machines, share):
-    """Writing needs its own permission; developers do not have it by default."""
+    """Writing to the shared store needs its own permission, which developers do not have by default."""
     client = machines("client", share, "client")
     client.put(*CONTENTS)
 
@@ -200,7 +200,10 @@ def test_service_in_client_mode_never_writes_to_the_shared_store(machines, share
 
 
 def test_untrusted_branch_results_are_restored_only_on_this_branch(machines, share):
-    """This prevents the attack CREEP (CVE-2025-36852), also through the local store of a machine that uses both branches."""
+    """The namespaces of branches prevent the attack CREEP (CVE-2025-36852).
+
+    This includes the attack through the local store of a machine that uses both branches.
+    """
     machines("branch", share, namespace="branch-7").put(b"evil")
 
     assert machines("trusted", share, "client").find() is None
@@ -340,7 +343,7 @@ def test_result_is_not_stored_if_its_product_file_changed(machines, share):
 @pytest.mark.parametrize("where", ["/cas/", "/ac/"])
 @pytest.mark.parametrize("kind", [*LIES, "forbidden", *SLOW])
 def test_wrong_or_slow_answer_of_a_store_is_a_cache_miss_and_is_reported_once(machines, server, kind, where):
-    """The store causes no wrong product and no delay beyond the deadline. A wrong entry is not requested again for ten minutes."""
+    """A faulty store causes no wrong product, and no delay beyond the deadline of a lookup (`deadline_s`)."""
     maker = machines("maker", server.address)
     maker.put(*CONTENTS)
     maker.put(b"another", of=facts("b.png"))
@@ -373,7 +376,7 @@ def test_recovered_store_is_used_again(machines, server, kind):
 
 
 def test_damaged_blob_is_replaced_by_a_writer(machines, share, tmp_path):
-    """A damaged entry is noticed, built here and replaced."""
+    """A machine that may write detects a damaged blob in the shared store, makes the product again, and replaces the blob."""
     ours = machines("maker", share).put(*CONTENTS)
     for digest in ours.blobs:
         (share / "cas" / digest[:2] / digest).write_bytes(b"poison")
@@ -465,7 +468,10 @@ def test_unusable_local_store_is_reported_and_skipped(machines, share, tmp_path)
 
 
 def test_modified_product_is_noticed_and_rebuilt(machines, tmp_path, monkeypatch):
-    """Read-only links prevent accidents; a forced write harms no other machine."""
+    """Products are read-only links to files of the local store.
+
+    If a program changes a product by force, the service detects it, and the product is made again.
+    """
     monkeypatch.setattr("aptui.features.sharing.stores.placing.reflink", lambda *_: False)
     maker = machines("maker", links=True)
     maker.put(*CONTENTS)

@@ -46,7 +46,7 @@ class Machine:
         """{job: the result that the machine's local store must return}; empty after this store was damaged."""
         self.is_sound = name in KEEPERS
         self.is_calm = True
-        """Whether no lookup of this machine met a fault of the shared store since `time_goes_by` last ran."""
+        """Whether the shared store had no fault during all lookups of this machine since the last step `time_goes_by`."""
         self.finds = 0
         keeps = str(folder / "store") if name in KEEPERS else ""
         sharing = SharedCacheSettings(
@@ -62,14 +62,14 @@ class Sharers(RuleBasedStateMachine):
         self.folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
         self.store = LyingStore()
         self._stack.enter_context(mock.patch.object(namespaces, "open_store", return_value=self.store))
-        self._stack.enter_context(mock.patch.object(os, "fsync"))  # Without power failures, syncing only costs time.
+        self._stack.enter_context(mock.patch.object(os, "fsync"))  # this test simulates no power failures, so it skips slow syncing
         self.machines = {name: Machine(name, self.folder / name) for name in MACHINES}
         self.put = {job: {} for job in JOBS}
         """{job: {record of a run: contents of its products}}, for all runs."""
         self.first = {}
-        """{job: the record in the shared store}, if the store had no fault for the job."""
+        """{job: the record that the shared store keeps for it}. The jobs in `spoiled` are omitted."""
         self.spoiled = set()
-        """Jobs with a wrong answer of the shared store."""
+        """Jobs whose results were uploaded while the shared store had a fault other than "down"."""
         self.has_lied = False
         """Whether the shared store reported success for an upload that it lost."""
         self.serial = 0

@@ -70,7 +70,7 @@ def test_client_without_a_complete_request_is_dropped(tmp_path, connect, first_b
 
 
 def test_idle_connection_between_requests_stays_open(tmp_path):
-    """If the server closed idle connections, clients would connect again for each product."""
+    """A client sends its requests over one connection. If the server closed it between them, the client would have to reconnect."""
     with serving(tmp_path / "store", timeout_s=0.05) as address:
         connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
         idle, ports = [], []

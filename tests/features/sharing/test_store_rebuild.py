@@ -1,4 +1,4 @@
-"""`aptui cache verify --rebuild` runs jobs again, and removes a stored result if two equal runs differ from it."""
+"""`aptui cache verify --rebuild` runs jobs again, and removes a stored result if two new runs agree, but differ from it."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def build(run: Run) -> None:
-    """Process the project until every result is stored. A run does not store a result whose input was modified just before it."""
+    """Process the project until every result is stored.
+
+    Several runs may be needed: a run does not store a result if an input was modified shortly before the run.
+    """
     assert run("batch")[0] == 0
     for number in range(5):
         if not json.loads(run("cache", "prefetch", "--json")[1])["missing"]:

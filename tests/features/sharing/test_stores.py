@@ -58,7 +58,7 @@ def test_blobs_are_returned_unchanged(store, tmp_path, size):
 
 
 def test_changed_file_is_not_published(store, tmp_path):
-    """An upload with another digest is ended before its last byte."""
+    """If the digest of an upload differs from the blob's name, the upload ends before its last byte."""
     [(digest, path)] = files_of(tmp_path / "made", b"x" * (2 << 20)).items()
     with open(path, "r+b") as file:
         file.write(b"y")
@@ -69,7 +69,7 @@ def test_changed_file_is_not_published(store, tmp_path):
 
 
 def test_blob_of_another_length_than_recorded_is_refused(store, tmp_path):
-    """A longer blob is not written beyond the recorded length, and a shorter blob is refused."""
+    """A blob that is longer or shorter than the recorded length is refused, and the target file is not created."""
     [(digest, path)] = files_of(tmp_path / "made", b"x" * 100_000).items()
     store.put_blob(digest, path)
 
@@ -94,7 +94,10 @@ def test_every_store_refuses_a_record_or_blob_name_that_is_not_a_digest(store, t
 
 
 def written_at_once(store):
-    """Write a record in each of eight threads; return (all written records, the records of the winners)."""
+    """Write a record with the same key in each of eight threads.
+
+    Return (all records, the records that `put_record` reported as stored).
+    """
     start, written, won = threading.Barrier(8), [], []
 
     def write(number):
@@ -120,7 +123,7 @@ def test_exactly_one_of_many_concurrent_writers_wins(exact_store):
 
 
 def test_concurrent_writers_leave_no_mixed_content(store):
-    """An ordinary web server may keep the record of any writer, but it keeps a complete record."""
+    """After concurrent writes with one key, the store has one complete record. In a web server, it can be any of the records."""
     written, won = written_at_once(store)
 
     assert won

@@ -153,7 +153,7 @@ def test_cache_ready_verb_reports_missing_results_of_a_commit(run: Run, project:
     assert run("cache", "ready")[0] == 3
 
 
-def test_cache_ready_verb_checks_a_commit_as_git_would_check_it_out(run: Run, project: Path) -> None:
+def test_verb_cache_ready_checks_files_as_git_checks_them_out(run: Run, project: Path) -> None:
     """The files are not read with `git archive`, which would omit some files, and change the text of others."""
     git(project, "init", "-q")
     (project / ".gitignore").write_text("Cache/\n")
@@ -166,7 +166,7 @@ def test_cache_ready_verb_checks_a_commit_as_git_would_check_it_out(run: Run, pr
     assert asked(run, "cache", "ready", "HEAD") == {"found": 2, "missing": [], "doubts": []}
 
 
-def test_cache_test_reads_from_the_shared_cache_and_writes_to_it(run: Run, project: Path, tmp_path: Path) -> None:
+def test_verb_cache_test_reads_and_writes_the_shared_cache(run: Run, project: Path, tmp_path: Path) -> None:
     assert run("cache", "test")[0] == 3
     (project / "aptui.yaml").write_text(CONFIG + f"shared_cache: {{mode: server, store: {tmp_path / 'share'}}}\n")
 
@@ -278,7 +278,7 @@ def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_pat
 
 
 @pytest.mark.parametrize("is_script", [False, True])
-def test_cache_ready_runs_a_new_version_command_of_a_commit_only_with_the_option(
+def test_verb_cache_ready_needs_trust_code_for_a_new_version_command(
     run: Run, project: Path, tmp_path: Path, *, is_script: bool
 ) -> None:
     canary, settings, script = tmp_path / "canary", project / "aptui.yaml", project / "version.sh"
@@ -307,7 +307,7 @@ def test_cache_ready_runs_a_new_version_command_of_a_commit_only_with_the_option
     assert canary.exists()
 
 
-def test_cache_ready_runs_code_of_a_commit_only_with_the_option(run: Run, project: Path, tmp_path: Path) -> None:
+def test_verb_cache_ready_needs_trust_code_for_new_builder_code(run: Run, project: Path, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     code = f"open({str(canary)!r}, 'w')\nclass B:\n    name = 'mine'\n    version = '1'\n    patterns = ('*.mine',)\n"
     code += "    def create_jobs(self, request): ...\n    def process_job(self, request): ...\n"

@@ -182,7 +182,7 @@ def test_check_whose_program_is_missing_is_reported(project: Path, run: Run) -> 
 
 
 @pytest.mark.real
-def test_jobs_are_filtered_by_check(project: Path, run: Run) -> None:
+def test_jobs_are_filtered_by_the_name_of_a_failed_check(project: Path, run: Run) -> None:
     write(project, "checks: {small: {width: < 20}}")
     assert run("batch")[0] == 0
 

@@ -155,7 +155,7 @@ def test_relative_paths_in_one_text_are_resolved_separately(harness: Harness) ->
     assert [text for text, _ in harness.missing("*.txt")] == ["a.png", "b.png", "c.png"]
 
 
-def test_uuid_in_a_text_refers_to_every_product_of_its_source(harness: Harness) -> None:
+def test_uuid_in_a_text_file_refers_to_every_product_of_its_source(harness: Harness) -> None:
     uuid = harness.add("mesh/rock.fbx", platforms=("linux", "server"), sub_ids=2)
     harness.add("a.txt", uuid.hex())
 
@@ -164,7 +164,7 @@ def test_uuid_in_a_text_refers_to_every_product_of_its_source(harness: Harness) 
     assert [meant for _, meant in harness.missing("a.txt")] == ["linux/mesh/rock.fbx", "linux/mesh/rock.fbx.1"]
 
 
-def test_asset_id_in_a_text_refers_to_one_product(harness: Harness) -> None:
+def test_asset_id_in_a_text_file_refers_to_one_product(harness: Harness) -> None:
     uuid = harness.add("mesh/rock.fbx", sub_ids=2)
     harness.add("a.txt", f"{{{uuid.hex()}}}:[1] {{{uuid.hex()}}}:[12345]")
 

@@ -73,7 +73,7 @@ def test_scan_missing_prints_json(run: Run) -> None:
     ]
 
 
-def test_scan_missing_with_sources_searches_text_sources(run: Run) -> None:
+def test_option_sources_of_scan_missing_searches_text_files(run: Run) -> None:
     run("batch")
 
     found = json.loads(run("scan-missing", "*.txt", "*.lua", "*.png", "--sources", "--json")[1])
@@ -82,7 +82,7 @@ def test_scan_missing_with_sources_searches_text_sources(run: Run) -> None:
     assert "door.lua" in run("scan-missing", "--sources")[1]
 
 
-def test_scan_missing_does_not_read_unchanged_products_again(run: Run, project: Path) -> None:
+def test_verb_scan_missing_does_not_read_unchanged_products_again(run: Run, project: Path) -> None:
     run("batch")
     run("scan-missing")
     assert " 0 of them read" in run("scan-missing")[1]
@@ -126,7 +126,7 @@ def test_scan_missing_refuses_a_project_that_was_never_processed(run: Run) -> No
 
 
 @pytest.mark.parametrize("platforms", ["linux,web", "web"])
-def test_scan_missing_of_a_processed_project_gives_no_warning(run: Run, project: Path, platforms: str) -> None:
+def test_verb_scan_missing_gives_no_warning_after_processing(run: Run, project: Path, platforms: str) -> None:
     config = project / "aptui.yaml"
     config.write_text(f"{config.read_text()}\nplatforms: {{web: {{}}}}\n")
     run("batch", "--platforms", platforms)
@@ -151,7 +151,7 @@ builders:
     assert "server/door.lua" not in out
 
 
-def test_scan_missing_warns_about_changes_that_are_not_processed(run: Run, project: Path) -> None:
+def test_verb_scan_missing_warns_about_unprocessed_changes(run: Run, project: Path) -> None:
     run("batch")
     (project / "assets" / "new.txt").write_text("images/door.png")
 

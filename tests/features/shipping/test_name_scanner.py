@@ -1,4 +1,4 @@
-"""The scanner finds names of assets in files in linear time. Further tests choose products to scan, and store results."""
+"""Finding names of assets in files in linear time, choosing products to scan, and storing the results of a scan."""
 
 from __future__ import annotations
 

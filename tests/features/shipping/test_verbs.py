@@ -174,7 +174,7 @@ def test_bundle_refuses_a_cache_with_pending_work_by_default(run: Run, rows: Row
     code, _, complaint = run("bundle", "s0", "-o", "a.zip")
     output, _, _ = run("bundle", "s0", "-o", "a.zip", "--unsettled")
 
-    assert (code, "1 failed, such as the jobs of s4" in complaint, output) == (3, True, 0)
+    assert (code, "1 failed, for example jobs of s4" in complaint, output) == (3, True, 0)
 
 
 def test_bundle_of_an_asset_list_with_a_changed_product_is_refused(run: Run, rows: Rows) -> None:

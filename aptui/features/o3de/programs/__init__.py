@@ -20,8 +20,8 @@ protocol, at `remote_port`. An engine that stays up (`aptui`, `aptui serve`, `ap
 other projects if `serve: {o3de: true}` is set; `--set serve.o3de=false` switches this off. The protocol has no password. Programs
 of the engine's user may connect. Programs of other users and of other machines need an entry in
 `/Amazon/AzCore/Bootstrap/allowed_list` or `serve.allowed`. Even with an entry, programs of other users and machines can neither
-move or delete sources, nor write settings (`@user@/Registry`, `@user@/project.json`). Virtual files are below `@products@` (read-only), `@user@`, `@usercache@` and `@log@`;
-requests for other paths fail.
+move or delete sources, nor write settings (`@user@/Registry`, `@user@/project.json`). Virtual files are below
+`@products@` (read-only), `@user@`, `@usercache@` and `@log@`; requests for other paths fail.
 
 This is *experimental*: no Editor, launcher or device has connected yet. A program that was built from the sources of O3DE's own
 AzCore, AzFramework and the Editor's asset classes (branch development, commit 354a2acc of 8 August 2025) has connected. Its

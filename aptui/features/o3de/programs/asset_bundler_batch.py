@@ -511,7 +511,8 @@ def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
     for name, values in (("filePattern", patterns), ("filePatternType", types)):
         if len(values) != wanted:
             raise UserError(
-                f"{printing.count(wanted, 'comparison')} of type filePattern, but {printing.count(len(values), 'value')} of --{name}",
+                f"{printing.count(wanted, 'comparison')} of type filePattern, "
+                f"but {printing.count(len(values), 'value')} of --{name}",
                 hint="give one value for each comparison",
             )
     if any(word not in ("0", "1") for word in types):

@@ -254,7 +254,7 @@ def _scan_products(start: RunRequest, search: MissingSearch, wanted: Sequence[Sc
 
 
 def _files(start: RunRequest) -> Iterator[str]:
-    """Yield the files below the additional folders; relative folders are in the project."""
+    """Yield the files below the folders of `--additionalScanFolders`. A relative folder is below the project folder."""
     for folder in start.given.all("additionalScanFolders"):
         for parent, below, names in os.walk(os.path.join(start.config.project_dir, folder)):
             below.sort()

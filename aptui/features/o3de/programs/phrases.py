@@ -60,7 +60,7 @@ CREATE_JOBS_FAILED = "Createjobs Failed: {}."
 IDLE = "Job processing completed. Asset Processor is currently idle. Process time: {:f}s"
 MISSING_SCAN = "Scanning for missing dependencies:\t{}"
 MISSING_DEPENDENCY = '\t\tMissing dependency: String "{}" matches asset: {}:{:x}'
-"""Placeholders: text; UUID in braces; sub id."""
+"""Placeholders: the found text; UUID of the matching asset, in braces; sub id of this asset."""
 SAVED_CATALOG = "Saved {} catalog containing {} assets in {:f}s"
 """Placeholders: platform; product count; seconds."""
 CONNECTION_REFUSED = (
@@ -132,7 +132,7 @@ def format_failed_assets(paths: Iterable[str]) -> list[str]:
 
 
 def totals(processed_count: int, failed_count: int, warnings: int, errors: int, seconds: float) -> list[str]:
-    """Return the totals at the end."""
+    """Return the lines with the totals of all assets, which are printed at the end of a run."""
     return [
         f"Number of Assets Successfully Processed: {processed_count}.",
         f"Number of Assets Failed to Process: {failed_count}.",
@@ -151,7 +151,7 @@ def builder_list(builder: str, paths: Iterable[str]) -> list[str]:
 
 
 class ProgramConsole:
-    """The output of one run.
+    """The output of one run of a program: lines on stdout, and records in its log file.
 
     Args:
         stream: stdout, except in tests.

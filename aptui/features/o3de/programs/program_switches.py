@@ -149,7 +149,7 @@ class GivenSwitches(Struct, frozen=True):
     order: tuple[tuple[str, str], ...] = ()
 
     def has(self, name: str) -> bool:
-        """Whether the switch was given."""
+        """Whether the command line contains the switch `name`."""
         return name.lower() in self.values
 
     def all(self, name: str) -> tuple[str, ...]:
@@ -165,7 +165,10 @@ class GivenSwitches(Struct, frozen=True):
         return next(iter(self.all(name)), None)
 
     def last(self, name: str) -> str | None:
-        """Return the last value of a switch. Switches that change the settings registry use it, because later values override."""
+        """Return the last value of a switch.
+
+        If a switch that changes the settings registry is repeated, its last value is in effect.
+        """
         return next(reversed(self.all(name)), None)
 
     def number(self, name: str) -> int | None:

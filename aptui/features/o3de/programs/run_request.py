@@ -96,7 +96,7 @@ def run(base: str, arguments: Sequence[str], work: Callable[[RunRequest], int]) 
     """Prepare a run, perform it, and return the exit code.
 
     Args:
-        base: the name of the log: `phrases.BATCH` or `phrases.LIVE`.
+        base: base name of the log file: `phrases.BATCH` or `phrases.LIVE`.
         work: performs the run; returns the exit code.
     """
     printing.prepare()

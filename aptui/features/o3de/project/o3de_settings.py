@@ -150,7 +150,10 @@ class ScanFolderSettings:
         return known.get(name.upper())
 
     def _of_gems(self, settings: Mapping[str, Node], project_order: int) -> Iterator[ScanFolderEntry]:
-        """Yield each gem's `Assets` and `Registry`. Settings can put gems in the project before or after the project's folder."""
+        """Yield the folders `Assets` and `Registry` of each gem as scan folders.
+
+        A setting can give gems inside the project folder a priority directly above or below the priority of the project folder.
+        """
         start = _position(settings.get("GemScanFolderStartingPriorityOrder"), _GEM_START)
         placed = settings.get("ProjectRelativeGemsScanFolderPriority")
         side = {"lower": 1, "higher": -1}.get(plain_text(placed).strip().lower() if placed is not None else "", 0)
@@ -481,10 +484,7 @@ class _Translation:
             return {}
         folder = os.path.join(self._places.project, os.path.expanduser(address))
         if mode != "inactive" and "://" not in address and not (address and self._recorder.is_folder(folder)):
-            self._warnings.append(
-                f"Server address ({address}) is invalid! Reverting back to (), because the folder does not exist; no shared "
-                f"cache is used"
-            )
+            self._warnings.append(f"the server address '{address}' is not an existing folder, so no shared cache is used")
             mode = "inactive"
         members = {"mode": self._node(mode), "patterns": self._node(patterns)}
         if address:

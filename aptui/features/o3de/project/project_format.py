@@ -43,7 +43,7 @@ UNUSED = {
     f"{_SETTINGS}/jobs/alwaysusemaxjobs": "no worker is reserved: a critical job may start an additional worker",
     f"{_SETTINGS}/buildermanager/startuptimeoutseconds": "workers start immediately, and a worker that ends is replaced",
     f"{_SETTINGS}/fingerprinting/usefilehashing": "files are always identified by their content",
-    f"{_SETTINGS}/scanfolder */display": "the name of a scan folder is its key",
+    f"{_SETTINGS}/scanfolder */display": "aptui uses the key of a scan folder as its name",
     f"{_RULE}/locksource": "files are never read while they are being written",
     f"{_RULE}/checkserver": "copying a file takes less time than fetching it",
     f"{_RULE}/supportscreatejobs": "a rule has one job for each platform",
@@ -69,7 +69,7 @@ _ROOTS = ("/Amazon/AssetProcessor/Settings", "/O3DE/AssetProcessor/Settings", "/
 
 
 def claims(folder: Path) -> bool:
-    """Whether a folder is opened as an O3DE project: it contains one, and its `aptui.yaml` does not name scan folders."""
+    """Whether a folder is opened as an O3DE project: it has a `project.json`, and no `aptui.yaml` that names scan folders."""
     if not is_project(str(folder)):
         return False
     try:
@@ -114,7 +114,10 @@ def load(
 
 
 def _remember_engine(project_dir: Path, config: Config) -> None:
-    """Store the engine that a switch or the called program determined. Later commands use it if they find no other engine."""
+    """Store the folder of the O3DE engine that a switch or the called program determined.
+
+    Later commands use this folder if they find no other O3DE engine.
+    """
     from aptui.features.o3de.project_facts import facts_of
 
     facts, file = facts_of(config), packing.find_compiled_file(ENGINE_MEMORY, project_dir)
@@ -180,7 +183,11 @@ def check_with(project_dir: Path, file: Path, data: bytes) -> None:
 
 
 def _options(options: Options | None, sets: Sequence[str]) -> tuple[Options, tuple[str, ...]]:
-    """Split `sets`: return the options extended by the settings for the registry, and the settings for `aptui.yaml`."""
+    """Split `sets`, the settings from the command line.
+
+    Add those that begin with `/` to the options, because they belong to the settings registry. Return the options and the other
+    settings, which belong to `aptui.yaml`.
+    """
     options = options or Options()
     regset = tuple(text for text in sets if text.startswith("/"))
     return replace(options, regset=(*options.regset, *regset)), tuple(text for text in sets if not text.startswith("/"))
@@ -298,7 +305,7 @@ def _trees(tree: Node, layers: list[tuple[str, bytes]], sets: tuple[str, ...]) -
     """Return all layers including the translated registry, and messages about unused keys of the project's YAML."""
     parsed = config_load.parse_layers(layers, sets)
     shipped = len(config_load.find_shipped_files())
-    for key in ("ignore", "companions"):  # because the registry of an O3DE project replaces the shipped values of these keys
+    for key in ("ignore", "companions"):  # the settings registry of the O3DE project replaces these shipped keys
         for node in parsed[:shipped]:
             node.value.pop(key, None)
     doubts = []

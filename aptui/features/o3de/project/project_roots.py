@@ -136,7 +136,7 @@ def _manifest_path(early: Registry) -> str:
 
 
 def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, recorder: InputRecorder) -> str:
-    """Return the engine's folder from the first of several places that names an engine.
+    """Return the folder of the O3DE engine from the first of several places that names an engine.
 
     The places are the options, the folders around the project, the project's `engine` in the user's manifest, the folders around
     the program, a folder in the settings, the engine of an earlier command.
@@ -148,7 +148,7 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
         asked = os.path.abspath(os.path.expanduser(asked))
         if not recorder.is_folder(asked):
             raise UserError(
-                f"the engine's folder '{asked}' does not exist", hint="name the folder of the engine: --engine-path DIR"
+                f"the O3DE engine folder '{asked}' does not exist", hint="name the folder of the O3DE engine: --engine-path DIR"
             )
         return asked
     roots = [*_upwards(project), *([os.path.abspath(options.asset_root)] if options.asset_root else [])]
@@ -157,7 +157,7 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     if around and (
         not (wanted and registered) or _plain(read_manifest(os.path.join(around, "engine.json"), recorder), "engine_name") == wanted
     ):
-        return around  # the project is inside the folder of this engine, and does not name another registered engine
+        return around  # this O3DE engine folder contains the project, which names no other registered engine
     found = registered or (_engine_among(_program_roots(options.program), recorder) if options.program else "")
     if found:
         return found
@@ -167,14 +167,14 @@ def _engine(project: str, own: Node, early: Registry, options: Options, known: N
     if remembered := _find_remembered_engine(project, recorder):
         return remembered
     raise UserError(
-        f"no engine was found for project '{project}'",
+        f"no O3DE engine was found for project '{project}'",
         where=os.path.join(project, MARKER),
-        hint="name the folder of the engine: --engine-path DIR",
+        hint="name the folder of the O3DE engine: --engine-path DIR",
     )
 
 
 def _find_remembered_engine(project: str, recorder: InputRecorder) -> str:
-    """Return the engine that an earlier command used with this project, "" if it is unknown."""
+    """Return the folder of the O3DE engine that an earlier command used for this project, "" if it is unknown."""
     data = recorder.read(find_compiled_file(ENGINE_MEMORY, project))
     try:
         engine = json.loads(data or b'""')
@@ -184,7 +184,7 @@ def _find_remembered_engine(project: str, recorder: InputRecorder) -> str:
 
 
 def _engine_among(folders: Iterable[str], recorder: InputRecorder) -> str:
-    """Return the first of these folders that is an engine, "" if none of them is an engine."""
+    """Return the first of these folders that contains an O3DE engine (`engine.json`), "" if no folder contains one."""
     return next((folder for folder in folders if recorder.read(os.path.join(folder, "engine.json")) is not None), "")
 
 

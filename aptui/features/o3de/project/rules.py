@@ -81,7 +81,7 @@ class AssetRules:
     # ── recognizers ──
 
     def builders(self, settings: Mapping[str, Node]) -> list[Node]:
-        """Return a copy builder for each recognizer, in order."""
+        """Return a copy builder for each copy rule (`RC …`, `SJ …`) of the settings, in order."""
         found: dict[str, Node] = {}
         for name, node in iter_named(settings, "rc", "sj"):
             builder = self._builder(name, node)
@@ -128,7 +128,9 @@ class AssetRules:
         return pattern
 
     def _platforms(self, name: str, keys: Mapping[str, Node], node: Node) -> Node:
-        """Return the platforms that the rule skips: an id overrides a tag, a tag overrides `params`. Other platforms get a copy.
+        """Return {platform id or tag: whether the rule copies its files for this platform, or skips it}.
+
+        An id overrides a tag. A tag overrides `params`, which is valid for all other platforms (`*`).
 
         If a platform has two tags of the rule, the first tag in alphabetical order decides. In O3DE the tag that comes first in a
         hash table decides.

@@ -84,7 +84,7 @@ def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:
 
 
 def _list_shipped_companions() -> list[str]:
-    """Return the globs for which the shipped configuration has companions."""
+    """Return the globs that are the keys of `companions` in the shipped configuration."""
     trees = load.parse_layers([(str(file), file.read_bytes()) for file in load.find_shipped_files()], ())
     return [glob for tree in trees for glob in (tree.get("companions") or Node({}, "")).value]
 

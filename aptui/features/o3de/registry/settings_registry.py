@@ -320,7 +320,11 @@ def files_of(folder: str, tags: Sequence[str], recorder: InputRecorder) -> tuple
     ranks = {tag: rank for rank, tag in reversed(list(enumerate(map(str.lower, tags))))}
     used = [file for file in found if ranks.keys() >= set(file.tags)]
     if len(used) > MAX_FILES:
-        raise UserError(f"the folder has more than {MAX_FILES} settings files", where=folder, hint="merge some of the files")
+        raise UserError(
+            f"the folder has more than {MAX_FILES} settings files",
+            where=folder,
+            hint="merge some of its settings files into one file",
+        )
     _refuse_duplicates(used)
     spellings: dict[str, str] = {}
     for name in sorted((file.name for file in used), reverse=True):
@@ -439,7 +443,7 @@ class Registry:
         return True
 
     def merge_ini(self, path: str, anchor: str) -> bool:
-        """Merge an INI file: sections are objects below `anchor`. Return whether it exists."""
+        """Merge an INI file below `anchor`: each section becomes an object. Return whether the file exists."""
         data = self._recorder.read(path)
         if data is None:
             return False
@@ -583,7 +587,10 @@ def plain_text(node: Node) -> str:
 
 
 def truth(node: Node | None, *, default: bool = False) -> bool:
-    """Return a value as a boolean: true, 1, "1", "true" and "enabled" (and their opposites) are equivalent."""
+    """Return a value as a boolean; `default` if the value is missing or empty.
+
+    The values true, 1, "1", "true", "enabled", "on" and "yes" mean true. All other values mean false.
+    """
     if node is None:
         return default
     text = plain_text(node).strip().lower()

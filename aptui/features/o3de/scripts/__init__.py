@@ -1,1 +1,1 @@
-"""Runs O3DE's Python builder scripts unchanged, with a stand-in for their module `azlmbr` that is adapted to the SDK."""
+"""Runs O3DE's Python builder scripts unchanged. A stand-in for O3DE's module `azlmbr` connects the scripts to aptui's SDK."""

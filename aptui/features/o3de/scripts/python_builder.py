@@ -39,7 +39,7 @@ from aptui.features.o3de.scripts.script_runner import Surroundings
 _ONE_END = re.compile(r"\*[^*?/]+")
 """Recognizes wildcards such as `*.png`, which test only the end of a path.
 
-So they can be matched with the relative path instead of the absolute path, which is faster.
+These wildcards are matched with the relative path, which is faster. Other wildcards are matched with the absolute path.
 """
 
 
@@ -113,7 +113,7 @@ _EXCLUSION = ":"
 
 
 class ScriptAnswerError(Exception):
-    """The answer of a script is not valid; the text is the reason."""
+    """The answer of a script is not valid. The text of the exception is the reason."""
 
 
 def plans(answer: Any, overrides: Sequence[JobOverride], log: sdk.JobLog) -> sdk.CreateJobsResponse:
@@ -172,7 +172,7 @@ def _uuid_of(dependency: Any) -> UUID | None:
 
 
 def make_response(answer: Any, request: sdk.ProcessJobRequest) -> sdk.ProcessJobResponse:
-    """Return a script's result of a job."""
+    """Translate the answer of a script that processed a job to a response of the SDK."""
     if answer is None:
         raise ScriptAnswerError("the script returned nothing from 'OnProcessJobRequest'")
     result = sdk.Result(answer.resultCode)
@@ -280,7 +280,7 @@ def scripts_builder(
     job_overrides: Sequence[JobOverride] = (),
     unlisted: Builder = _NO_BUILDER,
 ) -> tuple[Builder, ...]:
-    """Return the record that represents all builders of scripts in a configuration, () if the project has no scripts.
+    """Return one `Builder` for the configuration that stands for all builders of scripts, () if the project has no scripts.
 
     Args:
         roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: the engine's `Assets`, gems, the project.
@@ -366,7 +366,7 @@ def load(builder: Builder) -> ScriptBuilder:
 
 
 class ScriptBuilder:
-    """A builder of a script (`sdk.Builder`): translates requests and answers."""
+    """A builder (`sdk.Builder`) that a script registered. Passes the SDK's requests to the script, and returns its answers."""
 
     def __init__(self, builder: Builder) -> None:
         self.name, self.version = builder.name, builder.version

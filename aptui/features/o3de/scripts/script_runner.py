@@ -117,7 +117,7 @@ def _install(wanted: Surroundings) -> None:
 
 
 def _run(script: str, script_sandbox: ScriptSandbox) -> None:
-    module = ModuleType("__main__")  # O3DE runs its scripts under this name, too
+    module = ModuleType("__main__")  # O3DE, too, runs a script as the module `__main__`
     module.__file__ = script
     before = set(sys.modules)
     registrations.script = script

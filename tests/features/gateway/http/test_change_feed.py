@@ -115,7 +115,7 @@ def test_streams_of_one_token_are_limited_and_closed(place: Served, follow: Foll
     assert (statuses.count(200), set(statuses)) == (47, {200, 503})
     assert follow(f"Bearer {place.token}").status == 200
     assert place.get("/v1/changes?since=0").status == 200
-    assert held <= 2 * len(statuses) + 8, "each stream opens only its two sockets"
+    assert held <= 2 * len(statuses) + 8, "each stream of changes opens at most two descriptors"
 
 
 @pytest.mark.parametrize("how", ["revoked", "expired"])

@@ -177,7 +177,7 @@ def test_access_list_entry_matches_only_its_own_addresses():
 PHONE = Dial("phone", "192.168.1.20", 22229)
 
 
-def test_each_order_of_the_screen_changes_the_connection_settings():
+def test_each_peer_action_changes_the_connection_settings():
     settings = apply_order(PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
     settings = apply_order(settings, PeerOrder(PeerAction.DISABLE, "phone"))
     assert settings.connections == (replace(PHONE, is_auto=False),)
@@ -203,7 +203,7 @@ def test_each_order_of_the_screen_changes_the_connection_settings():
         PeerOrder(PeerAction.REJECT, entry="localhost"),
     ],
 )  # fmt: skip
-def test_invalid_orders_of_the_screen_are_refused(order):
+def test_invalid_peer_orders_are_refused(order):
     with pytest.raises(UserError):
         apply_order(PeerSettings((PHONE,)), order)
 

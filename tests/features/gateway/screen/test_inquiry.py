@@ -1,4 +1,4 @@
-"""The Connections screen queries the engine only while the screen is visible and the engine works. It lists watched folders."""
+"""Queries of the Connections screen to the engine, and its list of watched folders."""
 
 from __future__ import annotations
 

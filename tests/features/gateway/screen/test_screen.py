@@ -172,7 +172,7 @@ async def test_new_client_is_shown_at_once(tmp_path):
         await until(pilot, lambda: "nightly" in text(app))
 
 
-async def test_client_on_the_page_is_dropped_after_confirmation(tmp_path):
+async def test_selected_client_is_disconnected_after_confirmation(tmp_path):
     async with visit(tmp_path) as (app, pilot, session, pane):
         assert pane.engine.table("clients").has_focus
         await pilot.press("j", "c")

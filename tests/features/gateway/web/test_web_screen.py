@@ -35,7 +35,7 @@ ECHO = ["sh", "-c", "stty -echo; stty size; while read word; do echo got $word; 
 
 
 class Caller:
-    """A client with an address, and a valid or invalid token."""
+    """An HTTP client of the web screen. Tests may replace its token by an invalid token."""
 
     def __init__(self, http: ClientSession, address: str, folder: Path) -> None:
         self.http, self.folder = http, folder

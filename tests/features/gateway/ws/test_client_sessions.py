@@ -39,7 +39,7 @@ def engine(there: Garden) -> EngineClient:
 
 
 def catalog(client: Client) -> dict[str, Asset]:
-    """Return the client's catalog of all assets, up to the last part."""
+    """Receive all parts of the catalog that the gateway sends to a client; return {platform/path: asset}."""
     assets, parts = {}, []
     while not parts or not parts[-1].is_last:
         parts.append(receive(client, wire_records.Catalog))
@@ -381,7 +381,7 @@ class Deaf:
 
 
 def test_slow_client_loses_its_queue_and_gets_resync(there: Garden) -> None:
-    """A client's queue holds at most 1,000 notifications; then the client gets `resync`."""
+    """The queue of a client holds at most 1,000 notifications. If it overflows, it is dropped, and the client gets `resync`."""
 
     async def scene() -> tuple[int, list[str]]:
         deaf = Deaf()

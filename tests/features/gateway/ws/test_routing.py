@@ -39,7 +39,7 @@ def test_asset_status_of_an_existing_product_is_compiled_by_path_and_by_id(there
     assert (by_term.assets[0].path, by_term.assets[0].size) == ("a/rose.txt", 3)
 
 
-def test_asset_status_without_asset_is_unknown_and_of_a_missing_asset_is_missing(there: Garden) -> None:
+def test_asset_status_distinguishes_empty_request_and_missing_asset(there: Garden) -> None:
     client = there.client()
 
     assert client.ask(wire_records.AssetStatus()).status is Status.UNKNOWN
@@ -400,7 +400,7 @@ def test_every_request_has_a_handler() -> None:
     ("is_here", "scopes", "is_reported"),
     [(False, (Scope.READ,), False), (False, (Scope.READ, Scope.CONTROL), True), (True, (Scope.READ,), True)],
 )
-def test_absolute_paths_are_returned_only_to_local_clients_or_with_control(
+def test_absolute_paths_need_a_local_client_or_the_control_scope(
     there: Garden, monkeypatch: pytest.MonkeyPatch, is_here: bool, scopes: tuple[Scope, ...], is_reported: bool
 ) -> None:
     monkeypatch.setattr("aptui.features.gateway.access.guard.is_loopback", lambda _address: is_here)

@@ -54,7 +54,7 @@ def test_written_bundle_contains_assets_manifest_and_catalog(tmp_path: Path) -> 
         assert b"levels/one/one.spawnable" in archive.read("DeltaCatalog.xml")
         assert len(parse(archive.read("DeltaCatalog.xml")).children[0].children) == 2
         assert 'value="levels/one"' in archive.read("manifest.xml").decode()
-        assert not any(entry.flag_bits & 8 for entry in archive.infolist())  # Bit 8 would mean that a size follows the bytes.
+        assert not any(entry.flag_bits & 8 for entry in archive.infolist())  # flag 8 would mean: size after the data
     assert write_bundles(assets[::-1], tmp_path / "y.pak", version=2, max_mib=1)[0].read_bytes() == made.read_bytes()
 
 
@@ -155,7 +155,7 @@ def test_count_comparison_keeps_assets_that_occur_in_enough_lists() -> None:
     assert appearing([[A, B], [B, C], [B, A]], 3) == [B]
 
 
-def test_comparison_is_named_by_word_or_number() -> None:
+def test_comparison_kind_is_parsed_from_a_word_or_number() -> None:
     assert kind_of("filePattern") == kind_of("FILEPATTERN") == kind_of("4") == ComparisonKind.FILE_PATTERN
     with pytest.raises(UserError, match="0 or delta"):
         kind_of("nothing")

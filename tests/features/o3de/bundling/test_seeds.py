@@ -1,4 +1,4 @@
-"""Seed lists: platforms as bits, and unchanged parts of a list."""
+"""Seed lists: the platform bits of a seed, and saving a list without changes to its other parts."""
 
 import re
 from pathlib import Path

@@ -57,7 +57,7 @@ class _Server:
 
 
 async def run(database: _Database, server: _Server, batches: Sequence[Any]) -> None:
-    """Pass batches of notices to `AssetNotifications`. A function in `batches` is not a batch; it is called in its place."""
+    """Pass batches of notices to `AssetNotifications`. If an item of `batches` is a function, call it instead."""
     notifications: Any = AssetNotifications(SETTINGS, database)  # type: ignore[arg-type]
     notifications.server = server
     task = asyncio.get_running_loop().create_task(notifications.run())
@@ -187,7 +187,7 @@ def test_removal_of_an_asset_is_reported_only_if_the_asset_existed() -> None:
     assert [each for each in server.list_sent() if each[0] == REMOVED] == [(REMOVED, "a.txt", "linux"), (REMOVED, "b.txt", "linux")]
 
 
-def test_bulk_message_is_sent_again_if_notices_may_be_missing() -> None:
+def test_all_products_are_sent_again_if_notices_may_be_missing() -> None:
     database, server = _Database(), _Server()
     database.add("linux/a.txt")
     flood = [products("linux/a.txt")] * 50_001

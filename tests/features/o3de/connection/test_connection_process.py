@@ -386,7 +386,7 @@ def test_killed_process_is_restarted_and_clients_connect_again(garden: Garden) -
             while editor.channel.recv(1 << 16):
                 pass
 
-    with garden.editor() as editor:  # The client waits until the new process accepts it.
+    with garden.editor() as editor:  # waits until the restarted server process accepts clients
         assert editor.ask(STATUS, status_of("first.txt"))["AssetStatus"].number == 4
     assert garden.supervisor.pid not in (0, before)
 

@@ -76,13 +76,13 @@ CATALOG = bytes.fromhex(  # SaveAssetCatalogRequest is empty, because it has no 
         (CATALOG, O3deMessage(BY_NAME["SaveAssetCatalogRequest"].request)),
     ],
 )
-def test_messages_equal_bytes_written_by_hand(vector: bytes, message: O3deMessage) -> None:
+def test_encoded_message_is_identical_to_bytes_written_by_hand(vector: bytes, message: O3deMessage) -> None:
     assert encode(message).hex() == vector.hex()
     assert decode(message.shape, vector) == message
 
 
-def test_ids_of_strings_and_types_equal_those_of_the_engine() -> None:
-    """The string's id is in module lists of old projects; the type number is in a comment of O3DE's source."""
+def test_string_type_id_and_message_type_number_are_those_of_o3de() -> None:
+    """The type id of O3DE's string class is in module lists of old projects. The message's type number is in O3DE's source."""
     assert type_text(OS_STRING) == "{189CC2ED-FDDE-5680-91D4-9F630A79187F}"
     assert BY_NAME["GenerateRelativeSourcePathRequest"].type_number == 739777771
 
@@ -114,7 +114,7 @@ OTHER_DEFAULTS: dict[str, tuple[bool, dict[str, Any]]] = {
     "NegotiationMessage": (False, {"ApiVersion": 7}),
     "RequestAssetStatus": (True, {}),
 }
-"""{message: (whether it asks for a barrier, values)} of classes whose constructors set other values than the format's defaults."""
+"""{message: (`needs_barrier`, values)} of messages whose O3DE constructor sets values other than 0, false and empty."""
 _HERO, _OTHER = (
     (bytes.fromhex("AB1CE6C6ED6E5115835D8FDBA5FB803A"), 0x80000007),
     (bytes.fromhex("3857B672471852EAB426EBA0622E44BD"), 3),
@@ -142,7 +142,10 @@ FILLED_BY_AZCORE: list[tuple[str, bool, dict[str, Any], str]] = [
     ("AssetChangeReportResponse", False, {"Report": ("one", "two"), "Success": True}, "d9e9724d"),
     ("AssetJobsInfoResponse", False, {"JobList": (_JOB,), "Success": True}, "31aeeb5c"),
 ]  # fmt: skip
-"""Messages that the program of `DEFAULTS_OF_AZCORE` packed with other values: (message, `needs_barrier`, values, SHA-256)."""
+"""Messages that O3DE's own classes wrote with these values: (message, `needs_barrier`, values, digest of the bytes).
+
+The classes and the form of the digests are those of `DEFAULTS_OF_AZCORE`.
+"""
 VECTORS = [
     (name, *OTHER_DEFAULTS.get(name, (False, {})), digest)
     for name, digest in zip(sorted({shape.name for shape in SHAPES}), DEFAULTS_OF_AZCORE.split(), strict=True)

@@ -91,7 +91,9 @@ def test_project_around_the_source_is_used_if_the_named_project_is_wrong(
 
 
 @pytest.mark.real
-def test_debug_create_switch_only_analyses_the_source(project: O3deProject, capsys: pytest.CaptureFixture[str]) -> None:
+def test_option_debug_create_analyses_the_source_without_processing_it(
+    project: O3deProject, capsys: pytest.CaptureFixture[str]
+) -> None:
     text = project.source("a.txt", "text")
 
     assert asset_builder.main([f"-debug_create={text}", f"--project-path={project.project}"]) == 0

@@ -178,7 +178,7 @@ def test_asset_list_accepts_wildcard_seeds_and_omits_skipped_assets(bundler: Bun
 
 
 def test_seed_may_be_an_absolute_path_below_the_cache(bundler: Bundler) -> None:
-    """The path of a product of one platform names this product on all requested platforms."""
+    """The path is below the folder of one platform. The seed is added for every platform that the command line names."""
     path = bundler.project / "Cache" / "linux" / "Level.scene"
 
     bundler.run("seeds", "--seedListFile=s.seed", f"--addSeed={path}", "--platform=pc,linux")

@@ -50,7 +50,7 @@ def test_processor_can_be_started_controlled_and_stopped_by_tools(project: O3deP
     assert project.product("linux/second.txt") == "2"
     project.source("third.txt", "3")
     until(lambda: (project.cache / "linux/third.txt").exists() and gui.ask("isidle") == "true", "the third")
-    assert gui.ask("signalidle") == "idle"  # The processor has become idle since its last answer.
+    assert gui.ask("signalidle") == "idle"  # AssetProcessor has become idle again since its last "idle"
     gui.send("quit")
     assert gui.end() == 0
     run = read_log(project.logs / "AP_GUI.log")[-1]

@@ -34,7 +34,7 @@ def test_every_control_command_is_complete_without_a_line_end(command: str) -> N
         (b"\xff\x00", [], b""),
     ],
 )
-def test_control_commands_that_arrive_joined_or_split_are_separated(data: bytes, commands: list[str], rest: bytes) -> None:
+def test_received_bytes_are_split_into_commands_and_an_incomplete_rest(data: bytes, commands: list[str], rest: bytes) -> None:
     assert commands_in(data) == (commands, rest)
 
 
@@ -175,7 +175,7 @@ def test_control_command_may_arrive_in_two_parts(harness: Harness) -> None:
     "first_bytes",
     [b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9000\r\n\r\n", b"GET / HTTP/1.1\r\n", b"\x16\x03\x01", b"P"],
 )
-def test_http_and_tls_clients_are_disconnected(harness: Harness, first_bytes: bytes) -> None:
+def test_control_channel_disconnects_http_and_tls_clients(harness: Harness, first_bytes: bytes) -> None:
     client = harness.connect()
 
     client.sendall(first_bytes)

@@ -41,7 +41,7 @@ def test_second_check_of_a_recently_changed_file_does_not_report_idle(project: L
         )  # a time in the future, so that every check treats the file as just changed
         processor.when_idle(lambda: reported.append("first"))
         project.until(lambda: reported, "the first")
-        project.settle()  # so that a late notification is not counted as requested work
+        project.settle()  # process late notifications now: later they would count as new work
         project.until_idle()
         watching, engine = live.watching, live.engine
         assert engine is not None

@@ -85,7 +85,7 @@ def test_control_characters_are_removed() -> None:
     assert line == ["AssetProcessor: Processing ab\tc (linux)..."]
 
 
-def test_error_of_the_processor_is_printed_between_two_ruler_lines() -> None:
+def test_error_is_printed_between_two_separator_lines() -> None:
     ruler = f"System: {'=' * 66}"
 
     assert phrases.format_traced(LogLevel.ERROR, "no platform\nis enabled", "/p/a.setreg:3:7") == [
@@ -112,7 +112,7 @@ def test_idle_line_has_the_text_that_tools_search_for() -> None:
     assert "currently idle" in phrases.IDLE.format(1.0)
 
 
-def test_printed_builder_list_keeps_the_order_of_its_assets() -> None:
+def test_assets_of_a_builder_are_printed_in_the_given_order() -> None:
     assert phrases.builder_list("{A}", ["/b", "/a"]) == [
         "Builder {A} processed these assets:",
         "Builder with ID {A} processed /b",

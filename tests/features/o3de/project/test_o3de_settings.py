@@ -329,7 +329,7 @@ def test_rule_selects_platforms(engine: SmallEngine, rule: dict[str, Any], platf
     assert [platform for each in found for platform in each.platforms] == platforms
 
 
-def test_builder_has_the_priority_and_version_and_asset_type_of_its_rule(engine: SmallEngine) -> None:
+def test_copy_rule_sets_priority_version_and_asset_type_of_jobs(engine: SmallEngine) -> None:
     given = {
         "priority": "7",
         "version": 2,
@@ -480,7 +480,7 @@ def test_settings_that_aptui_yaml_cannot_contain_are_stored_as_facts(engine: Sma
     assert config.project.debug_output
     assert [warning.partition(": ")[2] or warning for warning in config.warnings] == [
         "this setting is not used, because files are always identified by their content",
-        "Server address (/mnt/shared) is invalid! Reverting back to (), because the folder does not exist; no shared cache is used",
+        "the server address '/mnt/shared' is not an existing folder, so no shared cache is used",
     ]
     assert config.sharing.mode == "inactive"
 
@@ -522,7 +522,7 @@ def test_registry_settings_choose_the_cache_folder_and_the_log_folder(engine: Sm
     assert engine.load(sets=["/Amazon/AzCore/Bootstrap/project_user_path=/elsewhere/user"]).log_dir == Path("/elsewhere/user/log")
 
 
-def test_settings_of_the_project_override_settings_of_its_build(engine: SmallEngine) -> None:
+def test_project_settings_override_settings_in_the_build_folder(engine: SmallEngine) -> None:
     build = "Game/build/linux/bin/profile/Registry"
     engine.write(f"{build}/cmake_dependencies.game.assetprocessor.setreg", {"O3DE": {"Gems": {}}})
     engine.settings({"Jobs": {"maxJobs": 9}, "GemScanFolderStartingPriorityOrder": 5}, f"{build}/a.setreg")

@@ -1,6 +1,6 @@
-"""O3DE projects through `aptui.config.configuration` and the verbs.
+"""Loading the configuration of O3DE projects, and the verbs that use it.
 
-Also: the cost of loading an unchanged project, and the `aptui.yaml` that is equal to the registry.
+Also: the cost of loading an unchanged project, and the `aptui.yaml` that is generated from its settings registry.
 """
 
 from __future__ import annotations
@@ -157,18 +157,18 @@ def test_settings_are_compiled_again_after_a_change_of_any_settings_file(
     assert parsed == [rich.project]
 
 
-def test_engine_path_of_an_earlier_regset_option_is_used_by_later_commands(engine: SmallEngine, tmp_path: Path) -> None:
+def test_later_commands_use_the_engine_path_of_an_earlier_command(engine: SmallEngine, tmp_path: Path) -> None:
     alone = tmp_path / "Alone"
     alone.mkdir()
     (alone / "project.json").write_text('{"project_name": "Alone"}')
-    with pytest.raises(UserError, match="no engine was found"):
+    with pytest.raises(UserError, match="no O3DE engine was found"):
         load.load(alone)
 
     project_format.load(alone, options=Options(regset=(f"/Amazon/AzCore/Bootstrap/engine_path={engine.root}",)))
 
     assert facts_of(load.load(alone)).engine == str(engine.root)  # type: ignore[union-attr]  # it is an O3DE project
     engine.root.rename(tmp_path / "moved")
-    with pytest.raises(UserError, match="no engine was found"):
+    with pytest.raises(UserError, match="no O3DE engine was found"):
         load.load(alone)
 
 

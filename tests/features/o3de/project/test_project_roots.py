@@ -20,7 +20,7 @@ def find(engine: SmallEngine, project: Path | None = None, options: Options | No
 
 
 def lone(engine: SmallEngine, text: str = '{"project_name": "Lone"}') -> Path:
-    """Return the folder of a project that is not inside the folder of an engine."""
+    """Create a project outside the folder of the O3DE engine; return the project folder."""
     folder = engine.root.parent / "lone"
     folder.mkdir()
     (folder / "project.json").write_text(text)
@@ -75,7 +75,7 @@ def test_engine_path_comes_from_a_switch_or_the_project_json_of_the_user(engine:
 
 
 def test_engine_path_setting_of_a_missing_folder_is_refused(engine: SmallEngine) -> None:
-    with pytest.raises(UserError, match="the engine's folder '/no/such' does not exist"):
+    with pytest.raises(UserError, match="the O3DE engine folder '/no/such' does not exist"):
         find(engine, options=Options(regset=("/Amazon/AzCore/Bootstrap/engine_path=/no/such",)))
 
 
@@ -129,7 +129,7 @@ def test_folder_with_platform_settings_is_accepted_as_an_engine(engine: SmallEng
     assert find(engine).engine == str(engine.root)
 
 
-def test_asset_root_option_with_platform_settings_becomes_the_engine(engine: SmallEngine) -> None:
+def test_asset_root_folder_with_platform_settings_is_used_as_engine(engine: SmallEngine) -> None:
     (engine.root / "engine.json").unlink()
 
     places = find(engine, lone(engine), Options(asset_root=str(engine.root)))
@@ -139,7 +139,7 @@ def test_asset_root_option_with_platform_settings_becomes_the_engine(engine: Sma
 
 def test_error_without_an_engine_has_a_hint(engine: SmallEngine) -> None:
     with pytest.raises(
-        UserError, match=r"no engine was found for project '.*lone'; name the folder of the engine: --engine-path DIR"
+        UserError, match=r"no O3DE engine was found for project '.*lone'; name the folder of the O3DE engine: --engine-path DIR"
     ):
         find(engine, lone(engine))
 
@@ -152,7 +152,7 @@ def gems_of(engine: SmallEngine) -> None:
     engine.write("Game/Gem/gem.json", {"gem_name": "Game"})
 
 
-def test_dependencies_of_a_gem_are_found_with_the_gem(engine: SmallEngine) -> None:
+def test_gems_that_another_gem_depends_on_are_included(engine: SmallEngine) -> None:
     gems_of(engine)
     gems = ["Game", {"name": "Inner", "optional": True}, "Missing==1.0"]
     engine.write("Game/project.json", {"project_name": "Game", "external_subdirectories": ["Gem"], "gem_names": gems})

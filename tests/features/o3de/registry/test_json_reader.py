@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from aptui.features.o3de.registry.json_reader import MAX_DEPTH, read_json
 from aptui.shared.errors import UserError
 
-WHOLE = st.integers(1 - 2**64, 2**64 - 1)  # Larger integers are read as floats.
+WHOLE = st.integers(1 - 2**64, 2**64 - 1)  # integers outside this range are read as floats
 SCALARS = st.none() | st.booleans() | WHOLE | st.floats(allow_nan=False, allow_infinity=False) | st.text()
 VALUES: st.SearchStrategy[Any] = st.recursive(
     SCALARS, lambda below: st.lists(below, max_size=4) | st.dictionaries(st.text(max_size=8), below, max_size=4), max_leaves=20
@@ -36,7 +36,7 @@ def test_json_reader_returns_the_values_that_python_wrote_as_json(value: Any, is
         ('{"a": "//no comment", "b": "/* nor this */"}', {"a": "//no comment", "b": "/* nor this */"}),
         (r'"\u00e4\n\/\ud83d\ude00"', "ä\n/😀"),
         ("-0.5e+2", -50.0),
-        ("18446744073709550592", 2**64 - 1024),  # reading it as a float would give 2^64
+        ("18446744073709550592", 2**64 - 1024),  # as a float, this number would be 2^64
         ("18446744073709551617", 2.0**64),
         ('{"a": {"x": 1, "y": 1}, "b": 2, "a": {"y": 2}}', {"a": {"x": 1, "y": 2}, "b": 2}),
     ],

@@ -171,7 +171,7 @@ def test_missing_regset_file_is_refused(tmp_path: Path) -> None:
         Registry().merge_option(f"{tmp_path}/none.setreg")
 
 
-def test_settings_file_without_an_object_is_refused(tmp_path: Path) -> None:
+def test_settings_file_whose_content_is_not_an_object_is_refused(tmp_path: Path) -> None:
     write(tmp_path, {"a.setreg": [1]})
 
     with pytest.raises(UserError, match=r"a\.setreg:1:1: settings must be an object"):
@@ -520,7 +520,7 @@ def test_patch_in_an_import_of_a_json_file_changes_the_imported_value() -> None:
     assert imported({"$import": {"filename": "other", "patch": [{"op": "remove", "path": "/b"}]}}) == {"a": 1}
 
 
-def test_imported_list_replaces_the_object_with_the_import_key() -> None:
+def test_imported_list_replaces_the_object_that_imports_it() -> None:
     assert imported({"x": {"$import": "list"}, "y": [{"$import": "list"}]}) == {"x": [1, 2], "y": [[1, 2]]}
 
 

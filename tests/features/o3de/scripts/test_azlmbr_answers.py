@@ -119,7 +119,7 @@ def test_job_descriptor_of_a_script_is_translated(script, reported):
     ]  # fmt: skip
 
 
-def test_builder_config_overrides_a_job(script, reported):
+def test_builder_config_overrides_priority_fingerprint_and_parameters_of_a_job(script, reported):
     job = builder.JobDescriptor("info", "Key", "linux")
     override = JobOverride("key", fingerprint="x", priority=4, is_critical=True, params="Depth=3,Width = 4")
     around = Surroundings((), job_overrides=(override,)).to_json()
@@ -172,7 +172,7 @@ def test_job_dependency_without_source_is_skipped_with_a_warning(script, reporte
     assert [level for level, _ in reported.lines] == [2]
 
 
-def test_analysis_is_cancelled_if_the_script_answers_shutting_down(script, reported):
+def test_result_shutting_down_of_a_script_cancels_the_analysis(script, reported):
     response = builder.CreateJobsResponse()
     response.result = builder.CreateJobsResponse_ResultShuttingDown
 
@@ -193,7 +193,7 @@ def test_script_receives_the_parameters_of_a_job_by_name(script, reported, tmp_p
     assert asked.builderGuid.bytes == ID.bytes
 
 
-def test_products_of_a_script_are_translated(script, reported, tmp_path):
+def test_products_of_a_script_are_translated_to_sdk_products(script, reported, tmp_path):
     product = handled("sub\\a.x", math.Uuid(ID), -1)
     product.productDependencies = [builder.ProductDependency(AssetId(math.Uuid(ID), 4), 2)]
     product.pathDependencies = [

@@ -200,10 +200,10 @@ def test_job_log_has_the_traceback_of_an_exception_in_a_script(project):
         ("response = None", "the script returned nothing from 'OnProcessJobRequest'"),
         ("response.resultCode = api.ProcessJobResponse_NetworkIssue", "the script reported a network failure"),
         ("response.outputProducts = [api.JobProduct('gone.x', azlmbr.math.Uuid(), 1)]", "does not exist"),
-        ("azlmbr.scene.SceneGraph()", "the script needs 'azlmbr.scene', the scene API that exists only in O3DE's own programs"),
-        ("import azlmbr.scene", "the script needs 'azlmbr.scene', the scene API that exists only in O3DE's own programs"),
-        ("from azlmbr import scene", "the script needs 'azlmbr.scene', the scene API that exists only in O3DE's own programs"),
-        ("import azlmbr.blast as blast", "the script needs 'azlmbr.blast', a part that exists only in O3DE's own programs"),
+        ("azlmbr.scene.SceneGraph()", "the script needs 'azlmbr.scene', but the scene API exists only in O3DE's own programs"),
+        ("import azlmbr.scene", "the script needs 'azlmbr.scene', but the scene API exists only in O3DE's own programs"),
+        ("from azlmbr import scene", "the script needs 'azlmbr.scene', but the scene API exists only in O3DE's own programs"),
+        ("import azlmbr.blast as blast", "the script needs 'azlmbr.blast', but this module exists only in O3DE's own programs"),
     ],
 )
 def test_failed_job_of_a_script_has_a_reason(project, body, error):

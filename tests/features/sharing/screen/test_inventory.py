@@ -1,4 +1,4 @@
-"""The contents of the cache are read again after changes when the engine is idle; until then they are marked as outdated."""
+"""After a change, the screen marks the cache contents as out of date. It reads them again as soon as the engine is idle."""
 
 from __future__ import annotations
 

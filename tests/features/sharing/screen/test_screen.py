@@ -211,7 +211,7 @@ async def test_unowned_files_are_listed_and_deleted_after_confirmation(tmp_path,
         await until(pilot, lambda: session.asked == [RescanSources()])
         assert (cache / "linux/data").stat().st_mtime_ns > 5
 
-        (cache / "linux/data/stray.tmp").unlink()  # simulate that the engine deletes this file
+        (cache / "linux/data/stray.tmp").unlink()  # the simulated engine deletes the unowned file
         session.say(EngineMessage(0, 1, "'linux/data/stray.tmp' in the cache was deleted, because it does not belong to a product"))
         await until(pilot, lambda: not app.pane.repair_commands.going)
         await until(pilot, lambda: "are deleted" in text(app))

@@ -81,7 +81,7 @@ def test_hanging_call_ends_at_the_deadline(executor):
     release.set()
 
 
-def test_call_that_was_abandoned_in_the_queue_is_not_started(executor):
+def test_queued_store_call_is_not_started_after_its_timeout(executor):
     release, done = threading.Event(), []
     hanging = [executor.ask(release.wait) for _ in range(2)]
     with pytest.raises(TooSlow):

@@ -151,7 +151,7 @@ def test_blob_is_verified_again_only_after_a_possible_change(local, tmp_path, mo
 
 
 def test_record_without_a_trusted_seal_is_ignored_and_replaced(local, tmp_path):
-    """The store may be public (`server`); only a seal of this machine or the team is trusted."""
+    """Other programs may be able to write to the store, so only a seal of this machine or of the team is trusted."""
     path = tmp_path / "store" / "ac" / KEY[:2] / KEY
     path.parent.mkdir(parents=True)
     for forged in (RECORD, with_field(RECORD, "here", "00" * 32), b"rubbish"):

@@ -188,7 +188,7 @@ def test_secrets_of_an_address_are_sent_but_not_printed(server):
 
 
 def test_each_namespace_has_its_own_path_on_a_server(server):
-    """So the server's access rules can be based on the path."""
+    """A server's access rules can therefore distinguish namespaces by their path (`/ns/NAME/`)."""
     store = HttpStore(server.address, "branch-7")
 
     assert store.get_record(KEY) is None
@@ -211,7 +211,7 @@ def test_compressed_answer_is_refused(server, store):
 
 
 def test_large_records_of_a_server_are_read_one_at_a_time():
-    """Several endless answers that are read at the same time would fill the memory."""
+    """A server may send endless answers. Several of them, read at the same time, would fill the memory of the client."""
     body = bytes(8 << 20)
     with socket.create_server(("127.0.0.1", 0), backlog=16) as listening:
 

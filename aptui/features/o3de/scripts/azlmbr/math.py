@@ -22,7 +22,7 @@ class Uuid:
 
     @property
     def bytes(self) -> bytes:
-        """The 16 bytes, big-endian."""
+        """The 16 bytes of the UUID, big-endian."""
         return self._value.bytes
 
     def to_string(self) -> str:
@@ -30,7 +30,7 @@ class Uuid:
         return f"{{{str(self._value).upper()}}}"
 
     def is_null(self) -> bool:
-        """Whether it is the null UUID."""
+        """Whether all bytes of the UUID are zero."""
         return self._value.int == 0
 
     ToString, IsNull = to_string, is_null

@@ -23,8 +23,8 @@ class Missing(Exception):
     """A script uses a part of O3DE ("azlmbr.…") that exists only in O3DE's own programs."""
 
     def __init__(self, name: str) -> None:
-        what = _WHAT.get(name.split(".")[1], "a part")
-        super().__init__(f"the script needs {name!r}, {what} that exists only in O3DE's own programs")
+        what = _WHAT.get(name.split(".")[1], "this module")
+        super().__init__(f"the script needs {name!r}, but {what} exists only in O3DE's own programs")
 
 
 class MissingModule(Missing, ImportError):

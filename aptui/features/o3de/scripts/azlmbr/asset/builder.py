@@ -125,7 +125,7 @@ class JobDependency(Reflected):
 
 
 class JobDescriptor(Reflected):
-    """A job that a source needs."""
+    """One job for a source, as a script's analysis of the source describes it."""
 
     _properties: ClassVar = {
         "jobParameters": JobParameters, "additionalFingerprintInfo": str, "jobKey": str, "priority": lambda: -1,
