@@ -277,7 +277,7 @@ class GatewayRequests:
         """
         live = self._live
         if live.gateway_report is None or live.server is None:
-            raise HostError("no gateway is running", hint="to start a gateway, write 'serve: {enabled: true}' in aptui.yaml")
+            raise HostError("no gateway is running", hint="to start it, write 'serve: {enabled: true}' in aptui.yaml")
         engine = live.engine
         notice = PeerOrdered(engine.inbox.seq if engine else 0, order)
         live.server.say(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))

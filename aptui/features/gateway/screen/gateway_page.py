@@ -170,8 +170,8 @@ _DONE = {
     PeerAction.FORGET: "in neither the allowed nor the rejected list",
 }
 _NO_GATEWAY = (
-    ("", "no gateway is running; to start a gateway, write 'serve: {enabled: true}' in aptui.yaml", ""),
-    ("", "if aptui.yaml contains 'enabled: true' already, press 3: the Logs screen shows why the gateway did not start", "muted"),
+    ("", "no gateway is running; to start it, write 'serve: {enabled: true}' in aptui.yaml", ""),
+    ("", "if aptui.yaml has 'enabled: true', the Logs screen (key 3) shows the gateway's error", "muted"),
 )
 _NO_GATEWAY_YET = "changes made here take effect when the gateway starts"
 _ORDERS = frozenset({"add", "edit", "switch", "disconnect", "remove", "move", "list"})

@@ -484,7 +484,10 @@ class _Translation:
             return {}
         folder = os.path.join(self._places.project, os.path.expanduser(address))
         if mode != "inactive" and "://" not in address and not (address and self._recorder.is_folder(folder)):
-            self._warnings.append(f"the server address '{address}' is not an existing folder, so no shared cache is used")
+            self._warnings.append(
+                f"Server address ({address}) is invalid! Reverting back to (), because the folder does not exist; no shared "
+                f"cache is used"
+            )
             mode = "inactive"
         members = {"mode": self._node(mode), "patterns": self._node(patterns)}
         if address:

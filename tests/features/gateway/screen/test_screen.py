@@ -516,7 +516,7 @@ async def test_changes_without_a_gateway_are_stored_in_the_connections_file(tmp_
     session.gateway = None
     file = tmp_path / "cache" / peer_settings.PLACE
     async with visit_gateway(tmp_path, session=session) as (app, pilot, session, page):
-        await until(pilot, lambda: "no gateway is running; write 'serve: {enabled: true}'" in text(app))
+        await until(pilot, lambda: "no gateway is running; to start it, write 'serve: {enabled: true}'" in text(app))
         await pilot.press("a", *"phone", "tab", *"tv.local", "enter")
         await until(pilot, lambda: "tv.local" in text(app))
         await pilot.press("A", "tab", "a", *"10.0.0.1", "enter")
@@ -532,12 +532,12 @@ async def test_gateway_page_shows_why_the_gateway_did_not_start(tmp_path):
     session = Engine(tmp_path / "cache")
     session.gateway = None
     async with visit_gateway(tmp_path, session=session) as (app, pilot, session, _page):
-        await until(pilot, lambda: "no gateway is running; write 'serve: {enabled: true}'" in text(app))
+        await until(pilot, lambda: "no gateway is running; to start it, write 'serve: {enabled: true}'" in text(app))
         places.announce_gateway(session.cache_dir, places.GatewayRecord(0, 0, "", "127.0.0.1", 1, "", "aiohttp is not installed"))
         session.say(EngineMessage(0, LogLevel.ERROR, "there is no gateway: aiohttp is not installed"))
         await until(pilot, lambda: "no gateway is running: aiohttp is not installed" in text(app))
         session.turn(SessionState.REATTACHING)
-        await until(pilot, lambda: "no gateway is running; write 'serve: {enabled: true}'" in text(app))
+        await until(pilot, lambda: "no gateway is running; to start it, write 'serve: {enabled: true}'" in text(app))
 
 
 async def test_read_only_screen_cannot_change_lists(tmp_path):

@@ -480,7 +480,7 @@ def test_settings_that_aptui_yaml_cannot_contain_are_stored_as_facts(engine: Sma
     assert config.project.debug_output
     assert [warning.partition(": ")[2] or warning for warning in config.warnings] == [
         "this setting is not used, because files are always identified by their content",
-        "the server address '/mnt/shared' is not an existing folder, so no shared cache is used",
+        "Server address (/mnt/shared) is invalid! Reverting back to (), because the folder does not exist; no shared cache is used",
     ]
     assert config.sharing.mode == "inactive"
 

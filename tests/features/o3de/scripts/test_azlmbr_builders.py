@@ -263,8 +263,7 @@ def test_broken_script_does_not_affect_other_scripts(tmp_path):
     assert dict(ran.runs) == {"a.other:Mock": 1}
     messages = [text.removeprefix(f"'{tmp_path}/") for text in ran.messages]
     assert (
-        messages[0]
-        == "Gems/Scene/Editor/Scripts/bootstrap.py', line 2: the script needs 'azlmbr.scene', the scene API that exists "
+        messages[0] == "Gems/Scene/Editor/Scripts/bootstrap.py', line 2: the script needs 'azlmbr.scene', but the scene API exists "
         "only in O3DE's "
         "own programs"
     )
