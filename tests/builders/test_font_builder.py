@@ -259,7 +259,10 @@ def u16(*numbers):
 
 
 def lookups(kind, subtable, lookup_count=1, subtable_count=1):
-    """Return a layout table that lists the same lookup `lookup_count` times, and in it the same subtable `subtable_count` times."""
+    """Return a layout table that lists the same lookup `lookup_count` times.
+
+    This lookup lists the same subtable `subtable_count` times.
+    """
     head = u16(1, 0, 10, 12, 14) + u16(0) + u16(0)
     lookup_list = u16(lookup_count, *[2 + 2 * lookup_count] * lookup_count)
     lookup = u16(kind, 0, subtable_count, *[6 + 2 * subtable_count] * subtable_count)

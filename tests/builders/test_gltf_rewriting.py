@@ -25,7 +25,7 @@ def checked(tree, numbers):
 
 
 def rewritten(sample, *, quantises=False):
-    """Rewrite and pack a glTF document. Return its JSON, and a function that returns the numbers of the accessor with an index."""
+    """Rewrite and pack a glTF document. Return the pair (JSON, function that maps an accessor index to numbers)."""
     document, checker = checked(sample.tree, sample.numbers)
     assert obstacle(document) == ""
     data = pack_glb(rewrite(document, checker, quantises=quantises), lambda _path: b"", embeds_images=True)
@@ -50,7 +50,7 @@ def shape(tree):
     return {name: len(listed) for name, listed in tree.items() if isinstance(listed, list)}
 
 
-def test_rewriting_does_not_change_used_objects_and_the_values_of_their_accessors(sample):
+def test_rewriting_keeps_objects_of_the_scene_and_accessor_values(sample):
     before = shape(sample.tree)
 
     tree, numbers = rewritten(sample)

@@ -241,7 +241,7 @@ def test_exif_data_that_pillow_cannot_read_warns(bench, monkeypatch):
 
 
 @pytest.mark.parametrize(("mode", "is_warned"), [("RGBA", True), ("LA", True), ("RGB", False)])
-def test_alpha_that_the_format_cannot_store_warns(bench, mode, is_warned):
+def test_warning_reports_alpha_that_the_format_cannot_store(bench, mode, is_warned):
     bench.build(bench.write("a.png", encoded(picture(mode))), format="jpeg")
 
     assert bench.warnings == (

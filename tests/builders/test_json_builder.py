@@ -91,7 +91,7 @@ def test_equal_sources_give_equal_bytes_across_processes(bench, made_elsewhere, 
     assert made_elsewhere(bench, source) == digests_of(first)
 
 
-def test_process_job_request_stores_the_digest_of_the_source_that_it_read(bench):
+def test_builder_stores_digest_of_the_read_source_in_the_request(bench):
     import hashlib
     from uuid import UUID
 

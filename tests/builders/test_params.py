@@ -45,7 +45,7 @@ def test_shipped_builder_has_a_valid_parameter_schema(kind):
 
 
 @pytest.mark.parametrize("kind", [*ALL, ModelBuilder])
-def test_default_parameters_are_valid_for_check_params_and_jsonschema(kind):
+def test_default_parameters_are_valid_for_aptui_and_jsonschema(kind):
     import jsonschema
 
     schema = schema_of(kind.params_schema)

@@ -41,7 +41,10 @@ def no_programs(monkeypatch, tmp_path):
 
 @pytest.fixture
 def fake(no_programs, monkeypatch):
-    """Return a function that puts a fake compiler into PATH and returns a reader of its arguments."""
+    """Return a function that puts a fake compiler into PATH.
+
+    Its result is another function, which returns [working directory, arguments] of the last compiler call.
+    """
     for tool in ("grep", "sed"):
         (no_programs / tool).symlink_to(shutil.which(tool, path="/bin:/usr/bin"))
     monkeypatch.setenv("SHADER_NOTE", str(no_programs / "note"))

@@ -1,4 +1,4 @@
-"""The `table` builder: every format gives the same values, and each mistake has its line."""
+"""The `table` builder: every format gives the same values, and most errors name the line of the mistake."""
 
 from __future__ import annotations
 

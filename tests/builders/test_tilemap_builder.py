@@ -110,7 +110,7 @@ def test_textures_parameter_sets_the_picture_names_in_a_tiled_map(bench, texture
     assert level["properties"][0]["value"] == {"image": "Icon.PNG"}
 
 
-def test_textures_parameter_sets_the_picture_names_in_an_ldtk_project(bench):
+def test_textures_parameter_changes_picture_names_in_an_ldtk_project(bench):
     project, level = ldtk()
     level["bgRelPath"] = level["layerInstances"][0]["__tilesetRelPath"] = "../tiles/ground.png"
     write_map(bench)

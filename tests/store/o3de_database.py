@@ -111,7 +111,7 @@ JOBS = [
     (9, HILL, "Image Compile: PNG", "android", IMAGES, 4, 1, 0, ""),
 ]
 STATUSES = ["completed", "completed", "failed", "failed", "failed", "completed", "pending", "processing", "completed"]
-"""Status of the jobs that users see, in their order."""
+"""The status that users see for each job of `JOBS`, in the same order."""
 # (id, job, name, sub id, flags)
 PRODUCTS = [
     (1, 1, "pc/levels/main/main.spawnable", 0xFFFF_FFFF, 1),

@@ -299,7 +299,7 @@ def test_completed_analysis_with_an_unsaved_dependency_change_is_unfinished(stor
 # ------------------------------------------------------------------------------------------------------------------- edges
 
 
-def test_dependents_are_found_by_path_in_any_letter_case_of_any_script(store: Store) -> None:
+def test_dependents_are_found_by_path_regardless_of_unicode_letter_case(store: Store) -> None:
     put_source(store, full_source())
 
     found = store.archive().dependents(["SHARED/GRÖSSE.json", "Shared/GRÖßE.json", "shared/gefunden.H", "shared/*.json"])
@@ -350,7 +350,7 @@ def test_product_owners_are_returned_under_the_requested_names(store: Store) -> 
     assert found == {"linux/tex/a": (1, "ä.png"), "linux/tex/deep/b": (2, "b.png")}
 
 
-def test_conflicts_are_filtered_by_name_or_all_returned_without_names(store: Store) -> None:
+def test_conflicts_are_grouped_by_product_name_and_sorted(store: Store) -> None:
     two_jobs(store)
     store.put(put_conflict=[("linux/y", 2), ("linux/x", 2), ("linux/x", 1)])
 
@@ -375,14 +375,16 @@ def test_next_ids_follow_the_highest_stored_id(store: Store) -> None:
 
 
 @pytest.mark.parametrize(("of_job", "of_intent", "reserved"), [(50, 7, 9), (5, 50, 9), (5, 7, 50)])
-def test_next_run_key_is_above_used_intended_and_reserved_keys(store: Store, of_job: int, of_intent: int, reserved: int) -> None:
+def test_next_run_key_exceeds_keys_of_jobs_intents_and_reservations(
+    store: Store, of_job: int, of_intent: int, reserved: int
+) -> None:
     store.put(put_source=[source_row()], put_job=[job_row(run_key=of_job)], put_state=[(RUN_KEY_STATE, str(reserved))])
     store.writer.record_intents([Intent(of_intent, 1, "linux/a", DIGEST, 1, "[]")])()
 
     assert store.archive().next_ids()[3] == 51
 
 
-def test_invalid_reserved_run_key_is_reported_as_damage(store: Store) -> None:
+def test_reserved_run_key_that_is_not_numeric_is_reported_as_damage(store: Store) -> None:
     store.put(put_state=[(RUN_KEY_STATE, "many")])
 
     with pytest.raises(DamagedError):

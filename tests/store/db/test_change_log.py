@@ -68,7 +68,7 @@ def looking(path: Path) -> Iterator[Reader]:
 
 @dataclass
 class Follower:
-    """A client of the feed: its content, and the last number that it has read."""
+    """A client of the feed: `state` is the content that the client has read, and `at` is the number of the last change in it."""
 
     state: State = field(default_factory=dict)
     at: int = 0

@@ -37,7 +37,7 @@ def test_files_whose_names_differ_only_in_case_are_not_returned(store: Store) ->
     assert list(store.archive().files([PathKey("a.png"), PathKey("b.png")])) == ["b.png"]
 
 
-def test_files_below_exclude_sibling_folders_with_the_same_prefix(store: Store) -> None:
+def test_files_below_a_folder_do_not_include_siblings_with_its_prefix(store: Store) -> None:
     for folder in ("", "a", "a-b", "a/b", "a/b/c", "a0", "ab"):
         put_folder(store, folder, fact(f"{folder}/x".removeprefix("/")))
 
@@ -47,7 +47,7 @@ def test_files_below_exclude_sibling_folders_with_the_same_prefix(store: Store) 
     assert {found.rel for found in archive.files_below(PathKey(""))} == {"x", "a/x", "a-b/x", "a/b/x", "a/b/c/x", "a0/x", "ab/x"}
 
 
-def test_has_folder_and_has_folders_below_ignore_siblings_with_the_same_prefix(store: Store) -> None:
+def test_folder_checks_ignore_siblings_with_the_same_prefix(store: Store) -> None:
     for folder in ("a-b", "a/b/c", "d"):
         put_folder(store, folder, fact(f"{folder}/x"))
     folders = store.archive().folders
@@ -58,7 +58,7 @@ def test_has_folder_and_has_folders_below_ignore_siblings_with_the_same_prefix(s
     assert {name for name in ("", "a", "a/b", "a/b/c", "a/c", "a-b", "d") if folders.has_folders_below(name)} == {"", "a", "a/b"}
 
 
-def test_files_below_exclude_files_that_another_scan_folder_overrides(store: Store) -> None:
+def test_files_below_a_folder_do_not_include_overridden_files(store: Store) -> None:
     gem = with_gem(store)
     put_folder(store, "a", fact("a/x", 1))
     put_folder(store, "a", fact("a/X", gem), fact("a/y", gem))

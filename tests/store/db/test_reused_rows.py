@@ -1,4 +1,7 @@
-"""A product keeps its row when it is made again; unchanged rows are not written. The content equals that of new rows."""
+"""A product keeps its row when it is made again, and unchanged rows are not written.
+
+The tables have the same content as after deleting all rows of a job and inserting them again.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def test_equal_products_are_not_written_again(made: Store) -> None:
 def test_changed_products_keep_their_ids_and_write_few_rows(made: Store) -> None:
     rows = again(product(8, "linux/a", b"22"), product(9, "linux/b", b"22", 1), **DECLARED)
 
-    # Rows of each product: in Products and aptui_products, one entry of the change log, and one row of a temporary table.
+    # For each product: two table rows (Products, aptui_products), one entry of the change log, and one row of a temporary table.
     assert written(made, rows) == 2 * (2 + 1 + 1)
 
     assert made.rows(PRODUCTS) == [(1, "linux/a", 0, b"22"), (2, "linux/b", 1, b"22")]
@@ -131,7 +134,7 @@ def test_reuse_of_rows_does_not_change_the_given_rows(made: Store) -> None:
     assert rows == copied_rows
 
 
-# --------------------------------------------------------------------------------------- compared with deleting and inserting
+# ---------------------------------------------------------------------- same content as after deleting and inserting all rows
 
 _bytes = st.sampled_from([b"1", b"2"])
 _made = st.lists(

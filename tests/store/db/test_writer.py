@@ -41,7 +41,7 @@ OWNED = ("Sources", "aptui_sources", "Jobs", "aptui_jobs", "Products", "aptui_pr
          "aptui_conflicts", "aptui_edges", "SourceDependency", "Stats")  # fmt: skip
 
 
-def test_writer_has_a_statement_for_each_row_operation_in_the_same_order() -> None:
+def test_statements_and_row_operations_have_the_same_order() -> None:
     assert list(STATEMENTS) == list(ROW_OPERATIONS)
 
 
@@ -353,7 +353,7 @@ def test_later_save_can_delete_a_row_of_an_earlier_save(store: Store) -> None:
     assert store.count("Sources") == 0
 
 
-def test_announce_intents_stores_an_intent_for_each_product_and_run(store: Store) -> None:
+def test_announced_intents_are_stored_for_each_product_and_run(store: Store) -> None:
     fill(store)
     logged = statements_of(store)
 

@@ -297,7 +297,7 @@ def test_sort_order_is_stable_for_keys_of_any_range(keys: list[int]) -> None:
 
 
 @pytest.mark.parametrize(("by_last", "expected"), [(False, [0, 2, 1, 4, 3]), (True, [0, 2, 3, 1, 4])])
-def test_gather_orders_groups_of_equal_codes_by_first_or_last_row(by_last: bool, expected: list[int]) -> None:
+def test_groups_of_equal_codes_are_ordered_by_first_or_last_row(by_last: bool, expected: list[int]) -> None:
     codes = np.array([5, 2, 5, 9, 2])
 
     assert gather(codes, by_last=by_last).tolist() == expected

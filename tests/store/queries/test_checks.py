@@ -1,4 +1,7 @@
-"""Health of the database, and findings in a cache compared with it: damaged and missing products, and orphan files."""
+"""Health of the database, and differences between the cache and the database.
+
+The differences are damaged products, missing products and orphan files.
+"""
 
 from __future__ import annotations
 
@@ -188,7 +191,7 @@ def test_missing_or_invalid_database_is_a_fault(tmp_path: Path) -> None:
     assert "cannot be used" in broken
 
 
-def test_overwritten_pages_are_reported_as_faults(store: Store) -> None:
+def test_overwritten_database_pages_are_reported_as_damage(store: Store) -> None:
     store.put(put_source=[source_row(number, f"{number:0500}.png") for number in range(1, 200)])
     store.close()
     page_bytes = store.rows("PRAGMA page_size")[0][0]

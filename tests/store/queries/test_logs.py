@@ -106,7 +106,7 @@ def test_cancelled_search_keeps_the_logs_that_it_has_read(lines: LogLines) -> No
     assert lines.list_known("error", [(1, RUN)]) == [""]
 
 
-def test_analysis_or_unknown_job_or_deleted_log_has_no_lines(lines: LogLines, tmp_path: Path) -> None:
+def test_no_lines_are_read_for_analyses_unknown_jobs_or_deleted_logs(lines: LogLines, tmp_path: Path) -> None:
     (tmp_path / "logs" / "JobLogs" / "a.log").unlink()
 
     assert lines.read("error", [(-1, 0), (7, 3), (1, RUN)], nothing) == ["", "", ""]

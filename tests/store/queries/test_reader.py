@@ -193,7 +193,7 @@ def test_products_of_a_job_are_listed_in_their_order_of_creation(reader: Reader)
     assert [product.name for product in reader.products()] == ["linux/a", "linux/z", "windows/a"]
 
 
-def test_source_is_found_in_any_letter_case_of_any_script(reader: Reader) -> None:
+def test_source_is_found_regardless_of_unicode_letter_case(reader: Reader) -> None:
     found = reader.source("TEXTURES/ÄRGER.PNG")
 
     assert found is not None

@@ -207,8 +207,8 @@ def test_outcome_of_a_pruned_session_has_no_git_commit(store: Store) -> None:
 @pytest.mark.parametrize(
     ("now", "before", "is_slower"),
     [
-        (1000, [], False),  # a job without earlier runs is not slower
-        (210, [100], True),  # 210 ms is more than twice the time of the only earlier run
+        (1000, [], False),  # not slower, because the job has no earlier runs
+        (210, [100], True),  # slower, because 210 ms is more than twice the 100 ms of the only earlier run
         (190, [100], False),
         (300, [100, 105, 95, 100, 102], True),
         (128, [100, 100, 100, 100], False),  # 128 ms is 28 % above the median of the earlier runs, but not 30 ms above it
@@ -246,7 +246,7 @@ def sessions_of(store: Store, *durations: dict[int, int], **changes: object) -> 
         store.put(put_session=[session_row()])
 
 
-def test_job_is_slower_until_a_run_has_its_usual_duration_again(store: Store) -> None:
+def test_job_is_listed_as_slower_until_a_run_takes_the_usual_time(store: Store) -> None:
     sessions_of(store, {1: 100, 2: 100}, {1: 104, 2: 100}, {1: 102}, {1: 400, 2: 120})
     reader = store.reader()
 
@@ -276,7 +276,7 @@ def test_builder_is_slower_if_most_of_its_jobs_are(store: Store) -> None:
     assert 1.5 < found[BUILDER].factor < 1.6
 
 
-def test_builder_with_only_one_slower_job_is_not_slower(store: Store) -> None:
+def test_one_slower_job_does_not_make_its_builder_slower(store: Store) -> None:
     usual = dict.fromkeys(range(1, 9), 100)
     sessions_of(store, usual, usual, usual | {3: 5000})
 
@@ -325,7 +325,7 @@ def test_runs_for_drafts_and_for_final_products_are_compared_separately(store: S
     assert slower_jobs(store.reader())[1].median_ms == 5050
 
 
-def test_pruned_sessions_keep_runs_for_drafts_and_for_final_products_apart(store: Store) -> None:
+def test_drafts_are_not_compared_with_final_products_after_pruning(store: Store) -> None:
     draft(store, 1, 10, 100)
     final(store, 1, 20, 5000)
     store.put(prune_session=[(1,)])
