@@ -10,7 +10,7 @@ from textual.css.stylesheet import Stylesheet
 
 
 class _Rules(dict[Any, Any]):
-    """Cached style rules for one set of CSS variables. Other variables have their own cache, so `clear` must not clear it."""
+    """Cached style rules for one set of CSS variables. `clear` keeps the rules, because each set of variables has its own cache."""
 
     def clear(self) -> None:
         """Keep all rules."""

@@ -1,6 +1,6 @@
-"""A terminal for tests: runs a command in a pseudo-terminal, types, resizes, keeps every byte, replies with its cursor.
+"""A terminal for tests. It runs a command in a pseudo-terminal, types, resizes, keeps all output, and replies to cursor queries.
 
-`ModelTerminal` reads the screen.
+`ModelTerminal` computes the screen from the output.
 """
 
 import codecs
@@ -25,7 +25,7 @@ _QUESTION = b"\x1b[6n"
 _ANSWER = b"\x1b[1;4R"
 """Reply to a cursor query: line 1, column 4. The output layer takes this column as proof that a terminal repeats characters."""
 _REST_S, _LONGEST_S = 0.01, 0.05
-"""Pause between output and the next check of the screen, and maximum pause (seconds)."""
+"""Two durations in seconds: `_REST_S` is the pause after output arrives, and `_LONGEST_S` is the maximum wait for output."""
 
 
 class Terminal:

@@ -181,7 +181,7 @@ class Scene:
             yield app, hands
 
     async def until(self, app: AptuiApp, is_so: Callable[[], object]) -> None:
-        """Wait for a condition; fail with the screen after the timeout."""
+        """Wait for a condition. After the timeout, fail with a message that contains the lines of the screen."""
         await until_async(is_so, lambda: "\n".join(self.lines(app)))
 
     async def settled(self, app: AptuiApp, quiet_s: float = 0.6) -> None:

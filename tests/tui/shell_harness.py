@@ -158,8 +158,9 @@ def in_shell(tmp_path, do: Callable[..., Awaitable[None]], **more) -> AptuiApp:
 def script_test(open_screen: Callable[..., object], parts: Sequence[str], *uses: str, **options: object):
     """Return a decorator that makes a test from a script; `open_screen(tmp_path, script, **options)` runs the script in a screen.
 
-    A parameter of the script is one of `parts`, which `open_screen` passes, or a fixture. The fixtures `project`, `size` and
-    `theme` are also passed to `open_screen`. Every test uses the fixtures `uses`.
+    Each parameter of the script is a name in `parts` or the name of a fixture. `open_screen` gives the script the values of
+    `parts`. It also receives the fixtures `project`, `size` and `theme` if the test has them. Each name in `uses` is a fixture
+    that the test has even if the script has no parameter for it.
     """
 
     def decorate(script):

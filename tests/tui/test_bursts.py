@@ -37,7 +37,10 @@ def typist(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Typist]:
     ],
 )
 def test_keys_sent_without_pauses_copy_the_expected_text(typist: Typist, name: str) -> None:
-    """Send the keys of one script without pauses. `python -m tests.tui.bursts` types all scripts, also with pauses, in minutes."""
+    """Send the keys of one script without pauses.
+
+    `python -m tests.tui.bursts` runs for minutes: it types all scripts, first without pauses and then with random pauses.
+    """
     script, expected = SCRIPTS[name]
     typist.begin(script)
 

@@ -1,4 +1,7 @@
-"""Builder names are stored for the first rows after the next start. If an editor asks to show an asset, the cursor goes to it."""
+"""Builder names are stored, so that the first rows after the next start show them.
+
+If an editor asks the screen to show an asset, the cursor moves to the asset.
+"""
 
 from types import SimpleNamespace
 

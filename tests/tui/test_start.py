@@ -1,4 +1,4 @@
-"""Imports of the screen before its first rows, in a separate process and terminal."""
+"""Imports and memory heaps of a process of aptui at the time when its screen draws the first rows."""
 
 from __future__ import annotations
 

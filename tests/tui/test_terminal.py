@@ -73,7 +73,10 @@ def test_failed_job_is_fixed_and_runs_again_over_lost_connections(home: Home) ->
 
 @needs_tmux
 def test_keys_sent_without_pauses_have_the_same_effect_as_keys_typed_slowly(old_home: Home) -> None:
-    """The same keys are typed three times: without pauses, and with pauses up to 20 ms and 300 ms. They copy the same text."""
+    """The same keys are typed three times: without pauses, with pauses of up to 20 ms, and with pauses of up to 300 ms.
+
+    Each time, the keys must copy the same text.
+    """
     chance = random.Random(7)
     with Tmux(old_home) as tmux:
         for pause_s in (0.0, 0.02, 0.3):
@@ -148,7 +151,7 @@ def test_read_only_screen_offers_no_changes(old_home: Home) -> None:
     assert old_home.engines() == [engine]
 
 
-def test_read_only_screen_shows_a_database_without_an_engine(old_home: Home, tmp_path: Path) -> None:
+def test_database_file_is_shown_without_an_engine(old_home: Home, tmp_path: Path) -> None:
     for file in (old_home.project / "Cache").glob("assetdb.sqlite*"):
         shutil.copy(file, tmp_path)
     with old_home.terminal("open", str(tmp_path / "assetdb.sqlite")) as term:

@@ -37,7 +37,7 @@ def test_memory_limit_of_a_worker_is_a_share_of_the_machine_by_default(
     assert main.memory_limit_of(builder("b", "*.b", kind), configured) == limit_gib << 30
 
 
-def test_held_command_results_are_sent_after_a_time_limit_or_for_a_long_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_results_are_held_until_a_time_limit_or_long_command(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     worker = main.Worker(theirs, theirs)
     answered: list[list[int]] = []

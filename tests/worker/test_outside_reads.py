@@ -1,4 +1,7 @@
-"""Detection of files outside the project that a source's content names, in any spelling; files of the system are ignored."""
+"""Detection of files outside the project whose names occur in the content of a source.
+
+The content may spell a name in different ways. Files of the system are ignored.
+"""
 
 from __future__ import annotations
 

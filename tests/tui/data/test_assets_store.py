@@ -335,7 +335,7 @@ def test_each_kind_of_asset_has_its_own_tree(held: tuple[AssetsStore, threading.
     }
 
 
-def test_search_finds_nodes_by_text_and_uuid_and_highlight_marks_matches(
+def test_nodes_are_found_by_text_or_uuid_and_matches_are_highlighted(
     held: tuple[AssetsStore, threading.Event], reader: Reader
 ) -> None:
     trees, _ = held

@@ -1,4 +1,4 @@
-"""Rows that are read before the feed exists are shown by the feed if the database has not changed since."""
+"""The jobs are read before the feed exists. The feed uses the result unless the database changed after that read."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class World:
             self.feed.read()
 
     def part(self) -> None:
-        """Apply the next part, the notices of one job, of a drained batch. Notices that arrive later wait for the next batch."""
+        """Apply the next part of a drained batch: the notice of one job. Notices that arrive later wait for the next batch."""
         self.parts = self.parts or self.feed.drain().parts(1)
         self.store.apply(self.parts.pop())
 
@@ -235,7 +235,7 @@ def test_newest_notice_of_a_job_replaces_older_ones(feed: Feed) -> None:
     assert [(news.notice.job_id, news.notice.status) for news in feed.drain().jobs] == [(0, "failed"), (1, "failed")]
 
 
-def test_only_first_part_of_a_batch_has_table_running_jobs_and_messages(feed: Feed) -> None:
+def test_table_messages_and_running_jobs_are_only_in_the_first_part(feed: Feed) -> None:
     feed.note_subscription(1, 5, {3: 0})
     feed.receive([NoticeLine(1, number, notice(number)) for number in range(6, 13)])
     feed.receive([NoticeLine(1, 13, EngineMessage(0, 30, "a"))])

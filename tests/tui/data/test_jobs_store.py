@@ -567,7 +567,7 @@ def test_rows_of_the_first_jobs_are_unchanged_after_all_jobs_are_read(
 
 
 @pytest.mark.parametrize(("failed_analyses", "alike"), [(0, {"platform", "key", "reason"}), (1, {"reason"})])
-def test_first_jobs_hide_the_same_uniform_columns_as_all_jobs(
+def test_same_columns_are_hidden_for_partial_and_complete_tables(
     failed_analyses: int, alike: set[str], store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parts, "_LEAST_JOBS", 200)

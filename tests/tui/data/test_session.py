@@ -205,7 +205,7 @@ def test_database_is_read_again_while_another_run_writes_to_it(tmp_path, monkeyp
     assert all(each == ("subscribed", 0, 0, {}) for each in listener.calls)
 
 
-def test_session_whose_engine_finds_the_cache_in_use_starts_it_again_later():
+def test_engine_is_started_again_when_the_cache_is_no_longer_in_use():
     holders, started = [0], []
 
     def start() -> None:

@@ -1,4 +1,7 @@
-"""Jobs that each line of the table shows if jobs are grouped by source, and keys of sources. See also `test_table_model`."""
+"""Lines of the jobs table if it groups jobs by source: which jobs each line shows, and the key of each source line.
+
+See also `test_table_model`.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ def lines_of(*expanded: int) -> SourceLines:
     return made
 
 
-def test_collapsed_source_is_one_line_of_all_its_rows() -> None:
+def test_all_rows_of_a_collapsed_source_share_one_line() -> None:
     lines = lines_of()
 
     assert (lines.count, lines.source_count) == (3, 3)

@@ -231,7 +231,7 @@ EDITS = st.tuples(
 
 
 class Followed:
-    """A table that follows the notices of an engine without IO. Like `Feed`, it applies only the newest notice of each job."""
+    """A table that follows the notices of a simulated engine. Like `Feed`, it applies only the newest notice of each job."""
 
     def __init__(self) -> None:
         builders = (copier(platforms=("linux", "server")), scripter(platforms=("linux", "server")))
@@ -287,7 +287,7 @@ CLASH = [("game", "D.txt", "1"), ("game", "d.txt", "2"), ("game", "e.txt", "3")]
 # One of two clashing files is deleted, and another file changes.
 @example([CLASH, [("game", "D.txt", None), ("game", "e.txt", "4")]], 0, 400)
 @example([[("game", "a.s", "FAIL ANALYSIS")], [("game", "a.s", None), ("game", "b.s", "x")]], 0, 400)
-# An analysis fails in one scan folder. Then the analysis of the same path fails in another scan folder.
+# Two batches of edits: the first makes an analysis fail, and the second does so for the same path in another scan folder.
 @example([[("shared", "a.s", "FAIL ANALYSIS")], [("game", "a.s", "FAIL ANALYSIS")]], 0, 400)
 @example([[("game", "d.txt", "x")], [("game", "d.txt", None), ("game", "D.txt", "x")]], 0, 400)
 @given(

@@ -55,7 +55,7 @@ def test_remaining_time_without_an_engine_estimate_is_derived_from_the_job_rate(
 
 
 @pytest.mark.parametrize("changes", [{}, {"analyses_waiting": 1780}, {"analyses_running": 3, "jobs_waiting": 900}])
-def test_percentage_in_line_1_equals_the_share_of_its_job_counts(session: FakeSession, changes: dict[str, int]) -> None:
+def test_percentage_in_line_1_matches_its_done_and_total_jobs(session: FakeSession, changes: dict[str, int]) -> None:
     session.latest_progress = progress(**changes)
     shown = "".join(part.text for part in StatusLine(session).parts(140))
 

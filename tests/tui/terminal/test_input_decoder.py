@@ -27,7 +27,7 @@ def messages_of(*chunks: bytes, waits: bool = True, is_asked: bool = False) -> l
 
 
 def keys_of(messages: list[Message]) -> list[str]:
-    """Return the keys of the key messages among `messages`."""
+    """Return the characters or names of the pressed keys. Messages other than `events.Key` are ignored."""
     keys = [message for message in messages if isinstance(message, events.Key)]
     return [each.character or each.key for key in keys for each in as_meant(key)]
 

@@ -1,4 +1,4 @@
-"""Pixels are used only if the terminal's answers allow them, and the sent sequences show the encoded picture."""
+"""Pixels are used only if the terminal's answers allow them. The escape sequences that are sent contain the picture."""
 
 import base64
 import os

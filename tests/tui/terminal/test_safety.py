@@ -82,7 +82,7 @@ def test_every_glyph_and_its_ascii_form_are_one_cell_wide():
     assert all(ascii_form.isascii() for _, ascii_form in safety.GLYPHS.values())
 
 
-def test_untrusted_text_is_hidden_if_textual_bypasses_the_safety_check(monkeypatch):
+def test_untrusted_text_is_hidden_if_safety_check_is_bypassed(monkeypatch):
     from textual import _compositor
 
     monkeypatch.setattr(

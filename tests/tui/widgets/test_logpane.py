@@ -50,7 +50,7 @@ def test_hiding_other_levels_keeps_the_cursor_on_its_line():
     play(pane, script)
 
 
-def test_cursor_follows_new_log_lines_until_moved_and_pausing_hides_them():
+def test_cursor_follows_new_log_lines_but_pause_hides_new_lines():
     source = MemoryLines(log(*"I" * 50))
     pane = LogPane(source)
 

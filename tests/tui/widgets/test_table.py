@@ -68,7 +68,7 @@ def test_column_takes_no_spare_width_while_another_is_cut(count, is_cut):
 
 
 @pytest.mark.parametrize("keeps", [True, False])
-def test_column_titles_of_an_empty_table_are_hidden_unless_keeps_titles_is_set(keeps):
+def test_empty_table_shows_column_titles_only_on_request(keeps):
     table = Table(COLUMNS, Numbers(0))
     table.keeps_titles = keeps
 

@@ -56,7 +56,7 @@ def test_tree_filter_shows_matches_with_ancestors_and_restores_open_nodes():
     play(tree, script)
 
 
-def test_keys_open_close_and_walk_the_nodes_of_a_tree():
+def test_tree_nodes_are_opened_closed_and_selected_by_keys():
     model = Folders()
     tree = VTree(NAME, model)
 

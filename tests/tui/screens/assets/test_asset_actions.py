@@ -1,4 +1,4 @@
-"""Actions on assets: copies, other programs, running again; previews and pictures."""
+"""Actions on assets: copying, opening in other programs, running again. Previews and pictures of assets."""
 
 import os
 import threading
@@ -121,7 +121,7 @@ async def test_explanation_key_works_on_a_screen_too_narrow_for_tree_and_details
 
 
 @on_assets()
-async def test_explanation_key_pressed_an_even_number_of_times_shows_the_preview(app, pilot, pane):
+async def test_preview_is_shown_after_four_presses_of_the_explanation_key(app, pilot, pane):
     await go(pilot, pane, "textures/rock.png")
     await press(pilot, "x")
     await shows(app, pilot, "new source")

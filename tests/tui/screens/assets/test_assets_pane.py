@@ -249,7 +249,7 @@ needs_git = pytest.mark.skipif(shutil.which("git") is None, reason=MACHINE + "gi
 
 
 @pytest.mark.usefixtures("store")
-def test_braces_step_through_the_faces_of_a_cube_map(tmp_path):
+def test_brace_keys_show_the_next_or_previous_cube_map_face(tmp_path):
     block = b"\x00\xf8" + bytes(6)
     levels = [[block * 4] * 6, [block] * 6]
     (tmp_path / "textures" / "rock.png").write_bytes(encode_ktx2(Texture("bc1", 8, 8, levels, is_srgb=False, face_count=6)))

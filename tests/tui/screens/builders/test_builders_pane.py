@@ -187,7 +187,7 @@ def test_origin_of_a_pattern_takes_the_remaining_width():
     assert wide["place"] >= len(place)
 
 
-def test_builder_names_patterns_and_platforms_are_not_cut_if_they_fit(tmp_path, store):
+def test_builders_screen_does_not_cut_texts_that_fit(tmp_path, store):
     name = "a_name_longer_than_the_list_had_room"
     patterns = ("stone/*.png", "textures/*.tga")
     long = structs.replace(UPPER, uuid=b"L" * 16, name=name, patterns=tuple(glob(each) for each in patterns))

@@ -23,7 +23,7 @@ FAILED = {"state": "failed", "status": 2, "errors": 1, "error": "broken", "last_
 
 
 class Screen:
-    """A table that shows `rows` of the known jobs, and the calls that it received."""
+    """A fake table: `rows` are the `known` jobs that it shows, and `done` lists its calls and the shown messages."""
 
     def __init__(self):
         self.store = SimpleNamespace(is_loaded=True, is_busy=False, info=lambda key: key if key in self.known else None)
@@ -103,7 +103,7 @@ def test_cursor_goes_to_the_first_hit_if_the_filter_hides_its_row(screen, passin
     assert screen.done == done
 
 
-def test_changed_failures_since_the_last_visit_are_counted_and_listed(tmp_path, monkeypatch):
+def test_new_and_fixed_failures_since_the_last_visit_are_listed(tmp_path, monkeypatch):
     for module in (job_details, selection):
         monkeypatch.setattr(module, "author_of", lambda _folder, commit: {"b" * 40: "Bea"}.get(commit, ""))
     memory = UiMemory(tmp_path / "project.json")
@@ -303,7 +303,7 @@ def test_failure_cause_shows_its_start_time_while_more_jobs_fail(monkeypatch):
         ((160, 45), "cave.quest · failing since bbbbbbb (Bea) "),
     ],
 )
-def test_log_head_and_causes_name_the_commit_of_the_first_failure(tmp_path, monkeypatch, size, words):
+def test_commit_of_first_failure_is_shown_above_log_and_in_causes(tmp_path, monkeypatch, size, words):
     for module in (job_details, selection):
         monkeypatch.setattr(module, "author_of", lambda _folder, _commit: "Bea Smith")
 

@@ -185,7 +185,7 @@ async def test_read_only_screen_offers_no_requests(app, pilot, pane):
     assert app.session.asked == []
 
 
-def test_keys_open_the_log_source_and_folder_of_a_job(tmp_path, monkeypatch):
+def test_keys_open_the_log_the_source_and_the_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("PAGER", "less -S")
     monkeypatch.setenv("EDITOR", "ed")
     monkeypatch.delenv("VISUAL", raising=False)
@@ -230,7 +230,7 @@ def test_keys_open_the_log_source_and_folder_of_a_job(tmp_path, monkeypatch):
 @on_jobs()
 async def test_job_rows_are_copied_in_each_offered_form(app, pilot, pane, tmp_path):
     await details_of(pilot, pane, 1)
-    await pilot.press("y", "enter")  # Two keys copy the first error.
+    await pilot.press("y", "enter")  # `y` opens the menu, and Enter copies the first error.
     assert app.copied.pop()[0].endswith("IDAT chunk\n[Chunk] = IDAT\n[Offset] = 0x0012F3A0\n[Trace] = png.py(212): decode")
     for key in "ypuctrb":
         count = len(app.copied)

@@ -54,7 +54,7 @@ async def test_running_job_shows_facts_of_its_previous_run_as_last_run(app, pilo
 
 
 @on_jobs()
-async def test_explanation_of_a_job_shows_reason_inputs_and_earlier_runs(app, pilot, pane):
+async def test_explanation_shows_the_reason_the_inputs_and_earlier_runs(app, pilot, pane):
     await pilot.press("x")
     await until(pilot, lambda: "Inputs of the last" in text(app))
     for part in (

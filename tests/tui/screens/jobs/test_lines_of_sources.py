@@ -168,7 +168,7 @@ async def test_shown_log_changes_only_if_another_job_of_the_source_fails(app, pi
 
 
 @on_two_platforms
-async def test_failure_key_visits_a_collapsed_source_once_but_each_expanded_job(app, pilot, pane):
+async def test_next_failure_key_visits_each_job_only_if_source_is_expanded(app, pilot, pane):
     async def walk(count: int) -> list[int]:
         places = []
         for _ in range(count):

@@ -147,7 +147,7 @@ async def test_help_opened_over_a_menu_receives_the_keys_and_closes_with_escape(
 
 
 @on_jobs()
-async def test_keys_wait_until_the_rows_the_filter_and_the_log_are_ready(app, pilot, pane):
+async def test_keys_wait_while_rows_or_filter_or_log_are_not_ready(app, pilot, pane):
     assert pane.name_awaited(pane.table) == ""
     pane.store._number += 1  # The rows for the filter are being computed.
     assert pane.name_awaited(pane.table) == "the filter"

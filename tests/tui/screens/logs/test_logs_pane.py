@@ -184,7 +184,7 @@ async def test_truncated_log_is_read_again(pilot, session, pane, tmp_path, log):
     await count_is(pilot, pane, 0)
 
 
-def test_logs_screen_has_keys_for_levels_wrapping_and_errors(tmp_path, log):
+def test_logs_screen_has_keys_for_levels_errors_and_line_wrapping(tmp_path, log):
     async def jump(app, pilot, _session, pane):
         at = lambda: pane.pane.current().text  # a short name for a long expression
         await pilot.press("E")
@@ -205,7 +205,7 @@ def test_logs_screen_has_keys_for_levels_wrapping_and_errors(tmp_path, log):
 
 
 @on_logs()
-async def test_log_search_finds_all_matching_lines_and_n_walks_the_hits(app, pilot, pane, log):
+async def test_log_search_finds_all_matches_and_keys_move_between_them(app, pilot, pane, log):
     await find(pilot, pane, "line$")
     await until(pilot, lambda: "2 of 8" in text(app))
     await until(pilot, lambda: len(shown(pane)) == 8)

@@ -97,7 +97,7 @@ class SideBySide:
         self.ours.feed(text)
 
     def answer(self) -> None:
-        """Pass the model terminal's replies to cursor queries to the output layer."""
+        """Pass each reply of the model terminal to the output layer. The terminal replies to cursor queries."""
         while self._answers and self.ours.answers:
             self.layer.note_answer(int(self.ours.answers.pop(0).rstrip("R").split(";")[1]) - 1)
         self.loop.run()

@@ -126,7 +126,7 @@ class FarScreen:
         self._step(_STEPS)
 
     def _step(self, left: int) -> None:
-        """Pass the pressed key on from widget to widget, `left` times, and then move the cursor."""
+        """Simulate one widget that handles the pressed key. After `left` more widgets, the cursor moves."""
         self.loop.now_s += self._frame_s / 20
         if left:
             self.loop.call_later(0.0, self._step, left - 1)

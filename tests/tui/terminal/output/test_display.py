@@ -156,7 +156,7 @@ def test_installed_textual_is_supported_by_the_output_layer() -> None:
 
 
 @pytest.mark.parametrize(("version", "is_so"), [("8.2.8", True), ("8.2.11", True), ("8.20.1", False), ("9.0.0", False)])
-def test_is_tested_accepts_only_tested_versions_of_textual(version: str, is_so: bool, tmp_path: Path) -> None:
+def test_only_tested_versions_of_textual_are_accepted(version: str, is_so: bool, tmp_path: Path) -> None:
     (tmp_path / f"textual-{version}.dist-info").mkdir()
 
     assert is_tested(tmp_path) is is_so

@@ -102,7 +102,7 @@ def test_cells_after_many_quick_resizes_equal_the_output_of_textual():
         columns, lines = draw.randint(2, 40), draw.randint(1, 12)
         screen.resize(columns, lines)
         if draw.randrange(2):
-            screen.loop.run()  # a frame of the previous size arrives before the next frame
+            screen.loop.run()  # a frame of the previous size arrives before the first frame of the new size
         text = Segment("岩 ab " * 6, Style(bgcolor="blue"))
         screen.show(picture([list(Segment.adjust_line_length([text], columns))] * lines))
 

@@ -1,4 +1,4 @@
-"""Frames are sent when the connection is free; cells that other output changed are drawn again."""
+"""Frames are sent when the connection is free. If other output may have changed cells, the whole screen is drawn again."""
 
 import pytest
 from rich.segment import Segment
@@ -174,7 +174,7 @@ def with_picture(shown, above: str = "", y: int = 1, lines: int = 5):
     ])  # fmt: skip
 
 
-def test_sixel_is_sent_over_its_cells_and_again_only_after_they_were_covered():
+def test_sixel_is_sent_again_after_its_cells_were_covered():
     screen = SideBySide(12, 5)
     screen.layer.add_picture(SIXEL)
 

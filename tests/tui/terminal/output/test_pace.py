@@ -84,7 +84,7 @@ def test_unexpected_reply_to_a_frame_is_ignored():
     assert pace.under_way == 0
 
 
-def test_cost_of_a_byte_is_measured_from_the_quickest_long_frame():
+def test_cost_of_a_byte_is_measured_from_the_fastest_large_frame():
     pace, now = proven(), 1.0
     for size, late_s in ((100, 0.2), (4000, 0.5), (4000, 2.0)):
         assert (pace.at(now).takes_s(1000) is None) is (late_s < 2.0), (
@@ -135,7 +135,7 @@ def test_updates_wait_for_the_echo_frame_or_a_timeout():
     assert pace.at(2.3).key_s() == 0
 
 
-def test_repeated_key_that_draws_nothing_delays_updates_only_once():
+def test_repeated_key_without_effect_delays_updates_only_once():
     pace = proven()
     held = []
 
