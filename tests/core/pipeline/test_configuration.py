@@ -134,7 +134,7 @@ def test_sources_that_no_longer_match_a_pattern_are_removed() -> None:
     assert world.cache.keys() == {"linux/b.out"}
 
 
-def test_builder_that_becomes_a_copy_rule_keeps_its_jobs_without_analyses() -> None:
+def test_analyses_are_deleted_if_their_builder_becomes_a_copy_rule() -> None:
     world = world_of()
     world.configure(builders=(copier(), replace(copier("script", "*.s"), uuid=scripter().uuid)))
 

@@ -524,7 +524,7 @@ def test_job_runs_again_when_a_file_that_its_run_discovered_changes(world: World
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_job_runs_again_when_a_file_that_its_run_did_not_find_appears(world: World, restart: bool) -> None:
+def test_job_reruns_when_a_missing_input_file_appears(world: World, restart: bool) -> None:
     settled(world, a_s="read x.bin")
     assert world.apply({"x.bin": "1"}, restart=restart).ran() == ["a.s@linux:main"]
     assert world.settle(restart=restart).ran() == []

@@ -230,7 +230,7 @@ def test_edited_job_does_not_wait_for_final_product_of_its_input() -> None:
     assert world.cache == world.clean().cache
 
 
-def test_final_product_is_made_even_if_the_final_run_of_its_input_failed() -> None:
+def test_failed_final_run_does_not_block_final_runs_of_dependent_jobs() -> None:
     world = world_with()
     world.edit({"a.s": "", "b.s": "after a.s:main"})
     world.scan()

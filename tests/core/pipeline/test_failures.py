@@ -138,7 +138,7 @@ def test_job_that_exceeded_a_limit_is_retried_only_if_changed_or_requested(kind:
 
 
 @pytest.mark.parametrize(("policy", "runs"), [(RetryFailed.ALWAYS, [NAME]), (RetryFailed.CHANGED, [])])
-def test_setting_retry_failed_decides_whether_a_failed_job_is_retried(policy: RetryFailed, runs: list[str]) -> None:
+def test_retry_policy_decides_whether_a_failed_job_runs_again(policy: RetryFailed, runs: list[str]) -> None:
     world = failed_world("error", {"retry_failed": policy})
 
     assert world.settle(restart=True).ran() == runs
@@ -195,7 +195,7 @@ def test_product_conflict_error_is_updated_if_the_named_job_drops_the_product() 
     assert world.ran() == []
 
 
-def test_next_product_conflict_of_a_job_is_reported_once_the_first_is_resolved() -> None:
+def test_second_conflict_of_a_job_is_reported_after_the_first_ends() -> None:
     texts = {"m.s": "real", "a.s": "stage m.s=y\nstage n.txt=a", "b.s": "stage n.txt=b"}
     world = World(Setup(retry_failed=RetryFailed.CHANGED)).apply(texts)
     state = world.job("b.s@common:chain").state

@@ -47,7 +47,7 @@ def test_unmatched_file_is_recorded_and_not_read(world: World) -> None:
 
 
 def rows_of(world: World, operation: str) -> int:
-    """Return how many rows of one operation were saved, including rows of commits."""
+    """Return the number of database rows that were saved by one operation ("put_job"), both in save commands and in commits."""
     saved = [row for command in world.commands_of(SaveRows) for row in command.rows.get(operation, ())]
     return len(saved) + world.rows_committed[operation]
 
@@ -154,7 +154,7 @@ def test_touched_file_with_equal_bytes_is_not_copied_again(copying: World) -> No
     assert not copying.staging
 
 
-def test_copy_blocked_by_a_check_fails_and_is_discarded(copying: World) -> None:
+def test_blocking_check_fails_the_copy_job_and_discards_the_copy(copying: World) -> None:
     checked = replace(copying.project, checks=(Check("names", CheckLevel.BLOCK, file_name="[a-z.]*"),))
     copying.pipeline = Pipeline(checked, copying.archive, lambda _job, _builder: "log", "/staging")
     assert copying.apply({"A.txt": "A", "b.txt": "b"}).cache == {"linux/b.txt": sha("b")}
@@ -526,7 +526,7 @@ def test_source_deleted_while_it_is_read_is_forgotten(world: World) -> None:
     assert world.is_idle()
 
 
-def test_source_overridden_while_it_is_read_makes_no_product() -> None:
+def test_source_makes_no_product_if_it_is_overridden_during_reading() -> None:
     world = World(Setup(folders=("game", "shared")))
     world.write("a.txt", "low", "shared")
     world.scan()
@@ -840,7 +840,7 @@ def test_every_command_and_notice_names_the_event_that_caused_it(world: World) -
     assert all(0 < item.cause <= world._seq for item in (*world.commands, *world.notices))
 
 
-def test_file_checked_alone_is_processed_before_its_folder_row_is_saved(world: World) -> None:
+def test_single_file_check_starts_jobs_before_the_folder_row_is_saved(world: World) -> None:
     settled(world, a_txt="x", b_txt="y")
     before = world.archive.folder_parts("")
 
@@ -1054,7 +1054,7 @@ def test_file_that_is_only_a_dependency_is_read_once(world: World, word: str, hu
     assert len(world.ran()) == 10
 
 
-def test_dependency_changed_without_a_folder_scan_is_read_again_after_a_crash(world: World) -> None:
+def test_job_reruns_if_a_dependency_is_reverted_before_a_crash(world: World) -> None:
     """Only `hub.bin` is checked, not its folder, so the folder's row still has the old digest of `hub.bin` when the engine dies."""
     settled(world, a_s="include hub.bin", hub_bin="1")
     assert world.save_alone("hub.bin", "2")

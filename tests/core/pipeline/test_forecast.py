@@ -1,4 +1,7 @@
-"""Estimates of pending work from earlier runs of each job or its builder, and the longest chain of jobs."""
+"""The estimated duration of pending work: the total of all jobs, and the longest chain of jobs.
+
+A job is estimated from its own last run. If that run was not measured, earlier runs of the builder are used instead.
+"""
 
 from __future__ import annotations
 

@@ -243,7 +243,7 @@ def test_new_scan_folder_changes_product_names_of_duplicate_paths() -> None:
     assert set(clean.cache) == {"linux/a.txt", "linux/(game)a.txt", "linux/(shared)a.txt"}
 
 
-def test_intermediates_of_a_path_in_two_scan_folders_name_the_scan_folder() -> None:
+def test_duplicate_path_adds_its_scan_folder_to_intermediate_names() -> None:
     world = World(DUPLICATES_ALLOWED)
     for folder in ("game", "shared"):
         world.write("a.s", f"stage m.txt={folder}", folder)

@@ -764,7 +764,7 @@ def test_log_of_a_run_contains_its_messages(world: World) -> None:
 
 
 def statuses_of(world: World, rel: str) -> list[str]:
-    """Return the job statuses that notices about a source report, without its analyses. Delete all notices."""
+    """Return the statuses in all notices about jobs of the source `rel`; analyses are left out. Delete all notices."""
     found = [notice.status for notice in world.notices if isinstance(notice, JobChanged) and notice.source == rel and notice.job_id]
     world.notices.clear()
     return found

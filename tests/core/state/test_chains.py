@@ -383,7 +383,7 @@ def test_job_with_its_own_intermediate_as_input_fails(way: str, seed: int) -> No
 
 
 @pytest.mark.parametrize("stage", ["stage+ m.s=scribble a.s", "stage+ m.s=stage+ sub/n.s=scribble a.s"])
-def test_chain_that_writes_its_first_source_fails_without_file_notifications(stage: str) -> None:
+def test_chain_whose_jobs_rewrite_its_first_source_fails_after_ten_runs(stage: str) -> None:
     world = World().apply({"a.s": stage})
     job = world.job("a.s@common:chain")
     written = world.text("a.s")

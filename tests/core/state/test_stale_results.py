@@ -19,7 +19,7 @@ from aptui.core.state.stale_results import StaleResultCheck
 
 
 def running(world: World, *, has_read: bool, rel: str = "a.s") -> bool:
-    """Whether the source `rel` has a run in progress that has read its inputs, or, without `has_read`, has not read them yet."""
+    """Whether source `rel` has a current run that already read its inputs (`has_read=True`) or did not read them yet (False)."""
     orders = [order for order, _text in world.running.values() if not isinstance(order, CopyOrder)]
     return any(order.rel == rel and (order.run_key in world.read) == has_read for order in orders)
 
