@@ -48,7 +48,7 @@ def test_check_reports_each_condition_that_a_product_violates(check: Check, fact
     assert list(flaws_of_product(check, product(facts))) == flaws
 
 
-def test_source_name_must_match_the_pattern_of_a_check_case_sensitively() -> None:
+def test_check_of_a_source_name_is_case_sensitive() -> None:
     check = Check("names", file_name="[a-z_.]+")
 
     assert list(flaws_of_name(check, "Textures/rock.png")) == []

@@ -19,7 +19,8 @@ def ready(name: str = "a.s", platform: str = "linux", key: str = "main", **more:
     return Job(source, b"b", platform, key, state=JobState.QUEUED, **more)  # type: ignore[arg-type]
 
 
-# Each job starts before the next job in the list. One criterion decides that; all less important criteria favour the next job.
+# Each job starts before the next job in the list, because the most important criterion that differs decides. In most pairs, a less
+# important criterion favours the next job. It must not count.
 LADDER = [
     ready("z.s", "server", is_critical=True),
     ready("z.s", "server", escalation=200),

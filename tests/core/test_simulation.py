@@ -546,10 +546,10 @@ def endless_jobs(jobs: dict[str, Job]) -> set[str]:
 
 
 def excused_chains(world: World, clean: World, excused: set[str]) -> set[str]:
-    """Return the jobs whose inputs include intermediate products that may differ in the clean build, or exist in only one build.
+    """Return the jobs with an unreliable input: an intermediate that may differ in the clean build, or be missing in one build.
 
-    These intermediate products are made by failed or cancelled jobs, which keep their last products, by jobs that lost a product
-    name to another job, by `excused` jobs, and by all jobs that process them.
+    Unreliable products are made by failed or cancelled jobs, which keep their last products, by jobs that lost a product name to
+    another job, and by `excused` jobs. A job with an unreliable input makes unreliable products too.
     """
     jobs, wanted = world.live_jobs(), clean.live_jobs()
     suspects = {name for name, job in jobs.items() if keeps_products(job) or is_conflict(job)} | excused
@@ -573,7 +573,7 @@ def made_by(job: Job) -> set[str]:
 
 
 def needs_of(world: World, job: Job) -> set[str]:
-    """Return the keys of all input files of a job, and "job <key>" for each source that has a job dependency of this job."""
+    """Return the keys of all input files of a job, and "job <source key>" for each source whose jobs this job depends on."""
     text = world.text(job.source.rel) or ""
     script = Script.parse(text)
     keys = {key_of(rel) for rel, _text in world._closure(job.source.rel, script)}

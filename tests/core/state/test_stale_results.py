@@ -87,7 +87,7 @@ def test_result_is_discarded_if_an_overriding_file_was_missing_during_the_run(wo
 
 
 @pytest.mark.parametrize(("check", "is_away"), [("find_hiders", True), ("find_changed", False)])
-def test_disabled_check_for_changed_or_overriding_files_causes_wrong_products(
+def test_products_are_wrong_if_find_hiders_or_find_changed_is_disabled(
     check: str, is_away: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(StaleResultCheck, check, lambda *_args: ())
@@ -166,7 +166,7 @@ MUTANTS = [
     ("stale_results", "unread", ("read", False, 2)),
     ("results", "is_of_other_code", ("code", True, 1)),
 ]
-"""Each entry: module of a check, name of the check, and arguments with which `check` fails while that check is disabled."""
+"""Each entry: the module and the name of the method to disable, and the arguments with which the function `check` then fails."""
 
 
 @pytest.mark.parametrize(("where", "name", "case"), MUTANTS)

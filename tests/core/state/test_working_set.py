@@ -53,7 +53,7 @@ def test_loaded_source_stays_the_same_object_until_it_leaves_memory(memory: Work
     assert first is second is memory.view(PathKey("a.s"))
 
 
-def test_unchanged_loaded_sources_leave_memory(memory: WorkingSet) -> None:
+def test_release_removes_unchanged_sources_from_memory(memory: WorkingSet) -> None:
     memory.load([PathKey("a.s")])
 
     memory.release_loaded()
@@ -72,7 +72,7 @@ def test_view_of_a_source_is_cached_outside_the_working_set(memory: WorkingSet, 
     assert memory.view(PathKey("a.s")) is not seen
 
 
-def test_source_is_removed_from_memory_when_saved_and_without_active_jobs(memory: WorkingSet) -> None:
+def test_saved_source_is_removed_from_memory_if_no_job_is_active(memory: WorkingSet) -> None:
     moving, still = source("m.s", JobState.RUNNING), source("s.s")
     for item in (moving, still):
         memory.add(item)
@@ -231,7 +231,7 @@ def test_folder_scanned_twice_is_removed_from_memory_after_the_second_save(memor
     assert not memory.folders
 
 
-def test_digests_of_single_file_checks_are_moved_to_the_folder_report(memory: WorkingSet) -> None:
+def test_digest_from_a_single_file_check_moves_to_the_reported_folder(memory: WorkingSet) -> None:
     memory.newer.facts = {PathKey(name): fact(name, sha("read")) for name in ("b.bin", "gone.bin", "changed.bin", "sub/c.bin")}
     assert memory.file(PathKey("b.bin")) == fact("b.bin", sha("read"))
     folder = pending(fact("b.bin", Digest(b"")), fact("changed.bin", Digest(b"")))

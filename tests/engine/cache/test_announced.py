@@ -68,7 +68,7 @@ def test_intents_written_in_advance_cover_only_commits_with_the_same_products(
     assert not intents.covers(made)
 
 
-def test_intents_written_in_advance_are_deleted_once_if_no_commit_follows() -> None:
+def test_repeated_withdrawal_deletes_an_uncommitted_intent_only_once() -> None:
     writer, intents = Recorder((5, "linux/a.txt")), AnnouncedIntents()
     intents.announce([(KEY, (7, 8))], writer)  # type: ignore[arg-type]
     intents.covers(commit(7, "linux/a.txt"))
@@ -113,7 +113,7 @@ def test_commit_uses_the_intent_that_was_written_in_advance(project: LiveProject
 
 
 @pytest.mark.real
-def test_start_after_a_crash_repairs_products_of_intents_written_in_advance(
+def test_start_repairs_products_of_a_commit_that_a_crash_interrupted(
     project: LiveProject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     dead = tmp_path / "dead"

@@ -712,7 +712,7 @@ def test_product_that_cannot_be_deleted_is_checked_at_the_next_start(
     assert cache.folder_rows(diary) == {"put_cache_folder": [("linux/f", 0)]}
 
 
-def test_commit_keeps_the_intents_of_a_run_that_failed_between_renames(cache: Cache, diary: Diary) -> None:
+def test_commit_keeps_the_intent_rows_of_a_partly_placed_run(cache: Cache, diary: Diary) -> None:
     (cache.root / "linux" / "b.txt" / "in").mkdir(parents=True)
     order = CommitProducts(
         1, (stage(cache, 1, ("linux/a.txt", b"a"), ("linux/b.txt", b"b")), stage(cache, 2, ("linux/c.txt", b"c")))

@@ -28,7 +28,7 @@ def folder(tmp_path: Path) -> Iterator[int]:
 
 
 def held_below(folder: Path) -> list[str]:
-    """Return the names of deleted files below a folder that this process still holds open."""
+    """Return the sorted names of files below `folder` that are deleted, but are still open in this process."""
     found = []
     for entry in os.listdir("/proc/self/fd"):
         try:

@@ -106,7 +106,7 @@ def test_batch_refuses_an_engine_file_or_folder_of_an_unexpected_type(
 
 
 @pytest.mark.parametrize("place", ["staging", "trash", "logs"])
-def test_engine_stop_keeps_files_outside_if_a_cache_folder_became_a_link(tmp_path: Path, outside: Path, place: str) -> None:
+def test_stop_keeps_user_files_behind_a_linked_cache_folder(tmp_path: Path, outside: Path, place: str) -> None:
     project = LiveProject(tmp_path / "project", SETTINGS)
     project.write("assets/a.txt", "a")
     before = contents(outside)

@@ -140,7 +140,7 @@ def test_cluster_job_with_undeclared_reads_runs_again_on_this_machine(workers, t
 def during(ran: list[Ran], project: Project, done: dict[str, int], trouble) -> None:
     """Run an engine, and call `trouble` after the first products exist."""
     thread = threading.Thread(target=lambda: ran.append(project.engine_run(workers=1)), daemon=True)
-    with watched(done):  # patches here and not in the thread: the patches must be undone even if the thread does not end
+    with watched(done):  # entered outside the thread: the patched methods must be restored even if the thread does not end
         thread.start()
         until(lambda: len(list((project.cache / HOST).glob("*.out"))) >= 3, "first products")
         trouble()
