@@ -120,9 +120,7 @@ def test_folder_is_reported_again_if_a_file_may_have_changed_right_after_its_che
         assert seen["listed"] > listed
 
 
-def test_changed_file_found_among_other_changes_is_copied_when_it_is_read(
-    project: LiveProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_worker_copies_changed_files_of_a_burst_while_hashing_them(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     orders: list[HashOrder] = []
     make_order = HashQueue._order
 

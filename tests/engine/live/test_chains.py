@@ -92,7 +92,7 @@ def test_source_moved_within_the_identity_delay_keeps_its_uuid(project: LiveProj
         assert project.product("linux/sub/a.txt") is None
 
 
-def test_sources_of_a_folder_that_was_renamed_while_no_engine_ran_keep_uuids(project: LiveProject) -> None:
+def test_source_keeps_its_uuid_if_its_folder_moved_between_engine_runs(project: LiveProject) -> None:
     with project.running():
         project.until(lambda: meta(project, "sub/a.txt"))
         project.until_idle()
@@ -236,7 +236,7 @@ def test_intermediate_changed_by_hand_is_not_copied(tmp_path: Path) -> None:
 def test_intermediate_changed_before_its_folder_is_watched_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_running_first: bool
 ) -> None:
-    """On a busy machine the engine may be idle before it watches the folder of intermediates. It must find earlier changes."""
+    """On a busy machine the engine may become idle before it watches intermediates. It must find changes made before the watch."""
     project = LiveProject(tmp_path, COPIED_STAGE)
     if is_running_first:
         project.engine_run({"assets/sub/x.top": "one"})

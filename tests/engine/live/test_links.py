@@ -25,7 +25,7 @@ IDENTITY = json.dumps({"FileVersion": 1, "UUID": {"uuid": "{11111111-1111-4111-8
 
 @pytest.fixture
 def project(tmp_path: Path) -> LiveProject:
-    """A link to a file of another scan folder, by way of a second link in the same folder."""
+    """A project whose source `assets/d/link.txt` is a link to `more/e/way.none`, which is a link to `target.txt` beside it."""
     project = LiveProject(tmp_path, LINKED)
     project.write("more/e/target.txt", "a")
     project.path("assets/d").mkdir(parents=True)

@@ -70,7 +70,7 @@ def test_progress_reports_failed_jobs_across_restarts(project: LiveProject) -> N
         project.until(lambda: failing() == 0)
 
 
-def test_paused_queue_starts_only_one_job_for_a_run_next_request(project: LiveProject) -> None:
+def test_request_for_the_next_job_starts_only_one_paused_job(project: LiveProject) -> None:
     with project.running() as live:
         project.forget()
         assert project.ask(port.PauseJobs()).answered == {"is_paused": True}
@@ -89,7 +89,7 @@ def test_paused_queue_starts_only_one_job_for_a_run_next_request(project: LivePr
         assert sum(project.runs.values()) == 3
 
 
-def test_request_to_run_next_starts_the_named_job(project: LiveProject) -> None:
+def test_request_for_a_named_job_starts_only_that_job(project: LiveProject) -> None:
     with project.running() as live:
         project.ask(port.PauseJobs())
         project.forget()

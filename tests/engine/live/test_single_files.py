@@ -82,7 +82,7 @@ def test_check_of_a_saved_file_costs_the_same_in_small_and_large_folders(
     assert small["folder rows"] == large["folder rows"] == 0
     assert 0 < large["stat"] <= 12
     assert small["stat"] <= 12
-    # the rows of the plan, of the commit and of the idle engine may each be saved in a separate transaction
+    # separate transactions may save the rows of the plan, the rows of the commit, and the rows that wait until the engine is idle
     for costs in (small, large):
         assert costs["transactions"] <= 4
         assert costs["synced"] <= 2

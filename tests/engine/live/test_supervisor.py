@@ -466,7 +466,7 @@ builders: [{name: slow, patterns: ["*.slow"], command: "sleep 1.5 && cp {source}
 @pytest.mark.parametrize(
     "setting", ["limits: {process: 100ms}", "checks: {small: {files: ['*.slow'], bytes: '<= 1', level: block}}"]
 )
-def test_corrected_configuration_runs_jobs_again_that_failed_because_of_it(project: LiveProject, setting: str) -> None:
+def test_removed_setting_reruns_the_jobs_that_it_made_fail(project: LiveProject, setting: str) -> None:
     project.write("assets/a.slow", "text")
     project.config(f"{SLOW}{setting}\n")
     with project.running():

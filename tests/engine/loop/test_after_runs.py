@@ -49,7 +49,7 @@ def coded(project: Project) -> Project:
 
 
 def before_workers(*changes):
-    """Perform the next of `changes` each time a worker is about to start; its builders were described before."""
+    """Perform the next of `changes` each time a worker is about to start, after the engine described the worker's builders."""
     left = list(changes)
     start = WorkerProcess.__init__
 

@@ -77,7 +77,7 @@ def test_matching_with_a_plain_path_returns_that_file(project: Project) -> None:
 
 
 @pytest.mark.parametrize("pattern", ["/etc/hostname", "/etc/*", "{root}/assets/s/c.png", "x.atlas"])
-def test_matching_with_a_path_that_cannot_be_a_dependency_fails_the_job(project: Project, pattern: str) -> None:
+def test_job_fails_if_it_matches_an_absolute_or_its_own_path(project: Project, pattern: str) -> None:
     project.engine_run({"assets/x.atlas": pattern.replace("{root}", str(project.root))})
 
     (error,) = project.errors().values()

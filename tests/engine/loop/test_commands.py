@@ -155,7 +155,7 @@ def test_commit_thread_waits_for_database_rows_that_the_engine_makes() -> None:
     assert rows.saved == [1, 2, 3]
 
 
-def test_wait_for_the_result_of_a_commit_makes_its_remaining_rows() -> None:
+def test_commit_makes_its_remaining_rows_before_it_answers() -> None:
     rows = Rows()
 
     assert rows.commit.answer() == ([1, 2, 3], [])
@@ -269,7 +269,7 @@ class Answers:
         self.executor = commands.CommandExecutor(self.context, scans, runs)  # type: ignore[arg-type]  # all that it asks of them
 
     def handle(self, _event: object) -> tuple[list[Command], list[Notice]]:
-        """Return the next prepared answer of the pipeline: a command for each "save" and "commit", and one notice."""
+        """Return the next prepared answer of the pipeline: one notice, and a command for each prepared word "save" or "commit"."""
         answer: list[Command] = []
         for word in self._answers.pop(0) if self._answers else ():
             self.ticket += word == "save"

@@ -49,7 +49,7 @@ def test_scan_without_changes_keeps_the_reported_processing_time() -> None:
     assert copied[-1].processing_ms == 0, "the time of earlier work is not included"
 
 
-def test_progress_counts_earlier_runs_and_runs_since_work_began_separately() -> None:
+def test_progress_separates_earlier_runs_from_runs_of_the_current_work() -> None:
     before = counts(done=10_000)
 
     first = progress_after((100.0, counts(waiting=5)), (101.0, counts(done=4, running=1)))[-1]

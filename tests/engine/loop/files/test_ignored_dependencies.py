@@ -111,7 +111,7 @@ def test_dependency_with_a_wildcard_runs_the_job_when_a_source_matches(tmp_path:
     assert project.texts()["a.out"] == "TWO"
 
 
-def test_live_engine_notices_a_change_of_a_declared_ignored_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_engine_notices_a_change_of_an_ignored_dependency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path, monkeypatch)
     project = LiveProject(tmp_path / "p", SETTINGS.replace("UNDECLARED", "warn"))
     fill(project, "ABSOLUTE", "b.wip", is_seen=False)
