@@ -299,7 +299,7 @@ def test_pipe_instead_of_a_folder_settings_file_is_reported_as_a_mistake(tmp_pat
 
 @pytest.mark.real
 def test_engine_compiles_expensive_files_in_another_process(tmp_path: Path, scanned: list[int]) -> None:
-    """During the scan, after a later change and after a touch, each turn of the loop is short."""
+    """The engine's process parses no YAML during the scan, after an edit, or after a change of only the time stamp."""
     project = Project(tmp_path / "project", SETTINGS)
     for number, data in enumerate(HOSTILE.values()):
         project.edit({f"assets/f{number}/a.up": "a", f"assets/f{number}/.aptui.yaml": data})

@@ -401,7 +401,7 @@ def test_builder_version_includes_the_output_of_its_version_command(tmp_path, mo
     assert first.code_digest == upgraded.code_digest
 
 
-def test_read_only_verb_uses_the_stored_output_of_a_version_command(tmp_path, monkeypatch, no_process):
+def test_verb_that_only_reads_uses_stored_output_of_version_commands(tmp_path, monkeypatch, no_process):
     config, memory = versioned(tmp_path, monkeypatch), tmp_path / "memory"
     (asked,) = complete_checked(config(), memory)
     no_process()

@@ -39,7 +39,7 @@ NOTICES = typing.get_args(notices.Notice)
 
 
 class Handler:
-    """Answers the requests of tests, except that the test itself answers `Settle`, and `Rescan` is refused."""
+    """A handler that answers requests at once, with two exceptions: it refuses `RescanSources`, and the test answers `Settle`."""
 
     def __init__(self) -> None:
         self.server: LinkServer
@@ -214,7 +214,7 @@ class Engine:
 
 @contextlib.contextmanager
 def short_folder():
-    """A folder with a path short enough for a socket, for a test of any name."""
+    """A folder whose path is short enough for a socket; `tmp_path` contains the test's name, which may be too long."""
     with tempfile.TemporaryDirectory(prefix="link-", dir="/tmp") as folder:
         yield Path(folder)
 

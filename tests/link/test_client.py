@@ -36,7 +36,7 @@ def connect(engine: Engine, **options) -> EngineClient:
     return EngineClient.connect(engine.harness.path, **options)
 
 
-def test_client_and_engine_exchange_names_versions_and_process_ids(engine: Engine) -> None:
+def test_hello_exchanges_process_ids_of_client_and_engine(engine: Engine) -> None:
     with connect(engine, kind="tui", name="me") as client:
         answer = client.ask(ReadStatus(lists_connections=True))
 

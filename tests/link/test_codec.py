@@ -71,7 +71,7 @@ def test_notice_is_unchanged_by_encoding_and_decoding(record: type) -> None:
     assert codec.decode_message(line[:-1]) == NoticeLine(7, 123, notice)
 
 
-def test_engine_message_notice_is_named_said_in_the_protocol() -> None:
+def test_engine_message_has_the_notice_name_said() -> None:
     line = codec.encode_notice(EngineMessage(0, 1, "x"), 7, 123)
 
     assert json.loads(line)["notice"] == "Said"

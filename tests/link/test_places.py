@@ -74,7 +74,7 @@ def test_network_mount_is_not_used_for_the_state_folder(
     assert (places.state_dir() == state) == is_valid
 
 
-def test_file_system_is_read_from_the_nearest_and_last_mount(tmp_path: Path) -> None:
+def test_last_mount_on_the_nearest_mount_point_gives_the_file_system(tmp_path: Path) -> None:
     mounts = tmp_path / "mountinfo"
     lines = [
         "1 0 8:1 / / rw,relatime - ext4 /dev/sda1 rw",

@@ -222,7 +222,7 @@ def test_second_hello_is_refused(harness: Harness) -> None:
     assert guest.receive()["refusal"]["what"] == "'hello' was already sent on this connection"
 
 
-def test_client_of_another_protocol_may_only_ping_read_status_and_stop(harness: Harness) -> None:
+def test_client_of_another_protocol_may_send_only_three_verbs(harness: Harness) -> None:
     guest_of_other_user = harness.bare()
     guest_of_other_user.say(id=1, verb="hello", protocol=PROTOCOL + 1, mood="new")
 
@@ -348,7 +348,7 @@ def test_incomplete_messages_of_all_clients_share_a_limit() -> None:
         assert harness.handler.gone == [3]
 
 
-def test_requests_of_a_client_that_does_not_read_answers_are_no_longer_read(harness: Harness) -> None:
+def test_server_stops_reading_from_a_client_that_does_not_read_answers(harness: Harness) -> None:
     guest = harness.guest()
     asked = b'{"id":2,"verb":"status","lists_connections":true}\n' * 50
     is_full = False

@@ -41,7 +41,7 @@ class Orders(HashQueue):
         return not is_asked
 
     def want_copies(self, files: int, size: int = 5, known: bytes = b"", *, is_copied: bool = True) -> None:
-        """Order to read and copy `files` files; without a `known` digest they are new files."""
+        """Request that this number of files is read and copied. `known` is the last known digest of each; b"" means a new file."""
         facts = tuple(FileFact(1, RelPath(f"{number}.txt"), size, 1, 1, number) for number in range(files))
         self.want(HashFiles(1, facts, tuple((number,) * is_copied for number in range(files)), (known,) * files))
 
@@ -65,7 +65,7 @@ class Orders(HashQueue):
         return [event for event in self.posted if isinstance(event, FilesHashed)]
 
 
-def test_hash_orders_contain_more_files_if_more_files_wait() -> None:
+def test_each_hash_order_contains_more_files_if_more_files_wait() -> None:
     few, many = Orders(is_live=True), Orders(is_live=True)
     few.want_copies(40)
     many.want_copies(2000)
@@ -207,7 +207,7 @@ def test_live_engine_announces_the_replaced_products_of_a_few_saved_files(
     assert digests.announced[:1] == announced
 
 
-def test_intents_written_in_advance_are_deleted_if_the_copy_was_not_made() -> None:
+def test_announced_intents_are_deleted_if_the_file_was_not_copied() -> None:
     digests = Orders(is_live=True)
     digests.want_copies(2, known=b"d")
     (order,) = digests.take_orders()

@@ -76,7 +76,7 @@ def test_job_killed_by_another_process_runs_alone_the_next_time(harness):
     assert harness.admission.refusal("b") == ""  # the first death that another process caused does not count against the builder
 
 
-def test_time_limit_of_one_run_does_not_fail_other_runs_of_the_dead_worker(harness):
+def test_only_the_run_that_exceeded_its_time_limit_fails(harness):
     verdict = Verdict(Outcome.FAILED, "took longer than 1 s")
     harness.answers.account_for_the_dead(harness.slot(jobs(1, 2), verdicts={1: verdict}))
     harness.answers.account_for_the_dead(harness.slot(jobs(3, 4), verdicts={9: verdict}))
@@ -133,7 +133,7 @@ def test_worker_that_ends_normally_returns_its_unfinished_orders(harness):
     assert harness.outcomes() == [(4, Outcome.CANCELLED)]
 
 
-def test_outdated_worker_returns_its_jobs_and_keeps_its_hash_orders(harness):
+def test_outdated_worker_returns_its_jobs_and_its_files_wait_for_hashing(harness):
     files = reading()
     harness.answers.take_back(harness.slot(jobs(1), files), is_outdated=True)
 

@@ -349,7 +349,7 @@ def test_run_cancelled_while_its_worker_starts_is_not_a_failed_start(harness):
 # ------------------------------------------------------------------------------------------------------ new configuration
 
 
-def test_new_configuration_returns_waiting_orders_and_keeps_current_runs(harness):
+def test_only_waiting_orders_return_to_the_engine_after_reconfiguration(harness):
     pool = harness(GATED, size=1)
     first, second = begin(pool, "a.txt", "b.txt")
     until_begun(pool, "a.txt")
@@ -365,7 +365,7 @@ def test_new_configuration_returns_waiting_orders_and_keeps_current_runs(harness
 
 
 @pytest.mark.starts
-def test_starting_worker_returns_only_its_jobs_after_a_new_configuration(harness):
+def test_reconfiguration_during_worker_startup_returns_jobs_but_hashes_files(harness):
     pool = harness(GATED)
     (order,) = begin(pool, "a.txt")
     pool.pool.send_hash(HashOrder(7, (str(pool.root / "a.txt"),)))

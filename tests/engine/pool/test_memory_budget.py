@@ -37,7 +37,7 @@ def test_expected_memory_is_the_highest_peak_and_decreases_slowly():
     assert memory.learned == {"a": 5000}
 
 
-def test_estimate_of_an_unknown_builder_is_a_guess_or_its_limit():
+def test_guessed_memory_of_an_unknown_builder_is_at_most_its_limit():
     memory = Machine().memory(a=500)
 
     assert memory.estimate_bytes("b") == GUESS_BYTES

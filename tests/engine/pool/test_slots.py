@@ -67,7 +67,7 @@ def test_copies_do_not_count_as_overtakes_of_a_job_that_waits_for_memory():
 
 
 @pytest.mark.parametrize(("passes", "later_s", "is_enough"), [(0, 0.0, False), (PATIENT_PASSES, 0.0, True), (0, PATIENT_S, True)])
-def test_job_waiting_for_memory_is_sent_after_a_time_or_number_of_overtakes(passes, later_s, is_enough):
+def test_other_jobs_wait_for_a_held_job_after_some_time_or_overtakes(passes, later_s, is_enough):
     waiting, held = WaitingOrders(), message(1)
     waiting.add(held)
     waiting.hold(held, 5.0)

@@ -108,7 +108,7 @@ def test_new_folder_is_reported_repeatedly_during_a_burst_of_changes(clock, hint
     assert sum(new in hint.trees for hint in reported) == while_busy + 1
 
 
-def test_consecutive_new_folders_are_reported_again_together(clock, hints, reported, tmp_path):
+def test_second_reports_of_consecutive_new_folders_are_combined(clock, hints, reported, tmp_path):
     for number in range(400):
         new = os.fsencode(tmp_path) + b"/%d/%d" % (number % 10, number)
         os.makedirs(new)

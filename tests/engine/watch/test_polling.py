@@ -127,7 +127,7 @@ def test_count_of_folders_to_poll_includes_link_targets(top):
     assert survey(top, is_recursive=False, is_over=no).folders == 1
 
 
-def test_count_of_folders_to_poll_reports_a_name_that_is_not_utf8(top):
+def test_polling_survey_finds_a_folder_name_that_is_not_utf8(top):
     put(top + b"/\xff/deep/a")
 
     assert survey(top, is_recursive=True, is_over=no).undecodable == top + b"/\xff"
