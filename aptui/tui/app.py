@@ -73,7 +73,7 @@ _FOREIGN_PANES_AFTER_S = 1.0
 
 
 _PIXELS_AFTER_S = 0.5
-"""Delay after a change of size or focus before tmux is asked again whether it shows pixels (seconds)."""
+"""Delay between a change of size or focus and the next question to tmux whether it shows pixels (seconds)."""
 
 
 def _palette() -> type[Provider]:
@@ -140,7 +140,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.feed: Feed | None = None
         """The reader of jobs and notices, None until it is opened."""
         self.early: EarlyRead | None = None
-        """The read of the jobs, which began before the app was imported; None = the read begins when the feed is opened."""
+        """A read of the jobs that began before the app was imported; None = the jobs are read when the feed is opened."""
         self.copying = Copying(self, Clipboard(lambda data: self._driver.write(data) if self._driver is not None else None))
         self.keyboard = Keyboard(self, lambda: self.pane if self.feed is not None else None)
         self.switcher = PaneSwitcher(self, self.panes, memory, self.wake, self._read_jobs, self.keyboard.hold)

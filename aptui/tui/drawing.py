@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 FRAME_S = 0.1
-"""Minimum interval between frames, except for the `_BURST` frames after an idle time (seconds)."""
+"""Minimum interval between frames (seconds). The first `_BURST` frames after an idle time are drawn without it."""
 _BURST = 6
 """Number of frames that are drawn without a delay after an idle time.
 
@@ -142,8 +142,8 @@ class FrameClock:
 
     def _frame(self) -> None:
         if self._has_more_parts:
-            # Some parts of the current frame are already applied, so it may lack the change for which this frame was requested.
-            # Another frame follows.
+            # The previous frame is still being drawn. Its first parts are already applied, so they may lack the newest change.
+            # Therefore one more frame is requested.
             self._is_frame_requested = True
             return
         self._is_woken = self._is_news_due = self._is_frame_requested = False

@@ -143,8 +143,8 @@ class Feed(NoticeListener):
     Args:
         database: the path of the asset database.
         builders: {UUID: name of a builder}.
-        more_builders: returns the names of all builders, even those that take a while to find; called once in the reading thread
-            after the first rows, which are read again if the names differ.
+        more_builders: returns the names of all builders, even those that take a while to find. It is called once in the reading
+            thread, after the jobs were read. If a name differs from `builders`, the jobs are read again.
         wake: called by any thread when there is something to drain; may be called often.
         wake_for_news: like `wake`, for updates that can be drawn later because the user's keys did not cause them.
         clock_ms: the clock, for notices without a time.

@@ -101,7 +101,10 @@ def jobs_of_source(table: JobTable, rows: Rows, job_count: int) -> SourceJobs:
 
 
 def is_worse(table: JobTable, row: int, other: int) -> bool:
-    """Return whether the job in `row` failed or has errors or warnings, and has a worse status than the job in row `other`."""
+    """Return whether the job in `row` has a problem, and its problem is worse than the status of the job in row `other`.
+
+    The problems, the worst first: the job failed, it has errors, it has warnings.
+    """
     mine, others = (int(_urgency(table, np.array([each]))[0]) for each in (row, other))
     return mine <= WITH_WARNINGS and mine < others
 
@@ -163,7 +166,10 @@ def word_of(table: JobTable, row: int) -> str:
 
 
 def _mark(table: JobTable, row: int) -> CheckMark | None:
-    """Return the findings of the checks of a completed job, else None: if a check blocked a job, its error has the finding."""
+    """Return the findings of the checks if the job is completed, else None.
+
+    If a check blocked a job, the job is not completed, and its error contains the finding.
+    """
     return table.checks.mark(row) if table.value("status", row) == COMPLETED else None
 
 
@@ -190,8 +196,9 @@ def _reason(table: JobTable, row: int) -> Cell:
 
 
 def short_error(error: str, source: str) -> str:
-    """Return the first line of an error without its prefixes: words that all failed commands share, path or name of the source.
+    """Return the first line of an error without two prefixes that say nothing new in a row.
 
+    These are the words that all failed commands share (`_EXIT`), and the path or name of the source.
     `error` may also be the text of a cause (`cause_of`), in which "#" stands for a number.
     """
     return without_source(_EXIT.sub("", error.partition("\n")[0]), source)
@@ -470,7 +477,7 @@ def _complete(request: ViewRequest, rows: Codes) -> View:
 _SOURCES = 1 << 62
 """Number that is added to the smallest job id of a source to make its key.
 
-The key is greater than every job id, even if the smallest id is negative, as the id of a failed analysis is.
+The ids of failed analyses are negative. The number is so large that the key is greater than every job id even then.
 """
 _LEAST_SOURCE_KEY = 1 << 61
 
@@ -481,7 +488,7 @@ def source_key(job_ids: npt.NDArray[np.number]) -> int:
 
 
 def job_of_key(key: int) -> int:
-    """Return the job id for a key of a line: for the key of a source the smallest id of its jobs, for the key of a job the key."""
+    """Return the job id for the key of a line. The key of a job is its id; for the key of a source, return its smallest job id."""
     return key - _SOURCES if is_source_key(key) else key
 
 

@@ -361,7 +361,8 @@ class JobsStore:
         """Return the job whose log is shown for a line; for a source, this is its worst job.
 
         Args:
-            current: the job whose log is shown now. It is returned if it is a job of this source and the worst job is not worse.
+            current: the job whose log is shown now. If it is a job of this source, it is returned, unless the worst job has a
+                problem that is worse than the status of `current` (`is_worse`).
         """
         jobs = self.jobs_of(key)
         if not is_source_key(key) or not jobs:
@@ -518,7 +519,11 @@ class JobsStore:
     # ------------------------------------------------------------------------------------------------------------ requests
 
     def set_filter(self, text: str) -> None:
-        """Filter by `text`. A mistake is in `error` at once or, for a pattern, after `refresh`; the last valid view stays."""
+        """Filter by `text`. If `text` is invalid, the last valid view stays, and `error` is set.
+
+        An invalid regular expression is found while the rows are filtered, so it is in `error` only after `refresh`. Other mistakes
+        are in `error` at once.
+        """
         try:
             self._wanted = parse(text, self._clock_ms())
         except FilterError as error:

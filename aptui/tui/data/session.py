@@ -136,7 +136,7 @@ class Session:
 
 
 def _stamps(cache_dir: Path) -> list[tuple[int, int]]:
-    """Return (time, size) of the asset database and its log, which differ after a write."""
+    """Return (time of modification, size) for the asset database and for its log. A write changes at least one of the pairs."""
     database, found = asset_database(cache_dir), []
     for path in (database, f"{database}-wal"):
         with contextlib.suppress(OSError):

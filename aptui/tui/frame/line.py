@@ -73,7 +73,10 @@ class Line(PlainLines):
         raise NotImplementedError
 
     def refresh_if_changed(self) -> None:
-        """Draw the line again if its parts changed. Always draw a line without a width (it is hidden): its parts are unknown."""
+        """Draw the line again if its parts changed.
+
+        The parts depend on the width. While the line is hidden, its width is 0, so the line is always drawn again.
+        """
         if self.is_mounted and (not self.size.width or self.parts(self.size.width) != self._drawn):
             self.refresh()
 

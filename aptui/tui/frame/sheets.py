@@ -67,8 +67,8 @@ _TWO_COLUMNS = 120
 class Lines(ScrollView, can_focus=True, inherit_bindings=False):
     """A list of lines. With `has_cursor`, the user can choose a line.
 
-    With `folds`, a wide view with fewer rows than lines shows the lines in two columns. The cursor goes down the left column, and
-    then down the right column.
+    With `folds`, a list that is longer than the view is high is shown in two columns if the screen is wide. The cursor goes down
+    the left column, and then down the right column.
     """
 
     DEFAULT_CSS = "Lines { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; overflow-x: hidden; }"
