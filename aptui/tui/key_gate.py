@@ -24,9 +24,10 @@ _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
 _LEAVE, _SHOW = "quit", "switcher.number("
 """`_LEAVE` is the action that closes the screen; every action that goes to another pane begins with `_SHOW`."""
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
-"""Awaited states that delay a key only if it acts on the current pane. Keys that quit or go to another pane work at once.
+"""Awaited states in which keys that quit or go to another pane work at once; all other keys wait.
 
-The state "the sheet" delays these keys too. Otherwise a sheet that is about to open would cover the next pane.
+The state "the sheet" is not in this set, so in this state keys that quit or go to another pane wait too. Otherwise the sheet, which
+is about to open, would cover the next pane.
 """
 
 

@@ -86,7 +86,7 @@ class Shell(Host, Protocol):
 
 
 class Pane(Container):
-    """One of the numbered screens, such as Jobs. It fills the space between the two rules.
+    """One of the numbered screens, such as Jobs. It fills the space between the two horizontal lines (`Rule`).
 
     The app calls the methods below in its own thread. `on_news` hands updates to all panes, also to hidden ones, so that a pane is
     current when it is shown again; the method only notes the updates and does not draw. `on_frame` draws. It is called while the

@@ -105,7 +105,7 @@ def follow(session: Session, out: TextIO, is_over: Callable[[float], bool]) -> N
 
 
 def until_key(wait_s: float) -> bool:
-    """Wait at most `wait_s` for a key and read it; return whether a key was pressed or the terminal is gone."""
+    """Wait for a key and read it. Return True if a key was pressed or the terminal was closed, False after `wait_s` seconds."""
     readable, _, _ = select.select([0], [], [], wait_s)
     return bool(readable) and (os.read(0, 64) is not None)
 

@@ -171,7 +171,8 @@ def _only_level(stream: BinaryIO, view: PictureView) -> BinaryIO:
 def _decode_ktx2(data: bytes, view: PictureView) -> Image.Image:
     """Return a face or layer of a KTX2 file.
 
-    The level is the first one, from the wanted level on, that is at most twice as wide and high as the view, else the smallest.
+    The wanted level and the smaller levels are checked, the largest first. The first level that is at most twice as wide and high
+    as the view is decoded. If all are larger, the smallest level is decoded.
     """
     import texture2ddecoder
     from PIL import Image

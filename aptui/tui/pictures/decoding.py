@@ -184,7 +184,10 @@ _BY_MARK: dict[bytes, Callable[[bytes], Facts | None]] = {
 REST_S = 0.15
 """Delay before the picture under the cursor is decoded (seconds)."""
 _TIMEOUT_S, _POLL_MS = 30.0, 50
-"""Timeout of a decoder process (seconds), long because jobs may keep the machine busy; interval between checks of `stop` (ms)."""
+"""Timeout of a decoder process (seconds), and interval between checks of `stop` (milliseconds).
+
+The timeout is long, because jobs may keep the machine busy.
+"""
 _MOST_FILE_BYTES = 128 << 20
 
 
@@ -282,7 +285,7 @@ class Decoder:
     """Decodes in a thread; the UI's thread calls its methods.
 
     Args:
-        deliver: called by the thread with a function and its arguments, which the UI's thread calls.
+        deliver: called by the thread with a function and its arguments; it makes the UI's thread call this function.
     """
 
     def __init__(self, deliver: Callable[..., object]) -> None:

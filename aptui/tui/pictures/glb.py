@@ -192,7 +192,10 @@ _TURN, _TILT = 30, 20
 _MOST_POINTS = 4 << 20
 """Maximum number of vertices: each takes 12 bytes, and 12 more while it is read."""
 _MOST_DOTS, _CHUNK_DOTS = 24 << 20, 1 << 20
-"""Maximum number of dots of all edges together (24 Mi take about two seconds), and of dots that are calculated at a time."""
+"""Limits for the dots that form the edges: `_MOST_DOTS` for the whole model, `_CHUNK_DOTS` for one step of the calculation.
+
+Drawing `_MOST_DOTS` dots takes about two seconds.
+"""
 _CHUNK_TRIANGLES = 1 << 16
 _SAMPLED_TRIANGLES = 1 << 12
 _LIT, _DARK = (150, 205, 255), (35, 55, 85)
@@ -275,7 +278,7 @@ def _draw_edges(points: Points, triangles: Numbers, nearest: Numbers, deep: floa
 
 
 def _shade(corners: Points) -> Numbers:
-    """Return a shade for each triangle: the highest facing the light, 0 facing away from the viewer."""
+    """Return the shade of each triangle. It is highest if the triangle faces the light, and 0 if it faces away from the viewer."""
     import numpy as np
 
     normals = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])

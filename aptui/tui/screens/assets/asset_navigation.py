@@ -1,4 +1,4 @@
-"""The asset under the cursor of the Assets screen, and moves to other assets: along references, by name, back and forward."""
+"""The asset under the cursor of the Assets screen, and the ways to other assets: along references, by name, back and forward."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ TARGET = "target"
 """Kind of the queries that find the asset to which the user wants to go."""
 _MOST_PLACES = 200
 _GIVES_UP_S = 30.0
-"""Maximum time (seconds) to wait until the tree contains a moved asset; then the cursor no longer goes to the asset."""
+"""Maximum time to wait until the tree contains a moved asset (seconds). After this time, the cursor does not go to the asset."""
 _SIGNS = re.compile(r"([.^$*+?{}\[\]|()\\])")
 
 

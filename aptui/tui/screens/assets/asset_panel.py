@@ -115,7 +115,7 @@ class Panel(Struct, frozen=True):
 
 
 def read_panel(reader: Reader, kind: Kind, key: int, places: AssetPlaces) -> Panel | None:
-    """Read from the database the details to show of a source or product; return None if the asset no longer exists."""
+    """Read the details that the panel shows for a source or product; return None if the asset no longer exists."""
     if kind is Kind.PRODUCTS:
         product = assets.product_details(reader, key)
         return None if product is None else _of_product(reader, product, places)
@@ -310,8 +310,9 @@ def _unmet_ref(path: str) -> Ref:
 
 
 def _missing_group(details: ProductDetails) -> ReferenceGroup:
-    """Return the group of missing dependencies that the last scan found, newest first. A warning of the scan is its last line.
+    """Return the group of the missing dependencies that the last scan found, the newest dependency first.
 
+    If the scan ended with a warning, the warning is the last line of the group.
     The title of the group shows the number of dependencies. If the scan found nothing, the title shows the time of the scan.
     """
     refs = tuple(
@@ -381,7 +382,10 @@ def find(reader: Reader, text: str, places: AssetPlaces) -> tuple[Kind, int] | N
 
 
 def _intermediate(reader: Reader, name: str) -> int:
-    """Return the id of the source with the same file as a product of the platform `common`, 0 if that source does not exist."""
+    """Return the id of the source whose file is the intermediate product `name`, 0 if that source does not exist.
+
+    The file of an intermediate product is also a source. Intermediate products have the platform `common`.
+    """
     below = f"s.ScanFolderPK IN ({assets.INTERMEDIATE_FOLDERS_SQL})"
     sql = f"SELECT s.SourceID FROM Sources s JOIN Products p ON p.ProductName = ? WHERE {below} AND lower(s.SourceName) = ?"  # noqa: S608  # constants
     row = reader.ask(sql, (name, name.partition("/")[2].lower())).fetchone()

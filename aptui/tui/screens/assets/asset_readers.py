@@ -74,7 +74,7 @@ class QueryWorker:
             do()
 
     def has_follow_up(self, kind: str) -> bool:
-        """Return whether `after` stored a function for this kind of query and has not called it yet."""
+        """Return whether a function that was passed to `after` is waiting for a query of this kind."""
         return kind in self._follow_ups
 
     def close(self) -> None:

@@ -326,7 +326,10 @@ class LiveTrees:
         return not (self._is_stale or self._is_health_stale or self._has_timer)
 
     def note(self, batch: Batch) -> None:
-        """Note that trees, or the problems of jobs, may have changed. Starts of jobs are ignored, because they change no row."""
+        """Mark the trees, or the problems of jobs, as outdated if the updates in `batch` may change them.
+
+        A started job changes no row, so it is ignored.
+        """
         self._is_stale |= batch.are_assets_stale
         ended = [news.moment for news in batch.jobs if news.notice.status != "processing"]
         if ended:
