@@ -118,7 +118,7 @@ _SORT = ("total", True)
 _BESIDE_CELLS = 170
 """Minimum width of the screen for the details beside the list (cells); on a narrower screen they are below it."""
 _LEAST_SHARE, _MOST_SHARE = 5, 8
-"""Minimum and maximum width of the list if the details are beside it, in twelfths of the screen's width."""
+"""Minimum and maximum width of the list, in twelfths of the screen's width. They apply only if the details are beside the list."""
 _COLUMNS_LINES = 36
 """Minimum height of the screen at which all three parts of the details are shown, as columns below the list (lines)."""
 _LEAST_LIST = 4

@@ -283,7 +283,7 @@ def search(text: str, columns: LogColumns) -> LineSearch:
 def window_cells(job_details: JobDetails | None) -> int:
     """Return the width of the window column: the width of the widest window name in the first lines."""
     windows = {record.window for record in (job_details.records[:_SAMPLED_RECORDS] if job_details else ())}
-    # The last line of every log has the window name "aptui", but the log of a running job does not have its last line yet.
+    # In the last line of every log, the window is "aptui". A running job has not written this line yet, so "aptui" is added here.
     windows |= {"aptui"} if job_details and job_details.running_key else set()
     return min(_WIDEST_WINDOW, max(map(cell_len, windows), default=1))
 
@@ -522,7 +522,7 @@ class EventLog(Vertical):
 
     @property
     def running_id(self) -> int:
-        """The id of the running job whose log is visible, so that its new lines are requested; 0 = none."""
+        """The id of the job whose new lines are requested: it is running, and its log is visible. 0 = no job."""
         info = self.info
         is_wanted = self.display and self.query_one("#event-main").display and not self.chosen_run and not self.is_reading
         return info.key if info is not None and info.key > 0 and info.status == "processing" and is_wanted else 0
@@ -588,9 +588,10 @@ class EventLog(Vertical):
     # -------------------------------------------------------------------------------------------------------------- layout
 
     def lay_out(self, only: str, *, is_alone: bool = False, is_tall: bool = False) -> None:
-        """Show the pane "log" or "details".
+        """Show the pane "log" or "details", as named by `only`, or both panes.
 
-        Unless `is_alone` is set, show both if they fit side by side or, if `is_tall`, one below the other.
+        If `is_alone` is set, only this pane is shown. Otherwise, both panes are shown in two cases: one below the other if `is_tall`
+        is set, side by side if the screen is wide enough.
         """
         self._only, self._is_alone, self._is_tall = only, is_alone, is_tall
         self._show_details()

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 QUIET_S = 0.06
-"""Delay before a job is read while requests arrive in quick succession (seconds)."""
+"""Debounce time (seconds). If requests arrive in quick succession, the newest is handled after this time without a request."""
 CATCH_UP_S = (0.05, 0.1, 0.2, 0.4, 0.8)
 """Delays between reads while the stored job is older than the last notice about the job (seconds)."""
 LARGEST_BYTES = 8 << 20
@@ -369,7 +369,7 @@ def with_running(
 
 
 def continues_run(before: JobDetails | None, now: JobDetails) -> bool:
-    """Return whether `before` shows the lines of a run in progress, and `now` shows the same run, which may have ended."""
+    """Return whether both show the same run, and the run was in progress in `before`. In `now`, the run may have ended."""
     if before is None or not before.running_key or before.info.key != now.info.key:
         return False
     return before.running_key == (now.running_key or (now.run.run_key if now.run else 0))

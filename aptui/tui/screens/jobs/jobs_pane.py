@@ -229,7 +229,7 @@ class JobsPane(Pane):
         return wanted if share else max(wanted, height - _ABOVE_ROWS - max(_LEAST_ROWS, self.upper.count_rows()))
 
     def follow_rows(self) -> None:
-        """Give lines that the table no longer needs to the lower panes, or give them back when the table needs them."""
+        """Change the height of the lower panes, so that they have the lines that the table does not need now."""
         height = self.size.height
         if height and not self._is_zoomed and height >= _ALONE_BELOW and not self.is_beside:
             wanted = self._lower_height(height)

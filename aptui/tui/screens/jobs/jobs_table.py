@@ -121,7 +121,10 @@ class JobsTableView(Table):
     keeps_titles: ClassVar[bool] = True
     BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "open", "open", id="rows.open")]
     is_held = False
-    """Whether the cursor follows its job also from the first row. An action on the job sets this; moving the cursor clears it."""
+    """Whether the cursor stays on its job when rows move. If False, a cursor on the first row may stay on the first row instead.
+
+    An action on the job sets this, and moving the cursor clears it.
+    """
 
     def __init__(self, store: JobsStore, *, id: str) -> None:  # noqa: A002  # Textual's name
         super().__init__(id=id)
@@ -149,9 +152,10 @@ class JobsTableView(Table):
         return self._store.job_text(key, [column.id for column in self.columns])
 
     def action_shift(self, steps: int) -> None:
-        """Show (1) or hide (-1) the jobs of the source under the cursor; if that changes no row, scroll long texts.
+        """Show (1) or hide (-1) the jobs of the source under the cursor.
 
-        If long texts are scrolled, -1 first scrolls them back.
+        If they are already shown or hidden, scroll long texts to the right (1) or left (-1) instead. While long texts are scrolled,
+        -1 scrolls them back and hides no jobs.
         """
         if (steps < 0 and self.offset_cells) or not self._expand(self.cursor, on=steps > 0):
             super().action_shift(steps)
@@ -262,7 +266,10 @@ class CausesTable(Table):
 
 _SECOND_MS = 1000
 _RUNNING_CELLS, _SPARK_CELLS = 40, 16
-"""Minimum width of a running job in the strip above the table, and width of the graph of ended jobs per second (cells)."""
+"""Widths in the strip above the table (cells): the minimum width of a running job, and the width of the graph.
+
+The graph shows how many jobs ended in each second.
+"""
 _SPARKS = "▁▂▃▄▅▆▇█"
 _TALL, _TALLEST = 30, 45
 """Minimum heights of the screen for two and for three lines of running jobs (lines)."""
@@ -450,10 +457,10 @@ class Choices:
             box.show_count(count, self.find_hint())
 
     def find_hint(self) -> str:
-        """Return advice about the filter, "" = no advice. It says how to write the filter, or which field has the typed word.
+        """Return advice about the filter, "" = no advice. It says how to write the filter, or which field contains the typed word.
 
-        A word that occurs in no path matches no job, or with `!` all jobs. In this case, the advice names the field that has the
-        word.
+        Words are compared with paths, but the user may mean a platform, a job key or a builder. The field is named if no job
+        matches, or if the word is negated with `!`.
         """
         if self._store.filter.hint or self._store.is_busy:
             return self._store.filter.hint

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 
 class SelectedJob:
-    """Shows the selected job of the store in the log, and reads the job again after a notice.
+    """Shows the log of the selected job, and reads the job again after a notice about it.
 
     Args:
         log: returns the lower panes.
@@ -96,7 +96,7 @@ class SelectedJob:
 _FIRST = 0
 _LEAST_PATH, _SECOND_MS = 12, 1000
 _MOST_FAILED, _MOST_NAMED = 10_000, 200
-"""Maximum numbers of failed jobs that are remembered, and of changed jobs that the sheet of changes lists."""
+"""Limits: `_MOST_FAILED` failed jobs are remembered until the next visit; a list of changed jobs shows `_MOST_NAMED` jobs."""
 
 
 class FixedJobs:
