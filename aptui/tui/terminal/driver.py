@@ -69,9 +69,10 @@ The bytes of Tab, Enter and Backspace are left out.
 _TORN = re.compile(r"\x1b\[[0-9;:<=>?]+[ -/]*\Z")
 """Matches the first piece of a terminal's reply, which a user cannot type."""
 _BEGUN, _BEGUN_PASTE_END = re.compile(r"\x1b\[\Z"), re.compile(r"\x1b\[?\Z")
-"""Match the first piece of a sequence that a read has cut: `_BEGUN` of a reply, `_BEGUN_PASTE_END` of the mark that ends a paste.
+"""Match the beginning of a sequence at the end of the input, if the rest has not arrived yet.
 
-They also match a lone Esc [ or Esc, so they are used only while a reply is due, or within a paste.
+`_BEGUN` is for replies. `_BEGUN_PASTE_END` is for the mark that ends a paste. A user can type the same bytes (Esc, or Esc and "["), so
+`_BEGUN` is used only while a reply is due, and `_BEGUN_PASTE_END` only within a paste.
 """
 _ESC_TAKEN_S = 0.15
 """Time after which Textual has surely turned the byte of Esc into a key (seconds)."""
@@ -296,7 +297,10 @@ class Terminal(LinuxDriver):
         super().stop_application_mode()
 
     def disable_input(self) -> None:
-        """Stop reading after all due replies have arrived; otherwise the next program in this terminal would read them as input."""
+        """Wait a short time for all due replies, then stop reading.
+
+        The next program in this terminal would read later replies as input.
+        """
         self._is_leaving = True
         if self.output is not None and self.output.pace.answers:
             deadline = time.monotonic() + min(_ANSWERS_WITHIN_S, 3 * self.output.pace.round_trip_s + 0.05)
@@ -405,7 +409,7 @@ class Terminal(LinuxDriver):
         self.flush()
 
     def _enable_mouse_pixels(self) -> None:
-        """Leave mouse reports in pixels off. With them, the terminal would also report motions within a cell."""
+        """Do nothing. If the terminal reported the mouse position in pixels, it would also report motions within a cell."""
 
     def set_mouse(self, *, is_on: bool) -> None:
         """Turn mouse reports on or off while the app runs; while they are off, the terminal selects text."""

@@ -110,7 +110,10 @@ class PixelQuestion:
         return ("" if self._multiplexer else _KITTY_QUESTION) + _CELL_QUESTION + _COLOUR_QUESTION + _LAST_QUESTION
 
     def take_answers(self, text: str) -> tuple[str, str]:
-        """Return (input without answers, the first piece of an answer that is not complete)."""
+        """Store the answers in the input; return the pair (input without answers, beginning of an answer at the end of the input).
+
+        The second value is "" unless the rest of an answer has not arrived yet.
+        """
 
         def note(found: re.Match[str]) -> str:
             self._found |= {name: value for name, value in found.groupdict().items() if value is not None}

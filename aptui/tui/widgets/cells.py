@@ -135,7 +135,7 @@ def _shorten(text: str, width: int, spans: Spans, *, keeps_end: bool) -> Fitted:
 
 
 def _move_place(spans: Spans, start: int, end: int) -> Spans:
-    """Shift spans after the characters from `start` to `end` were replaced by one character."""
+    """Return the spans for a text in which one character has replaced the characters from `start` to `end`."""
     shift = end - start - 1
     moved = []
     for a, b in spans:

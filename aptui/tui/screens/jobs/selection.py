@@ -108,9 +108,9 @@ class FixedJobs:
         """Jobs that run again after they failed."""
 
     def note(self, batch: Batch) -> str:
-        """Return a message that lists jobs whose last run failed and whose new run succeeded, or "".
+        """Return a message that lists jobs whose previous run failed and whose new run succeeded; "" = no jobs.
 
-        Call this before the batch of notices is applied to the store, because the store has the result of the last run.
+        Call this before the batch of notices is applied to the store, because the store still has the results of the previous runs.
         """
         fixed: dict[str, list[str]] = {}
         failed = self._store.find_failed_among([news.notice.job_id for news in batch.jobs]) if batch.jobs else set()

@@ -51,7 +51,7 @@ class LogView(Struct, frozen=True):
 
 
 class _ParsedView(Struct, frozen=True):
-    """A request for a view, and its parsed filters: that of the tab (`shows`) and that of the search."""
+    """A request for a view, with two parsed filters: `shows` is the filter of the tab, and `search` is the filter of the search."""
 
     view: LogView
     shows: LineFilter
@@ -461,7 +461,10 @@ class LogRecords:
         return JobLogLine(max(0, "DIWE".find(line.level or "I")), line.window, line.text, 0)
 
     def reader(self, source: LineSource) -> tuple[Callable[[int], JobLogLine | None], bool]:
-        """Return (a function that returns the record with a given key, whether any thread may call this function)."""
+        """Return the pair (function, is_thread_safe). The function takes the key of a line and returns its record.
+
+        If `is_thread_safe` is False, only the current thread may call the function.
+        """
         if source is self.lines:
             return self.lines.records(), True
         return lambda key: self.record(source, key), False

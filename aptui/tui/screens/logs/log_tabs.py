@@ -111,7 +111,10 @@ class LineFilter:
         return mask
 
     def passing(self, texts: Sequence[str]) -> list[bool]:
-        """Return for each text whether it passes the filter as an info line. The text is the line's message and also its origin."""
+        """Return for each text whether it passes the filter.
+
+        Each text is treated as an info line, so that terms for the message and terms for the origin are both compared with it.
+        """
         if not self.terms:
             return [True] * len(texts)
         clean = clean_texts(texts)

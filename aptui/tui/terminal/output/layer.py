@@ -73,7 +73,7 @@ _LONGEST_REST_S = 1.0
 _ROUND_TRIP_GROWTH = 1.002
 """Factor by which the stored quickest round trip grows with each reply, because the connection may become slower."""
 _LEAST_SEEN, _SAMPLED_FRAMES = 3, 8
-"""Number of measured frames from which `rest_s` delays updates, and number of newest frames that it uses.
+"""`rest_s` delays updates only after `_LEAST_SEEN` frames were measured. It uses the newest `_SAMPLED_FRAMES` measured frames.
 
 The first frames draw the whole screen, and updates must not wait after them.
 """
@@ -194,8 +194,8 @@ class Pace:
     def takes_s(self, size: int) -> float | None:
         """Return the minimum time that `size` bytes occupy the connection (seconds), None = not measured yet.
 
-        It is computed from the quickest of the longer frames and the quickest reply. A terminal that does not reply is treated as
-        fast.
+        It is computed from two values: the quickest reply, and the quickest of the measured frames with at least `_LONG_BYTES`
+        bytes. A terminal that does not reply is treated as fast.
         """
         with self._lock:
             if self._long:
@@ -218,8 +218,8 @@ _BEGIN, _END = "\x1b[?2026h", "\x1b[?2026l"
 _TESTED_COLUMN = 3
 """Column (counted from 0) to which the output of each test in `_TESTS` moves the cursor if the terminal has the tested ability."""
 _TESTS = {
-    # The tests write in the last line of the screen, which is empty until the first frame. They repeat a blank and a no-break
-    # space, because tmux repeats only ASCII characters.
+    # The tests write in the last line of the screen, which is empty until the first frame. The first test repeats a blank (ASCII),
+    # the second repeats a no-break space. These are two tests, because tmux repeats only ASCII characters.
     REPEATS_ASCII: ("\x1b[999;1H \x1b[2b", ""),
     REPEATS_ALL: ("\x1b[999;1H\xa0\x1b[2b", ""),
     SCROLLS_COLUMNS: ("\x1b[?69h\x1b[4;9s\x1b[999;6H\r", "\x1b[s\x1b[?69l"),  # \r moves the cursor to the left margin

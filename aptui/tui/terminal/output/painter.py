@@ -168,7 +168,7 @@ class Abilities(Struct, frozen=True):
 
 
 def abilities_of(environ: Mapping[str, str]) -> Abilities:
-    """Return the abilities of the terminal that the environment variables name."""
+    """Return the abilities of the terminal. Its type is taken from the environment variables `TERM` and `TMUX`."""
     term = environ.get("TERM", "")
     # tmux fills erased cells with the background for every TERM. GNU screen does so only if the user has configured it,
     # which cannot be detected.
@@ -615,7 +615,7 @@ def _region(shift: Shift, columns: Columns | None) -> str:
 _SCROLL_BAR = 2
 """Number of columns at the right that may show a scroll bar.
 
-Moved lines are found without them, because a scroll bar does not move with the text.
+The search for lines that moved ignores these columns, because a scroll bar does not move with the text.
 """
 
 
@@ -640,7 +640,11 @@ def _differing(old: Row, new: Row) -> list[int]:
 
 
 def _widen(here: set[int], old: Row, new: Row) -> set[int]:
-    """Add to `here` the cells right of characters that a terminal may draw too wide, and the other halves of wide characters."""
+    """Add to `here` two kinds of cells that must be written too.
+
+    If a character may be drawn too wide by a terminal, the cell to its right is added. If a cell is one half of a wide character,
+    the cell of the other half is added.
+    """
     width = len(new.texts)
     here |= {x + 1 for x in here if x + 1 < width and not (new.texts[x] or "").isascii()}
     more = True
