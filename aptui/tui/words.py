@@ -8,7 +8,7 @@ from datetime import datetime
 _MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _UNITS = ("KiB", "MiB", "GiB", "TiB")
 ROLES = {"warnings": "warning", "errors": "error"}
-"""{status word of a filter: role of its colour and glyph}, for words that differ from the role."""
+"""{status word of a filter: role that selects its colour and glyph}. For all other status words, the role is the word itself."""
 _TENTH_MS, _SECOND_MS, _TEN_S_MS, _MINUTE_MS = 100, 1000, 10_000, 60_000
 
 

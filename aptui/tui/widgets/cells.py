@@ -161,8 +161,8 @@ def _count_in(text: str, cells: int) -> int:
 def wrap(text: str, width: int) -> list[tuple[int, int]]:
     """Return (start, end) of each row of at most `width` cells of a safe text.
 
-    Rows break at blanks. A word that is wider than a row is divided, after a slash if possible, unless it begins in the second half
-    of a row: then the row breaks before the word.
+    Rows break at blanks. A word that is wider than a row is divided if it begins in the first half of a row, if possible after a
+    slash. If it begins in the second half, the row breaks before the word.
     """
     rows, start, width = [], 0, max(1, width)
     while width_of(text[start : start + width + 1]) > width:

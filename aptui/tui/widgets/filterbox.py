@@ -48,7 +48,10 @@ _BETWEEN_PARTS = re.compile(r"(?<=[,;:]) ")
 _BEFORE_TEXT = 3
 """Number of cells before the filter text, for the sign "/" and the blanks around it."""
 _AROUND_COUNT, _MOST_FOR_COUNT = 2, 60
-"""Blank cells beside the number of hits (both sides together), and maximum share of the line for number and hint (per cent)."""
+"""The number of hits has `_AROUND_COUNT` blank cells, the left and right sides together.
+
+The hint before the number is shown only if both fit into `_MOST_FOR_COUNT` per cent of the box's width.
+"""
 
 
 class History(Suggester):
@@ -270,7 +273,7 @@ class FilterBox(Widget):
 
 
 def _point_at(message: str, place: int, width: int) -> list[str]:
-    """Return the message in as many rows as it needs, the first with a "^" at `place`."""
+    """Return the rows of a message. The first row has a "^" at column `place`; the message is wrapped into the rows it needs."""
     caret = f"{'^':>{place + 1}}"
     if not width or place + 2 + width_of(message) <= width:
         return [f"{caret} {message}"]

@@ -272,9 +272,10 @@ class VTree(Table):
         return int(view[self.cursor]) if self.cursor < len(view) else None
 
     def filter(self, nodes: Ids | Sequence[int] | None, *, is_new: bool = True) -> None:
-        """Show only these nodes and their ancestors: all open if `is_new`, otherwise open or closed as in the previous filter.
+        """Show only these nodes and their ancestors; None removes the filter.
 
-        None shows all nodes, open or closed as before the filter.
+        With `is_new`, all shown nodes are open at first. Without it, nodes stay open or closed as they were in the previous filter.
+        When the filter is removed, nodes are open or closed as they were before the first filter.
         """
         self._open_nodes.show_only(nodes, is_new=is_new)
         self.refresh_model()
