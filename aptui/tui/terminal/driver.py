@@ -71,8 +71,8 @@ _TORN = re.compile(r"\x1b\[[0-9;:<=>?]+[ -/]*\Z")
 _BEGUN, _BEGUN_PASTE_END = re.compile(r"\x1b\[\Z"), re.compile(r"\x1b\[?\Z")
 """Match the beginning of a sequence at the end of the input, if the rest has not arrived yet.
 
-`_BEGUN` is for replies. `_BEGUN_PASTE_END` is for the mark that ends a paste. A user can type the same bytes (Esc, or Esc and "["), so
-`_BEGUN` is used only while a reply is due, and `_BEGUN_PASTE_END` only within a paste.
+`_BEGUN` is for replies. `_BEGUN_PASTE_END` is for the mark that ends a paste. A user can type the same bytes: Esc, or Esc and "[".
+Therefore `_BEGUN` is used only while a reply is due, and `_BEGUN_PASTE_END` only within a paste.
 """
 _ESC_TAKEN_S = 0.15
 """Time after which Textual has surely turned the byte of Esc into a key (seconds)."""

@@ -590,8 +590,8 @@ class EventLog(Vertical):
     def lay_out(self, only: str, *, is_alone: bool = False, is_tall: bool = False) -> None:
         """Show the pane "log" or "details", as named by `only`, or both panes.
 
-        If `is_alone` is set, only this pane is shown. Otherwise, both panes are shown in two cases: one below the other if `is_tall`
-        is set, side by side if the screen is wide enough.
+        If `is_alone` is set, only this pane is shown. Otherwise, both panes are shown one below the other if `is_tall` is set, and
+        side by side if the screen is wide enough. In all other cases only this pane is shown.
         """
         self._only, self._is_alone, self._is_tall = only, is_alone, is_tall
         self._show_details()
