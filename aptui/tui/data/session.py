@@ -136,7 +136,7 @@ class Session:
 
 
 def _stamps(cache_dir: Path) -> list[tuple[int, int]]:
-    """Return (time of modification, size) for the asset database and for its log. A write changes at least one of the pairs."""
+    """Return (time of modification, size) for the asset database and for its write-ahead log. A write changes a pair."""
     database, found = asset_database(cache_dir), []
     for path in (database, f"{database}-wal"):
         with contextlib.suppress(OSError):

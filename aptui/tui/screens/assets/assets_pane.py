@@ -76,7 +76,7 @@ AssetsPane.-zoom-preview .for-references { display: none; }
 
 _PLACEHOLDER = "name, path/, UUID or asset id"
 _NO_ASSET = {"pattern": "it is a pattern", "exclusion": "it excludes files", "path": "no product has this path"}
-"""{note in the line of a reference: reason, shown to the user, why it does not lead to an asset}."""
+"""{note in the line of a reference: reason why the reference does not lead to an asset, for a message}."""
 
 
 class AssetsPane(Pane):

@@ -154,8 +154,8 @@ class JobsTableView(Table):
     def action_shift(self, steps: int) -> None:
         """Show (1) or hide (-1) the jobs of the source under the cursor.
 
-        If they are already shown or hidden, scroll long texts to the right (1) or left (-1) instead. While long texts are scrolled,
-        -1 scrolls them back and hides no jobs.
+        If this changes nothing, for example because the jobs are already shown, scroll long texts to the right (1) or left (-1).
+        While long texts are scrolled, -1 scrolls them back and hides no jobs.
         """
         if (steps < 0 and self.offset_cells) or not self._expand(self.cursor, on=steps > 0):
             super().action_shift(steps)
