@@ -58,8 +58,10 @@ borders of its frames."""
 _LEAST_RATIO = 1.02
 """Minimum ratio of a page's area to the area of its sprites. Smaller pages are not tried, because packing hardly ever succeeds."""
 _SMALLEST_SIDE, _STEP = 16, 8
-"""Side of the smallest tried page, and minimum step from one tried side to the next (pixels), unless sides must be powers of
-two."""
+"""Side of the smallest tried page, and minimum step from one tried side to the next (pixels).
+
+Neither is used if sides must be powers of two.
+"""
 Side = Annotated[int, Meta(ge=0, le=16384)]
 PageTextures = Annotated[
     Literal["files", "ktx2", "dds"],
@@ -595,9 +597,10 @@ def _size(size: tuple[int, int]) -> dict[str, int]:
 
 _NO_FIT = 1 << 62
 _LONG_SIDE = 1 << 20
-"""Weight of the shorter of the two gaps beside an item in the score of a place; the longer gap has the weight 1.
+"""Weight of the shorter gap in the score of a place.
 
-The weight exceeds every length, so the longer gap only decides between places with equal shorter gaps.
+An item in a free rectangle leaves two gaps: one in width, one in height. The longer gap has the weight 1. `_LONG_SIDE` exceeds every
+length, so the longer gap only decides between places with equal shorter gaps.
 """
 
 

@@ -1,9 +1,9 @@
 """The `audio` builder: any sound that libsndfile reads becomes WAV, FLAC, Vorbis, Opus, MP3 or ADPCM.
 
 Sounds are read, mixed, resampled and written in blocks, so that memory does not grow with their length; the product has at most
-`max_mib`, whatever the header of the source says. This module rounds samples to integers, because libsndfile's conversion of floats
-truncates samples, and wraps samples above 1. libsndfile draws a random serial number for an Ogg file, which `set_serial`
-replaces.
+`max_mib`, whatever the header of the source says. This module converts floats to integers, because libsndfile's conversion would
+truncate samples instead of rounding them, and would wrap samples above 1 around. libsndfile draws a random serial number for each
+Ogg file; `set_serial` replaces it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,10 @@ FORMATS = {
     "mp3": SoundFormat("MP3", "MPEG_LAYER_III", "mp3", 2, rates=_MP3_RATES),
     "adpcm": SoundFormat("WAV", "IMA_ADPCM", "wav", 2, most_rate=192_000),
 }
-"""{value of the parameter `format`: how the product is written}; an empty subtype means PCM with `bits` bits a sample."""
+"""{value of the parameter `format`: how the product is written}.
+
+If the second field, libsndfile's subtype, is empty, the product is PCM; the parameter `bits` sets the bits of a sample.
+"""
 _BITS_OF = {"PCM_S8": 8, "PCM_U8": 8, "PCM_16": 16, "PCM_24": 24, "ALAW": 16, "ULAW": 16, "IMA_ADPCM": 16, "MS_ADPCM": 16}
 """{libsndfile's subtype of a source: bits of a sample}; samples of all other subtypes are not integers."""
 _LOSSY_BITS = 24
@@ -368,9 +371,12 @@ def _saving() -> Iterator[None]:
 def _scale_quality(quality: int, form: str) -> float:
     """Return libsndfile's quality (0 to 1) for a value of the parameter `quality`, so that all formats have about equal bit rates.
 
-    Vorbis and MP3 use the value unchanged. Three pieces of stereo music at 44,100 Hz took (kbit/s): at quality 1 Vorbis 57, MP3 62
-    to 66, Opus 53; at quality 60 Vorbis 129 to 189, MP3 136 to 175, Opus 128; at quality 100 Vorbis 327 to 418, MP3 229 to 281,
-    Opus 262. libsndfile's scale of Opus is linear, from 6 to 256 kbit/s for each channel.
+    For Vorbis and MP3 the result is `quality` / 100. For Opus the result is lower, because libsndfile's scale of Opus is linear, from
+    6 to 256 kbit/s for each channel. Three pieces of stereo music at 44,100 Hz took these bit rates (kbit/s):
+
+    - quality 1: Vorbis 57, MP3 62 to 66, Opus 53;
+    - quality 60: Vorbis 129 to 189, MP3 136 to 175, Opus 128;
+    - quality 100: Vorbis 327 to 418, MP3 229 to 281, Opus 262.
     """
     share = quality / 100
     return (_OPUS_LEAST + (_OPUS_MOST - _OPUS_LEAST) * share**2 - 6) / 250 if form == "opus" else share
@@ -575,7 +581,10 @@ class _Noise:
 
 
 def _round_samples(block: Samples, bits: int, clipping: _Clipping, noise: _Noise | None = None) -> NDArray[np.int32]:
-    """Return `block` as integers in the upper `bits` of 32. Samples up to half a step above full scale do not count as clipped."""
+    """Return `block` as 32-bit integers; the upper `bits` bits of each integer contain the sample, and the other bits are 0.
+
+    Samples up to half a step above full scale do not count as clipped.
+    """
     import numpy as np
 
     full_scale = 1 << (bits - 1)

@@ -27,7 +27,7 @@ from aptui.sdk import (
 )
 
 _LONGEST_VALUE, _LONGEST_TEXT = 60, 200
-"""Maximum numbers of characters of a parameter's value, and of another text, in a message."""
+"""Maximum numbers of characters in a message: for the value of a parameter, and for any other quoted text."""
 ATLAS_MARK = "aptui atlas"
 """Name of the program in the list of frames. The `texture` builder recognises the list of an atlas by it."""
 Contradiction = Callable[[Mapping[str, Any]], str]

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _BLOCK = np.dtype([("ends", "<u2", 2), ("choices", "<u4")])
 _FIRST_SHARES = np.array([3, 0, 2, 1], np.int32)
-"""Number of thirds that the first of a block's two stored colours contributes to each of its four colours."""
+"""Weight of the first stored colour in each of the four colours of a block, in thirds. The second stored colour has the rest."""
 _LARGEST = np.array([31, 63, 31], np.int32)
 """Largest value of the red, green and blue of a stored colour, which has 5, 6 and 5 bits."""
 _SHIFTS = 2 * np.arange(16, dtype=np.uint32)

@@ -183,7 +183,7 @@ def _decode_as(picture: ImageFile.ImageFile, raw_mode: str, load: Callable[[Imag
     tiles = []
     for tile in picture.tile:
         name, separator, order = raw_mode.partition(";")
-        # If a TIFF stores each channel separately, each tile has one channel, which only the raw mode of the tile names.
+        # If a TIFF stores each channel separately, each tile has one channel. Only the raw mode of the tile names this channel.
         name = _raw_mode(tile.args) if _has_deep_planes(picture) else name
         new_mode = f"{name}{separator}{order}"
         tiles.append(tile._replace(args=(new_mode, *tile.args[1:]) if isinstance(tile.args, tuple) else new_mode))

@@ -178,7 +178,7 @@ def _count_opentype(font: Any, tag: str, data: bytes, work: Work) -> None:
     from fontTools.ttLib.tables.otBase import BaseTable, OTTableReader
 
     class CountingReader(OTTableReader):  # type: ignore[misc]
-        """Subtracts a step from the remaining steps of the table for each byte that is read."""
+        """Counts each byte that is read as one step of decoding the table (`Work`)."""
 
         __slots__ = ("_at",)
         _at: int
@@ -441,7 +441,7 @@ def _count_subroutines(font: Any, tag: str) -> None:
     for index in [top.GlobalSubrs, *(private.Subrs for private in privates if hasattr(private, "Subrs"))]:
 
         class CountedSubroutines(type(index)):  # type: ignore[misc]
-            """Subtracts the length of each fetched subroutine from the remaining steps of the table."""
+            """Counts the length of each fetched subroutine as steps of decoding the table (`Work`)."""
 
             def __getitem__(self, number: int) -> Any:
                 found = super().__getitem__(number)

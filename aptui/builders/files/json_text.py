@@ -44,7 +44,7 @@ class BrokenTextError(SourceError):
 
 
 class DataText(Struct, frozen=True):
-    """The value of a text in the types of JSON, and a function that returns the `line:column` of the values at some paths."""
+    """A parsed text: its value in the types of JSON, and a function that finds the `line:column` of the values at given paths."""
 
     value: Any
     find_places: Callable[[Sequence[Path]], Sequence[str]]

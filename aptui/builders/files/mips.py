@@ -3,8 +3,9 @@
 Colours are averaged in linear light and weighted by their alpha, so that mips are not dark and have no halos. Normals are averaged
 as vectors and made unit vectors again. Other values are averaged as they are.
 
-Shapes: pictures are (height, width, 4), uint8. Memory: about 20 bytes a pixel of the first level, which is converted to floats only
-in bands; if its height is odd, about 40 bytes. A resize needs about 40 bytes a pixel of its source.
+Shapes: pictures are (height, width, 4), uint8. Memory: about 20 bytes a pixel of the first level, because it is converted to floats
+band by band. A first level of odd height is converted as a whole, which needs about 40 bytes a pixel. A resize needs about 40 bytes
+a pixel of its source.
 
 Tests: `tests/builders/test_texture_builder.py`.
 """

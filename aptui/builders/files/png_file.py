@@ -3,8 +3,8 @@
 The decoder gets only the chunks that affect pixels, because metadata can be large, compressed or damaged. No product has metadata.
 Section numbers are those of the PNG specification, third edition.
 
-No library writes the 16-bit files: the libraries that can do so need OpenCV or a collection of all codecs (50 MB and more), or
-filter each byte in Python. This module needs only numpy and zlib, which aptui uses already.
+aptui uses no library to write 16-bit files. Libraries that can write them need OpenCV or a collection of all codecs (50 MB and
+more), or filter each byte in Python. This module needs only numpy and zlib, which aptui uses already.
 
 Tests: `tests/builders/files/test_png_file.py`, `tests/builders/test_png_pixels.py`.
 """
@@ -258,10 +258,10 @@ def _read_header(content: memoryview, file: PngFile) -> None:
 
 
 def _is_decoders_transparency(content: memoryview, file: PngFile) -> bool:
-    """Return whether the decoder makes the colours in the chunk tRNS transparent, which it does only for a palette.
+    """Return whether the decoder applies the chunk tRNS, which makes colours transparent. It does so only for a palette.
 
-    In other pictures aptui applies tRNS, because its values have the bit depth of the file and are not scaled to 8 bits (PNG,
-    11.3.1.1).
+    In other pictures aptui applies tRNS, because the values in tRNS have the bit depth of the file and are not scaled to 8 bits
+    (PNG, 11.3.1.1).
     """
     count = {GREY: 1, RGB: 3}.get(file.colour_type, 0)
     if count and len(content) == 2 * count:
