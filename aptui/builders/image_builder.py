@@ -5,8 +5,8 @@ transparent colour of a PNG transparent, convert to sRGB, convert to greyscale, 
 modes: palettes and bitmaps become RGB, RGBA or grey; CMYK, YCbCr and Lab become RGB; 16 bits a channel stay in PNG and are rounded
 to 8 in other formats; 32 bits a channel are refused.
 
-Memory: at most 24 bytes a pixel, 48 to resize a picture with 16 bits a channel, and twice the file. Time grows only with the number
-of pixels and the size of the file.
+Memory: at most twice the size of the file plus 24 bytes a pixel. To resize a picture with 16 bits a channel, a job needs 48 instead
+of 24 bytes a pixel. Time grows only with the number of pixels and the size of the file.
 """
 
 from __future__ import annotations
@@ -194,7 +194,7 @@ def _load(picture: ImageFile.ImageFile, png: PngFile, job: PictureJob) -> None:
     """Decode a picture and turn it upright."""
     from PIL import ImageOps
 
-    if png.is_interlaced:  # an error of Pillow does not name the cause, which is missing rows
+    if png.is_interlaced:  # if rows are missing, Pillow's error would not say so
         check_length(png)
     load_picture(picture, job.options.max_megapixels)
     if png.bit_depth and not png.is_interlaced and not _has_last_row(picture):

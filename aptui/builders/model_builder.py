@@ -131,7 +131,7 @@ class ModelBuilder(SourceBuilder):
         return response
 
     def analyse(self, request: CreateJobsRequest) -> None:
-        """Declare all files that the model names as dependencies, even files that are missing."""
+        """Declare a dependency on each file in the project that the model names, even if the file is missing."""
         if is_mesh(request.source):
             paths: Any = list_named_files(request)
         else:

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     Pixels = NDArray[np.uint8]
 
 TEXTURE_ASSET_TYPE = UUID("3c9d5c1e-7f0b-5b64-8f0e-2a4c9d7e1e0b")
-"""Asset type of every product of this builder: a texture in the container that its extension names."""
+"""Asset type of every product of this builder: a texture. The product's extension names its container (`.ktx2` or `.dds`)."""
 
 Usage = Literal["auto", "color", "ui", "normal", "mask", "data"]
 _FAMILIES: dict[str, dict[str, str]] = {

@@ -349,7 +349,10 @@ class GltfContents:
 
 
 def texture_infos(holder: Object, names: frozenset[str] = frozenset()) -> Iterator[Object]:
-    """Yield the `…Texture` objects of a material and of its extensions. If `names` is given, skip those with other keys."""
+    """Yield the `…Texture` objects of a material and of its extensions, for example `normalTexture`.
+
+    If `names` is given, yield only the objects whose key is in `names`.
+    """
     for key, value in holder.items():
         if isinstance(value, dict) and key != "extras":
             if key.endswith("Texture") and "index" in value and (not names or key in names):

@@ -428,9 +428,10 @@ class _Writer:
         self._copies: dict[tuple[int, int, str], int] = {}
 
     def add(self, array: Array, source: Object, target: int = 0, use: str = "") -> int:
-        """Return the index of an accessor for `array` (count, numbers of an element).
+        """Return the index of an accessor for `array`, whose shape is (number of elements, numbers in each element).
 
-        The other members of the accessor are copied from the accessor `source`.
+        The type, name, extras, extensions and `normalized` are those of the accessor `source`. If `source` has `min` or `max`, both
+        are computed from `array`.
         """
         import numpy as np
 

@@ -3,7 +3,8 @@
 This module restates mikktspace.c by Morten S. Mikkelsen (zlib licence) for triangles. Corners with equal position, normal and
 texture coordinates are one vertex. The triangles of a vertex form groups; those in a group have one orientation and are connected
 by edges. A group has one tangent: the mean of its triangles' directions, weighted by their angles. Equal input gives equal bytes on
-every machine: `arccos` of numpy and its products of matrices depend on the processor, so this module uses neither.
+every machine. Therefore this module does not use numpy's `arccos` or numpy's matrix products: their results depend on the
+processor.
 
 Tests: `tests/builders/test_gltf_tangents.py`.
 """
@@ -106,7 +107,10 @@ def _list_groups(vertices: Array, is_flat: Array, is_good: Array, is_preserving:
 
 
 def _list_neighbours(corners: Sequence[int], is_flat: Sequence[bool]) -> list[int]:
-    """Return the triangle at the other side of the edge from each corner to the next one, -1 for none."""
+    """Return for each corner the number of a neighbouring triangle, -1 if the neighbour does not exist.
+
+    The neighbour of a corner shares the edge between this corner and the next corner of the same triangle.
+    """
     found = [-1] * len(corners)
     waiting: dict[tuple[int, int], list[int]] = {}
     for corner, vertex in enumerate(corners):

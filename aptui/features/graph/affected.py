@@ -187,7 +187,10 @@ class Spreading:
         return found
 
     def _follow_jobs(self) -> None:
-        """Record the jobs that depend on the jobs that were recorded since the previous call."""
+        """Record the jobs that depend on newly recorded jobs, until no more jobs are found.
+
+        A job is newly recorded if it was recorded after the previous call.
+        """
         while fresh := [number for number, which in self.found.which.items() if self._followed.get(number, set()) != which]:
             self._followed = dict(self.found.which)
             ids = {name: number for number, names in self.edges.names_of(fresh).items() for name in names}
@@ -208,8 +211,8 @@ class Spreading:
         """Yield the jobs that depend on a recorded job of the source `other`; `edge` declares this dependency.
 
         Args:
-            plans: all jobs of the source and builder that declared `edge`. If none of them names a job of `other`, it is unknown
-                which of them depend on it. Then the builder's UUID (all its jobs) is yielded, but only with `through_products`.
+            plans: all jobs of the source and builder that declared `edge`. If no plan names a job of `other`, it is unknown which
+                jobs depend on `other`. Then, only with `through_products`, the builder's UUID is yielded, which means all its jobs.
         """
         is_known = False
         for plan in plans:
@@ -228,7 +231,10 @@ class Spreading:
         return any(row[1:] == (platform, job_key) and self.found.covers(source, *row) for row in rows)
 
     def _follow_intermediates(self) -> dict[str, str]:
-        """Record the intermediate sources that recorded jobs make. Return {path: reason} of those that are not followed yet."""
+        """Record the intermediate sources that are made from the recorded sources.
+
+        Return {path: reason} of the intermediate sources whose effects were not followed yet.
+        """
         if not self._through_products:
             return {}
         names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]

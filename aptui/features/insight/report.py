@@ -245,9 +245,9 @@ class _Rule:
 
     @staticmethod
     def _pass(runs: Sequence[Sequence[_Segment]], parts: Sequence[str], at: int, end: int) -> int:
-        """Match groups of segments in order within `parts[at:end]`; names between two groups are skipped.
+        """Find the groups of segments `runs` in the names `parts[at:end]`, one group after the other.
 
-        Return the index after the last match, -1 if a group does not match.
+        Names before a group and between groups are skipped. Return the index after the last group, -1 if a group is not found.
         """
         for run in runs:
             start = next((place for place in range(at, end - len(run) + 1) if _is_run(run, parts, place)), -1)

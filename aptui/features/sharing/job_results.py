@@ -114,7 +114,10 @@ class FilePlaces(Struct, frozen=True):
         return (winner in ("", self.path_of(name))) != name.startswith(f"@{_HIDDEN}")
 
     def find_path(self, name: str) -> str:
-        """Convert a name in a record to a path: absolute for a file that another scan folder's file hides, otherwise relative."""
+        """Convert the name of a file in a record to a path.
+
+        The path is absolute if the file was hidden by a file of another scan folder, otherwise relative.
+        """
         is_hidden = name.startswith(f"@{_HIDDEN}")
         return as_text(self.path_of(name)) if is_hidden else name.partition("/")[2]
 
