@@ -599,8 +599,8 @@ _NO_FIT = 1 << 62
 _LONG_SIDE = 1 << 20
 """Weight of the shorter gap in the score of a place.
 
-An item in a free rectangle leaves two gaps: one in width, one in height. The longer gap has the weight 1. `_LONG_SIDE` exceeds every
-length, so the longer gap only decides between places with equal shorter gaps.
+An item in a free rectangle leaves two gaps: one in width, one in height. The longer gap has the weight 1. `_LONG_SIDE` exceeds
+every length, so the longer gap only decides between places with equal shorter gaps.
 """
 
 

@@ -371,8 +371,8 @@ def _saving() -> Iterator[None]:
 def _scale_quality(quality: int, form: str) -> float:
     """Return libsndfile's quality (0 to 1) for a value of the parameter `quality`, so that all formats have about equal bit rates.
 
-    For Vorbis and MP3 the result is `quality` / 100. For Opus the result is lower, because libsndfile's scale of Opus is linear, from
-    6 to 256 kbit/s for each channel. Three pieces of stereo music at 44,100 Hz took these bit rates (kbit/s):
+    For Vorbis and MP3 the result is `quality` / 100. For Opus it is computed from a bit rate, because libsndfile's scale of Opus is
+    linear, from 6 to 256 kbit/s for each channel. Three pieces of stereo music at 44,100 Hz took these bit rates (kbit/s):
 
     - quality 1: Vorbis 57, MP3 62 to 66, Opus 53;
     - quality 60: Vorbis 129 to 189, MP3 136 to 175, Opus 128;

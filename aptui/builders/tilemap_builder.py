@@ -1,7 +1,7 @@
-"""The `tilemap` builder: maps of Tiled and projects of LDtk become compact JSON.
+"""The `tilemap` builder: maps of Tiled and projects of LDtk become compact JSON. Each product is one file.
 
-A product includes the data of the files that its source names, except pictures. A map of Tiled is written as TMJ, even if the source
-is TMX. The product includes tilesets and templates, stores tiles as numbers, and names pictures relative to the map. A project of LDtk stays LDtk JSON; levels in separate files are inserted. Fields that only
+A map of Tiled is written as TMJ, even if the source is TMX. The product includes tilesets and templates, stores tiles as numbers,
+and names pictures relative to the map. A project of LDtk stays LDtk JSON; levels in separate files are inserted. Fields that only
 the editors need are left out.
 """
 
