@@ -285,7 +285,7 @@ class RestoreRequests:
         self._live = live
 
     def take(self, request: Request, verb: Restore) -> None:
-        """Queue a run of the job that restores the products of the earlier run, and answer the request.
+        """Queue a run that restores the products of an earlier run of the job, and answer the request.
 
         Raises:
             KnownError: the engine cannot be opened, or the products are not stored.

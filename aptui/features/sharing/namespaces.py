@@ -113,7 +113,8 @@ def namespaces_of(sharing: SharedCacheSettings, reporter: TroubleReporter) -> tu
     """Return the namespaces to read. The first namespace is this machine's own, the only namespace that this machine writes.
 
     Raises:
-        UserError: a key or an address is invalid, or other users can write to a folder without a key.
+        UserError: a key or an address is invalid.
+        UserError: neither a key nor `trust: unsealed` is set, and other users can write to the folder of the store.
     """
     if sharing.needs_own_store:
         refuse_others_store(sharing.store)

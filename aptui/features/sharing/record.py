@@ -1,5 +1,6 @@
-"""Records of results (a job's products, log and counts), lists of variants, their keys and their seals.
+"""Records and lists of variants, which are the entries of the shared cache; the key and the seal of an entry.
 
+A record describes the result of a job: its products, log and counts.
 A record may come from another machine, so it is checked: names of products must be valid for a builder of this machine, and no name
 may lead out of the folder of the products.
 
@@ -72,7 +73,10 @@ class Seal(Struct, frozen=True):
     writers: tuple[bytes, ...] = ()
 
     def seal_body(self, kind: str, body: bytes) -> bytes:
-        """Return `body` after a line with its checksum and, if keys are configured, its MAC and signature."""
+        """Return a header line followed by `body`.
+
+        The line has the checksum of `body`. If a team key is configured, the line also has a MAC; if a signing key is, a signature.
+        """
         fields = [f"sha256={hashlib.sha256(body).hexdigest()}"]
         if self.team_key:
             fields.append(f"mac={self._mac(kind, body)}")
@@ -362,7 +366,11 @@ def seal_record(entry: Record | Variants, seal: Seal) -> bytes:
 
 
 def decode_record(kind: str, body: bytes, base: str) -> Record | Variants:
-    """Return the record or list of variants in the bytes of an opened record (`Seal.open_sealed`) for the job with this base key.
+    """Return the record or list of variants that `body` contains.
+
+    Args:
+        kind, body: as `Seal.open_sealed` returns them.
+        base: base key of the job that the entry must belong to.
 
     Raises:
         Mismatch: the entry has invalid fields, or belongs to another job.

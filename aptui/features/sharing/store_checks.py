@@ -170,7 +170,7 @@ def _refuse_new_code(config: Config, there: Config, commit: str) -> None:
 
 
 def _find_new_versions(config: Config, there: Config) -> list[Path]:
-    """Return the files of a tool's version command whose content in the commit (`there`) differs from this checkout.
+    """Return the files that differ between the commit (`there`) and this checkout, and that a tool's version command names.
 
     If the text of a command differs, return only the configuration file.
     """

@@ -182,7 +182,9 @@ class DatabaseArchive(LastRun):
         return dict(query_ids(self._database, sql, job_ids))
 
     def keys_like(self, pattern: str) -> list[PathKey]:
-        """Return the keys of the sources that a pattern (lower case; `*` is any text, also across `/`, `?` one character) matches.
+        """Return the keys of the sources that match a pattern in lower case.
+
+        In the pattern, `*` matches any text, including text with `/`; `?` matches one character.
 
         Raises:
             UserError: the pattern is longer than `shared.globs.PATTERN_LIMIT`.

@@ -34,7 +34,7 @@ class _Archive(Protocol):
 
 
 def report_damage(method: _Method) -> _Method:
-    """Wrap a method so that it reports a row that cannot be unpacked as damage of the database."""
+    """Wrap a method so that it raises `DamagedError` if a row of the database cannot be unpacked."""
 
     @wraps(method)
     def unpacking(self: _Archive, *args: Any) -> Any:

@@ -170,7 +170,10 @@ _PRELOADERS = f"SELECT DISTINCT product_id FROM found_links WHERE flags & {LOAD_
 
 
 def _format_met(place: str) -> str:
-    """Return an SQL condition for a path dependency (table alias `place`): it names an existing product or source with products."""
+    """Return an SQL condition: the path dependency in the row `place` (a table alias) is met.
+
+    It is met if the path names an existing product, or a source that has products.
+    """
     return f"""CASE {place}.kind WHEN {int(LinkKind.PRODUCT_FILE)}
         THEN EXISTS (SELECT 1 FROM Products p WHERE p.ProductName = {place}.platform || '/' || {place}.path AND {_NO_INTERMEDIATE})
         ELSE EXISTS (SELECT 1 FROM aptui_sources o CROSS JOIN Jobs j ON j.SourcePK = o.source_id
@@ -288,7 +291,7 @@ class ProductLinkProjection:
             yield row[0], LinkTarget(*row[1:])
 
     def _make_relative(self, rows: Rows) -> None:
-        """Replace absolute paths of sources in links by paths relative to their scan folders, as all other links have them."""
+        """Replace absolute paths of sources in links by paths relative to their scan folders, because all other links are relative."""
         if not any(str(row[_PATH]).startswith("/") for row in rows["put_link"]):
             return
         folders = self._database.execute("SELECT ScanFolder FROM ScanFolders").fetchall()

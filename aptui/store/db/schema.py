@@ -23,9 +23,9 @@ OWN_VERSION = 12
 VERSION_KEY = "schema"
 """Key of `OWN_VERSION` in `aptui_state`."""
 CATALOG_STATE = "catalogs"
-"""Key in `aptui_state` of the mark that catalogs are up to date. The value is a text that `engine.cache.catalog` makes.
+"""Key in `aptui_state`. If the key is missing, the catalogs are out of date.
 
-Without this key, catalogs are out of date.
+The value describes up-to-date catalogs; it is a text that `engine.cache.catalog` makes.
 """
 
 SCHEMA_DIGEST = "35daa24ab5a8725c2c2d3083f5e57eb5"
@@ -73,8 +73,10 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
 
     A file that cannot be used, such as a database of an older version, is renamed to `<name>.<n>.old`, never deleted.
     `before_creation` is called before a new database is created. If it fails, or if this process dies during the call, a new
-    database does not exist. A database that another program wrote since `note_left` is also set aside if a name in it leads out of
-    the folders of the cache.
+    database does not exist.
+
+    If another program wrote the database after the last call of `note_left`, the names in it are checked: a database with a name
+    that leads out of the folders of the cache is also set aside.
 
     Raises:
         UserError: the database was written by O3DE, or by a newer version.

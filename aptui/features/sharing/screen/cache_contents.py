@@ -334,7 +334,7 @@ class CacheExamination:
         self._shell, self._found, self._turned, self._ended = shell, found, turned, ended
         self._task = BackgroundTask("aptui-cache-look", shell.in_ui)
         self.kind = ""
-        """"verify" or "unowned": the running or last check."""
+        """Name of the running or last check, "verify" or "unowned"; "" = no check was started."""
         self.progress: CheckProgress | None = None
         """Progress and findings so far, None = no check was started."""
         self.ended_ms = 0

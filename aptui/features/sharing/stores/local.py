@@ -81,7 +81,7 @@ class _BlobEntry(msgspec.Struct):
 
 
 class _NamedBlobs(msgspec.Struct):
-    """The fields of a record that name blobs. Lists of variants and files of other programs name no blobs."""
+    """The part of a record that lists the digests of its blobs. Other files, for example lists of variants, do not name blobs."""
 
     products: list[_BlobEntry] = []
 
