@@ -177,9 +177,9 @@ def _compose(yaml: YAML, text: str) -> list[Any]:
 def _refuse_brackets(text: str) -> None:
     """Reject text whose brackets are nested too deep, before the whole text is parsed.
 
-    Parsing the whole text would be slow, because at each bracket the parser scans ahead over about a thousand later brackets. This
-    function counts brackets, even those in strings. If the count exceeds the limit, it parses the text up to that bracket to find the
-    real depth.
+    Parsing the whole text would be slow, because at each bracket the parser scans ahead over about a thousand later brackets.
+    This function counts brackets, even those in strings. If the count exceeds the limit, it parses the text up to that bracket to
+    find the real depth.
     """
     depth, limit = 0, DEEPEST_NESTING
     for match in _BRACKET.finditer(text):

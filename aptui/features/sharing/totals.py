@@ -24,8 +24,8 @@ _FILE = Path(OWN_FOLDER, "shared.json")
 class SharingTotals(Struct, frozen=True):
     """Counts of stored results that were used or missing, by builder.
 
-    `builders` has the counts of all runs of the engine since `since_ms`. `last` has the counts of the engine's last run, which ended
-    at `last_ms`.
+    `builders` has the counts of all runs of the engine since `since_ms`. `last` has the counts of the engine's last run, which
+    ended at `last_ms`.
     """
 
     builders: dict[str, SharingSum]

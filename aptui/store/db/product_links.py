@@ -291,7 +291,7 @@ class ProductLinkProjection:
             yield row[0], LinkTarget(*row[1:])
 
     def _make_relative(self, rows: Rows) -> None:
-        """Replace absolute paths of sources in links by paths relative to their scan folders, because all other links are relative."""
+        """Replace absolute paths of sources in links by paths relative to their scan folders, as in all other links."""
         if not any(str(row[_PATH]).startswith("/") for row in rows["put_link"]):
             return
         folders = self._database.execute("SELECT ScanFolder FROM ScanFolders").fetchall()
