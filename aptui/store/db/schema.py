@@ -193,9 +193,9 @@ def _obstacle(path: Path) -> str | None:
 def note_left(path: Path) -> None:
     """Record the state of the database file when an engine ends.
 
-    If the file is unchanged at its start, the next engine need not search the database for names of files outside the cache. The
-    record is in this user's state folder; if the folder is not writable, every engine searches. The caller must have closed the
-    database before.
+    When the next engine starts, it compares the file with this record. If the file is unchanged, the engine need not search the
+    database for names of files outside the cache. The record is in this user's state folder; if the folder is not writable, every
+    engine searches. The caller must close the database before the call.
     """
     stamp, file = _stamp_of(path), _file_of_stamp(path)
     if stamp and stamp != _read_stamp(path):
@@ -376,7 +376,7 @@ def _create(path: Path) -> None:
         database.execute("COMMIT")
 
 
-# For programs that must also start with a database of a newer version, the function below deletes that database.
+# A program can be started with an option to ignore that the database has a newer version. Then it calls the function below.
 
 _PARTS = ("-wal", "-shm", "")
 

@@ -285,7 +285,7 @@ def execute(database: sqlite3.Connection, sql: str, rows: Iterable[Parameters]) 
 
 
 _CHUNK = 2_000
-"""Maximum number of ids (numbers or texts) in one query."""
+"""Maximum number of ids in one query. An id is an integer or a text."""
 
 
 def query_ids(database: sqlite3.Connection, sql: str, ids: Iterable[object]) -> Iterator[Any]:

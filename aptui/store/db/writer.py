@@ -65,7 +65,7 @@ _DECLARED = {
 }
 """{operation: (its table, SQL that reads the existing rows of products)}.
 
-The SQL returns the operation's parameters in their order, without the job.
+The columns of the SQL are the operation's parameters in the same order, except that the second parameter, the job, is left out.
 """
 
 
@@ -135,7 +135,7 @@ HELD_S = 0.005
 _RELIED_ON = ("drop_source", "drop_job", "drop_products")
 """Operations after which files of products are deleted from the cache, so their transactions are synced."""
 CHECKPOINT_PAGES = 4_000
-"""Number of pages in the write-ahead log (16 MiB) from which a commit moves the pages into the database."""
+"""Size of the write-ahead log, in pages, at which a commit moves all its pages into the database; 4,000 pages are about 16 MiB."""
 CACHE_KIB = 64 * 1024
 BUSY_TIMEOUT_S = 1.0
 LOCK_TIMEOUT_S = 30.0
@@ -411,7 +411,7 @@ class Writer:
         return self._queue.get()
 
     def _save_together(self, saves: list[_Save], call: _Call, asked: _Transaction) -> None:
-        """Save the rows of `saves` and of `asked` in one transaction, and end the waiting for `call`.
+        """Save the rows of `saves` and of `asked`, the action of `call`, in one transaction, and mark `call` as done.
 
         If a row is refused, the saves and `asked` get separate transactions, so that only one caller gets the error.
         """

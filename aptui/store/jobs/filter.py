@@ -58,7 +58,7 @@ COUNTS = {"error": "errors", "warning": "warnings"}
 BEINGS = ("flaky", "draft", "critical")
 """Words that `is:` accepts. Each names a column of numbers that are 0 unless the job has the property."""
 _LEAST = {"completed_ms": 1, "duration_ms": 0}
-"""{column: lower bound of a range that only has an upper bound}.
+"""{column: lower bound of the range that is compared, if the filter term gives only an upper bound}.
 
 `completed_ms` is 0 for jobs that were never completed. The bound 1 excludes these jobs from the result of `before:`.
 """

@@ -79,7 +79,7 @@ class CheckColumn:
         self._held = codes, Texts(["", *(mark.text for mark in marks)]), [None, *marks]
 
     def text(self, count: int) -> tuple[Codes, Texts]:
-        """Return the column: for each of `count` rows the index of its text in `texts`, and `texts`."""
+        """Return the pair (codes, texts): `codes` has, for each of `count` rows, the index of the row's text in `texts`."""
         codes, texts, _marks = self._held
         return np.concatenate([codes[:count], np.zeros(max(0, count - len(codes)), np.int32)]), texts
 
@@ -116,9 +116,10 @@ _FACTS: dict[str, Any] = {
 _MOST_RECENT = 4096
 """Maximum number of reasons, errors and groups that are remembered, so that equal ones are stored once."""
 _FEW_REASONS = 64
-"""Maximum number of distinct reasons in a chunk of jobs that reuses equal reasons of earlier chunks.
+"""Maximum number of distinct reasons in a chunk of jobs for which reasons are shared with earlier chunks.
 
-If a chunk has more distinct reasons, they are not searched for in earlier chunks; all of them are stored again.
+Up to this number, a reason that equals a reason of an earlier chunk is not stored again. If a chunk has more distinct reasons, all
+of them are stored, without a comparison with earlier chunks.
 """
 _POOLS = ("folder", "platform", "key", "builder")
 _TEXTS = ("source", "reason", "error", "cause", "group")
@@ -179,7 +180,7 @@ class JobTable:
         self._formats = TextPool(Texts([""]))
         self.checks = CheckColumn()
         self.log_lines: LogLines | None = None
-        """Reads job logs for filter terms that search log lines; if it is None, these terms match no job."""
+        """Reads job logs for filter terms that search log lines. If `log_lines` is None, all log lines count as empty."""
         self._late: dict[int, int] = {}
         self._sources = TextIndex(self._texts["source"])
         self._recent = {name: TextPool(self._texts[name], _MOST_RECENT) for name in ("reason", "error", "group")}
@@ -518,13 +519,13 @@ def gather(codes: npt.NDArray[np.integer], *, by_last: bool) -> Codes:
 
 
 FAILED_FIRST = "failed_first"
-"""The default order: failed jobs, jobs with errors, jobs with warnings, all other jobs.
+"""The default order: failed jobs, jobs with errors, jobs with warnings, all other jobs, running jobs.
 
-In each group the newest job is first, and running jobs are last.
+In each of these groups the newest job is first.
 """
 
 WITH_WARNINGS = 2
-"""Rank of completed jobs with warnings in `urgency_of`."""
+"""The rank that `urgency_of` returns for completed jobs with warnings."""
 
 
 def order_rows(table: JobTable, field: str, *, is_descending: bool) -> Codes:
@@ -669,14 +670,18 @@ class _Sources:
         self._table.text("source")[1].extend_joined(piece.joined, piece.count)
 
     def codes_of(self, source_ids: npt.NDArray[np.int64] | int) -> Codes:
-        """Return for each source id the index of the source's path in the texts of the column "source"."""
+        """Return the code of each source's path: `JobTable.text("source")[1][code]` is the path."""
         if len(self._ids) > 1:
             self._ids = [np.concatenate(self._ids)]
         codes: Codes = np.searchsorted(self._ids[0], source_ids).astype(np.int32)
         return codes
 
     def folders_of(self, codes: Codes) -> Codes:
-        """Return for each source (given as by `codes_of`) the code of its scan folder's name (`JobTable.folder_code`)."""
+        """Return for each source the code of its scan folder's name, as `JobTable.folder_code` returns it.
+
+        Args:
+            codes: the sources, as `codes_of` returns them.
+        """
         if self._folders is None:
             names = np.zeros(max(self._table.folders, default=0) + 1, np.int32)
             for number in self._table.folders:

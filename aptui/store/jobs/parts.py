@@ -41,7 +41,7 @@ class Packed(Struct, frozen=True):
         key: the integer column, in SQL.
         table: the tables, in SQL.
         numbers: columns with integers, in SQL; the first is the key. None of them may be NULL.
-        texts: columns with texts, in SQL. A row is read with one text, in which they are joined with `BETWEEN`.
+        texts: columns with texts, in SQL. The texts of a row are read as one text, with `BETWEEN` between them.
         keys: the keys of the rows to read, which must fit into one chunk; None = all rows.
     """
 
