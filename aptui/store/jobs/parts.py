@@ -171,7 +171,10 @@ class JobPiece(Struct, frozen=True):
 
 
 class Ending(Struct, frozen=True):
-    """Values that few jobs have, by job id, and failed analyses (columns of `_ANALYSES_SQL`)."""
+    """The last part: values that only few jobs have, each with its job's id, and the failed analyses.
+
+    A row of `analyses` has the columns of `_ANALYSES_SQL`.
+    """
 
     errors: list[tuple[int, str, str]]
     facts: list[tuple[int, ContentFacts]]
@@ -228,9 +231,9 @@ def read_job_parts(reader: Reader, *, wants_first: bool = False) -> Generator[Jo
 _LEAST_JOBS = 10_000
 """Minimum number of jobs for `FirstJobs`. With fewer jobs, all jobs are read just as fast."""
 _MOST_FIRST, _LEAST_SOURCES = 400, 150
-"""Number of jobs that `FirstJobs` has, and minimum number of different sources of these jobs.
+"""Number of jobs and failed analyses from which `FirstJobs` is made, and the minimum number of their different sources.
 
-With fewer sources, a list of sources would not fill a terminal of 150 lines, so all jobs are read at once.
+With fewer than `_LEAST_SOURCES`, a list of sources would not fill a terminal of 150 lines, so all jobs are read at once.
 """
 _SAMPLE_SOURCES = 150
 # The query returns jobs in the order of `job_table.FAILED_FIRST`.

@@ -5,8 +5,8 @@ match, and not once for each text. Each text in the buffer is followed by a line
 break. So `^` and `$` match at the ends of a text, and no character class matches the byte between two texts. A match is always
 within one line: in a text with line breaks, `^` and `$` match at the ends of each line.
 
-Patterns of plain words, which users type most, are searched by numpy instead. If every second text matches, RE2 needs a call for
-each match, which takes longer.
+Patterns of plain words, which users type most, are searched with numpy instead of RE2. RE2 would take longer if, for example, every
+second text matches, because it needs one call for each match.
 
 Tests: `tests/store/jobs/test_regex.py`.
 """

@@ -155,7 +155,8 @@ def rank(texts: Sequence[str]) -> Codes:
         places = {text: place for place, text in enumerate(sorted(set(encoded)))}
         return np.fromiter(map(places.__getitem__, encoded), np.int32, len(encoded))
     column = np.array(encoded, np.bytes_)
-    order = np.argsort(column, kind="stable")  # UTF-8 bytes sort like characters, and numpy sorts while other threads run
+    # The bytes of UTF-8 have the order of the characters. numpy is used because other threads can run while it sorts.
+    order = np.argsort(column, kind="stable")
     ordered = column[order]
     steps = np.concatenate([[False], ordered[1:] != ordered[:-1]]).astype(np.int32)
     ranks = np.empty(len(encoded), np.int32)

@@ -319,7 +319,10 @@ def _name_of(reader: Reader, source_id: int) -> str:
 
 
 def _source_of_product(reader: Reader, product: ProductRow) -> int:
-    """Return the id of an intermediate product as a source, 0 if unknown; its path is the product's name without platform."""
+    """Return the id of the source that an intermediate product is, 0 if unknown.
+
+    The path of this source is the product's name without the platform.
+    """
     sql = f"SELECT SourceID FROM Sources WHERE SourceName = ? AND ScanFolderPK IN ({INTERMEDIATE_FOLDERS_SQL})"
     row = reader.ask(sql, (product.name.partition("/")[2],)).fetchone()
     return int(row[0]) if row else 0
@@ -367,9 +370,9 @@ def product_details(reader: Reader, product_id: int) -> ProductDetails | None:
 
 
 def _missing(reader: Reader, product_id: int, platform: str) -> list[MissingDependency]:
-    """Return what scans for missing dependencies stored about a product, the newest first.
+    """Return the stored findings about a product's missing dependencies, the newest first.
 
-    A row without an asset id has the result of the whole scan.
+    A finding without an asset id has the result of a whole scan.
     """
     sql = """SELECT MissingDependencyString, DependencySourceGuid, DependencySubId, ScanTimeSecondsSinceEpoch
         FROM MissingProductDependencies WHERE ProductPK = ? ORDER BY ScanTimeSecondsSinceEpoch DESC, MissingProductDependencyId"""

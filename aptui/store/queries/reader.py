@@ -72,7 +72,7 @@ ORDER BY 1"""
 
 
 RESTORED = ", restored by hand"
-"""End of the stored text about a result's origin if a user restored the result (`features.sharing.job_results`)."""
+"""If a user restored a result, the stored text about its origin ends with this text (`features.sharing.job_results`)."""
 
 
 class JobRow(Struct, frozen=True):
@@ -249,7 +249,10 @@ class Reader:
         return [job_id for (job_id,) in self._database.execute(sql)]
 
     def failures_before(self, before_ms: int) -> list[tuple[str, str, str]]:
-        """Return (source, platform, kind of the failure) of jobs whose last run failed before this time (ms), analyses last."""
+        """Return the failures before this time (ms) as (source, platform, kind of the failure): first jobs, then analyses.
+
+        Only jobs and analyses that are still failed are returned. An analysis has the platform "all".
+        """
         kind = "CASE failure WHEN '' THEN '' ELSE json_extract(failure, '$[0]') END"
         sql = f"""SELECT s.SourceName, j.Platform, {kind} FROM Jobs j JOIN aptui_jobs o ON o.job_id = j.JobID
             JOIN Sources s ON s.SourceID = j.SourcePK WHERE o.state = 'failed' AND o.completed_ms < ?

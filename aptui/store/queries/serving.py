@@ -93,9 +93,10 @@ def find(reader: Reader, name: str) -> ProductFile | None:
 
 
 def names_of(reader: Reader, uuid: bytes, sub_id: int, platform: str = "") -> list[str]:
-    """Return the names of the products with an asset id, on one platform or ("") all.
+    """Return the names of the products with an asset id; products that had the asset id earlier come last.
 
-    Products that had the asset id earlier come last.
+    Args:
+        platform: only products of this platform; "" = products of all platforms.
     """
     return [name for (name,) in reader.ask(_FILES_OF_ID_SQL, {"uuid": uuid, "sub_id": sub_id, "platform": platform})]
 
@@ -440,7 +441,7 @@ def _of_jobs(rows: Sequence[JobRow], platforms: Sequence[str], products: Sequenc
 
 
 def _is_unsettled(row: JobRow) -> bool:
-    """Whether the job has neither an up-to-date result nor an up-to-date draft, whose final run is still pending."""
+    """Whether the job is pending or running. A job with an up-to-date draft counts as settled, even before its final run ends."""
     return row.status in UNSETTLED and not row.is_finishing
 
 

@@ -159,10 +159,10 @@ def runs_until(reader: Reader, until: int) -> Iterator[SessionRun]:
 
 
 class OutcomeChange(Struct, frozen=True):
-    """The run since which all runs of a job have failed, or since which all have succeeded.
+    """The first run of a job's latest series of failed runs, or of successful runs.
 
-    `commit` is the commit of its session, "" = unknown.
-    `is_after_checkout`: the session before this run's session ended at another commit, so the change of commit may be the cause.
+    `commit` is the commit of the run's session, "" = unknown.
+    `is_after_checkout`: the previous session has another commit, so the change of commit may be the cause of the new outcome.
     """
 
     is_failed: bool
@@ -181,10 +181,10 @@ def first_failed(reader: Reader, job_ids: Sequence[int]) -> int:
 
 
 def outcome_change(reader: Reader, job_id: int, head: Callable[[], str]) -> OutcomeChange | None:
-    """Return the run since which all runs of a job have had the outcome of its last run, None if no run is stored.
+    """Return the first run of a job's latest series of failed runs, or of successful runs; None if no run is stored.
 
     Args:
-        head: returns the commit that is checked out now; called if the run belongs to the present session.
+        head: returns the commit that is checked out now; called if the first run belongs to the present session.
     """
     recorded = reader.ask(_OUTCOMES_SQL, (job_id,)).fetchall()
     last_ms = recorded[0][1] if recorded else 0
@@ -214,13 +214,13 @@ LAST_RUNS = 12
 _FEW = 3
 """Minimum number of earlier runs from which the noise of their durations can be estimated."""
 _NOISES = 3.0
-"""Minimum extra time of a slower run, as a multiple of the noise."""
+"""A run counts as slower than usual only if it exceeds the median by this multiple of the noise."""
 _SIGMA = 1.4826
 """Ratio of the standard deviation to the MAD in a normal distribution."""
 _LEAST_SHARE = 0.25
-"""Minimum extra time of a slower run, as a share of the median."""
+"""A run counts as slower than usual only if it exceeds the median by this share of the median."""
 _LEAST_MS = 30.0
-"""Minimum extra time of a slower run (milliseconds)."""
+"""A run counts as slower than usual only if it exceeds the median by this time (milliseconds)."""
 _LEAST_JOBS = 5
 """Minimum number of compared jobs of a builder; with fewer jobs, the builder is never reported as slower than before."""
 
