@@ -128,7 +128,7 @@ _CODE = (
     (re.compile(r"printf|test|\["), re.compile(r"-v")),
     (re.compile(r"g?sed|ssed"), re.compile(r"-[A-Za-z]*e|--expression")),
 )
-"""(names of programs, their options with an argument that is code)."""
+"""Pairs (names of programs, options of these programs). The argument that follows one of these options is code."""
 _SCRIPTS = {
     **dict.fromkeys(("sed", "gsed", "ssed"), (re.compile(r"-[A-Za-z]*[ef]|--expression|--file"), frozenset[str]())),
     **dict.fromkeys(
@@ -407,7 +407,7 @@ class _Scan:
         self.program_params: set[str] = set()
         self._documents: list[_Document] = []
         self._reader = ""
-        """Name of the last program read that runs its standard input as code, "" = none.
+        """Name of the most recently parsed program that runs its standard input as code, "" = none.
 
         If the program is inside a loop or group, a here-document after the loop or group may be its input.
         """
@@ -622,7 +622,10 @@ class _Scan:
         line.is_target = False
 
     def _find_reader(self, line: _Line) -> None:
-        """Record which program runs the here-documents and here-strings of a command as code."""
+        """Record the program that would run the here-documents of this command as code.
+
+        Raise TemplateError if the program would run a placeholder in a here-string as code.
+        """
         reader = input_reader(line.words)
         self._reader = reader or self._reader
         if not line.words or line.words[0].text in _CLOSERS:

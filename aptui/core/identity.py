@@ -104,7 +104,7 @@ def duplicate_prefix(scan_folder: str) -> str:
 
 
 def make_contested_uuid(key: PathKey) -> SourceUuid:
-    """Return a substitute UUID for a source that may not have the UUID that it claims."""
+    """Return a substitute UUID for a source whose own UUID is invalid, or belongs to another source."""
     return SourceUuid(name_uuid(from_text(f"contested:{key}")))
 
 

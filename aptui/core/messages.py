@@ -77,10 +77,10 @@ class FoldersUnchanged(Struct, frozen=True):
 
 
 class SlotsFree(Struct, frozen=True):
-    """Event: workers can receive up to `count` messages now; one message can start several jobs.
+    """Event: the engine may send workers up to `count` messages now; one message can start several jobs.
 
-    Up to `critical` messages may be sent while the next job is critical or an analysis. `jobs` is the maximum number of
-    jobs that start now, 0 = no limit. The job with the id `job_id` starts first.
+    `critical` is the limit in place of `count`, if it is higher and the next job is an analysis or a critical job. `jobs` is the
+    maximum number of jobs that start now, 0 = no limit. The job with the id `job_id` starts first.
     """
 
     seq: int
@@ -114,7 +114,7 @@ class FilesHashed(Struct, frozen=True):
 
 
 class OutsideSeen(Struct, frozen=True):
-    """Event: files outside all scan folders, which runs had read, changed. `files` are pairs of (absolute path, new state)."""
+    """Event: runs have read files outside all scan folders, and these files changed. `files`: pairs (absolute path, new state)."""
 
     seq: int
     files: tuple[tuple[str, OutsideFile], ...]
@@ -158,9 +158,10 @@ class RowsSaved(Struct, frozen=True):
 class RequestReceived(Struct, frozen=True):
     """Event: a request of a client. `verb` is one of the words below, `keys` are sources, `job_ids` jobs.
 
-    "reprocess", "cancel", "escalate", "stop"; "analyse" runs pending analyses first, because a client needs the list of jobs;
-    "save" saves every job without a row, so that a client can read it; "interest" boosts these sources, and `value` is the
-    number of this boost, which rises with each request; "expire" ends all boosts with numbers up to `value`.
+    The words are "reprocess", "cancel", "escalate", "stop", "analyse", "save", "interest" and "expire". "analyse" runs pending
+    analyses first, because a client needs the list of jobs. "save" saves every job without a row, so that a client can read it.
+    "interest" boosts the sources `keys`; each boost has a number, `value`, that is higher than the number of the previous boost.
+    "expire" ends all boosts with numbers up to `value`.
     """
 
     seq: int
@@ -304,7 +305,7 @@ class CompareFiles(Struct, frozen=True):
 
 
 class DescribeBuilder(Struct, frozen=True):
-    """Runs used code or tools that differ from those in the description of the builder `builder`.
+    """Report that a run of the builder `builder` used code or tools that differ from those in the builder's description.
 
     No run of this builder starts until the builder is described again, which needs a new pipeline.
     """

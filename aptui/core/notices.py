@@ -1,4 +1,4 @@
-"""Notices and log records: what the engine reports, each with `cause`, the `seq` of the event that led to it.
+"""Notices and log records: what the engine reports. The field `cause` of a notice is the `seq` of the event that led to it.
 
 They are not in `messages`, so that a program that only receives notices creates few classes at its start: each class takes almost a
 millisecond.

@@ -98,7 +98,8 @@ class HashOrder(Struct, frozen=True):
 
     `copies` has a tuple of paths for each file. While the worker reads the file, it may stage copies at these paths, so that jobs
     that copy the file need not read it again. If the digest of a file equals its digest in `known` (b"" = none), no copy of it is
-    staged. With `asks_writers` a file that another process holds open for writing counts as changed while read, and is not copied.
+    staged. If `asks_writers` is set, the worker does not copy a file that another process holds open for writing. The result then
+    says that this file changed while it was read.
     """
 
     order: int

@@ -43,7 +43,7 @@ def from_text(text: str) -> bytes:
 
 
 def os_path(text: str) -> str:
-    """Return the path for Python's file functions whose text form is `text`."""
+    """Return the path with the text form `text`, in the form that Python's file functions need."""
     return text if text.isascii() else from_text(text).decode(*_OS_ENCODING)
 
 

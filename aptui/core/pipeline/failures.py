@@ -216,7 +216,8 @@ class Failures(PipelinePart):
         """
         self.remember_run(job)
         self._jobs.feed(job, Trigger.REFUSE)
-        if not job.is_analysis:  # history entry and log are stored by run key; a new key keeps those of the last run
+        # Without a new run key, this failure would replace the history entry and the log of the job's last run.
+        if not job.is_analysis:
             job.run_key = RunKey(self._ledger.next_run_keys(1)[0])
         job.warnings, job.errors = 0, 1
         self._reports.write_log(job, (), text)

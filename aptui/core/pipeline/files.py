@@ -56,7 +56,10 @@ class Spread(PipelinePart):
         self._plans.plan_all(affected)
 
     def outside_seen(self, files: Iterable[tuple[str, OutsideFile]]) -> None:
-        """Re-plan the dependents of files outside all scan folders whose bytes changed; forget files without dependents."""
+        """Store the new states of files outside all scan folders; forget files without dependents.
+
+        If the bytes of a file changed, its dependents are planned again.
+        """
         changed = set()
         for path, file in files:
             before = self._memory.outside.get(path)
@@ -211,7 +214,7 @@ class Files(PipelinePart):
         """Handle known files that were checked one by one; their new digests are stored apart from the rows of their folders."""
         facts = [fact for fact in event.facts if self._is_at_rest(fact)]
         others = tuple(fact.key for fact in event.facts if fact not in facts)
-        if others:  # a scan is reading the folders of these files, or the folders changed after the check
+        if others:  # a scan is reading their folders now, or their folders changed after these files were checked
             self._ledger.order(RecheckFiles(self._ledger.cause, others))
         keys = [fact.key for fact in facts]
         self._note_small(facts, None)
@@ -528,7 +531,7 @@ class Files(PipelinePart):
 
 
 def _is_pending(fact: FileFact, unfinished: Collection[PathKey], has_duplicates: bool) -> bool:
-    """Whether `unfinished` has the key of a file: its path in lower case, or its key as a duplicate path.
+    """Whether `unfinished` has a key of a file: its path in lower case, or its key with `FileFact.is_duplicate` set.
 
     This function must be fast, because it is called for thousands of files.
     """
