@@ -108,8 +108,9 @@ class CommandRule(Struct, frozen=True):
 class ReferenceRule(Struct, frozen=True):
     """How the text of a product, or of its source, names other assets (config/builders.yaml documents each key of `references`).
 
-    `path` makes the asset's path from a match: a text with the groups of the match in braces, "" = the group `path` or the only
-    group. `kind` and `load` are those of a `ProductLink`; `is_beside`: relative to the folder of the source.
+    `path` is a template for the asset's path, with groups of the match in braces, for example "textures/{name}.png". If `path` is
+    "", the asset's path is the group `path` of the match, or its only group. `kind` and `load` are those of a `ProductLink`. If
+    `is_beside` is set, the asset's path is relative to the folder of the source.
     """
 
     regex: str

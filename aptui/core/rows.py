@@ -40,8 +40,8 @@ from aptui.core.run_report import OutsideFile
 # The history of a job stores the inputs and products of its runs as differences, because most inputs and products never change
 # between runs. The state of the newest committed run is the job's present manifest and products. The states of earlier runs are
 # computed backwards from it. For this purpose each committed run stores a *step*: the difference that turns its own state into
-# the state of the previous run (`BEGINNING` for the first run). The step of a failed run is the difference that turns the last
-# committed state before it into the inputs of the failed run.
+# the state of the previous run (`BEGINNING` for the first run). The step of a failed run has the other direction: it turns
+# the state of the last committed run before it into the inputs of the failed run.
 
 # A session is a period of work: it begins with a start, a save or a checkout, and lasts until the engine is idle. The two enums
 # say why a session began and how it ended.
@@ -67,7 +67,7 @@ class SessionEnd(StrEnum):
 
 
 BEGINNING = "0"
-"""Stored step from a job's first run back to the state before it: no inputs and no products."""
+"""Step that the first committed run of a job stores. The state before this run has no inputs and no products."""
 _DIGEST_BYTES = 16
 Made = tuple[str, str, int]
 """A product of a run in the history: name, the first 128 bits of its digest in hex, size."""

@@ -35,7 +35,10 @@ FACTS = (*NUMBER_FACTS, "format")
 """Facts that have separate columns in the database; all other facts of a product share one column."""
 FACT_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 MOST_FACTS, LONGEST_TEXT = 64, 256
-"""Maximum number of facts of a product that are not in `FACTS`, and maximum length (characters) of a text value of these facts."""
+"""`MOST_FACTS`: maximum number of facts of a product.
+
+`LONGEST_TEXT`: maximum length (characters) of a text value, for facts that are not in `FACTS`.
+"""
 MOST = (1 << 53) - 1
 """The highest whole number that every reader of JSON represents exactly."""
 LONGEST_FORMAT = 32
@@ -212,7 +215,7 @@ def code_digest(files: Iterable[tuple[str, str]]) -> bytes:
 
 
 def is_of_other_code(code_files: tuple[tuple[str, str], ...], used: Used) -> bool:
-    """Whether a run used other code or tools than its builder had when it was described.
+    """Whether the code or the tools that a run used differ from those in the description of its builder.
 
     `code_files` are the files from the description, each as (path, SHA-256 in hex).
     """

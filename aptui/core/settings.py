@@ -364,7 +364,7 @@ def _effective(values: Mapping[Slot, Value], platform: str, own: Collection[str]
 
 
 def _entries(values: Mapping[Slot, Value], builder: str) -> tuple[Entry, ...]:
-    """Return one entry of a manifest for the rules of the configuration, and one for each settings file that has an effect."""
+    """Return manifest entries: one for all rules of the configuration, and one for each settings file that has an effect."""
     by_name: dict[str, list[tuple[Slot, Json]]] = {}
     by_rules: dict[str, Json] = {}
     for slot, value in sorted(values.items()):

@@ -239,7 +239,10 @@ class Runs(PipelinePart):
         self._analyses = analyses
         self._reads = reads
         self._copies: list[Finished] = []
-        """Runs whose products were copied while their sources were read. The next `FilesHashed` may add runs to the same commit."""
+        """Runs whose products were copied while their sources were read, and that are not committed yet.
+
+        If another event `FilesHashed` follows soon, one commit has the runs of both events.
+        """
 
     def runs_finished(self, event: RunsFinished) -> None:
         """Commit the results of successful runs, and record the failures of failed runs.
@@ -282,7 +285,7 @@ class Runs(PipelinePart):
 
     @property
     def are_copies_held(self) -> bool:
-        """Whether copied products are not committed yet, because the copies of the next `FilesHashed` join the same commit."""
+        """Whether copied products wait for the next event `FilesHashed`, to be committed together with the copies of that event."""
         return bool(self._copies)
 
     def start_copies(self, event: FilesHashed) -> None:
@@ -455,7 +458,10 @@ class Runs(PipelinePart):
         self._chains.recheck(names)
 
     def _put_discovered(self, job: Job, result: RunResult) -> None:
-        """Add the dependencies that a run discovered, and its quality, to the manifest of its fingerprint."""
+        """Add the dependencies that a run discovered to the planned manifest of its job, and update the planned fingerprint.
+
+        If the run made final products, the manifest is also marked as final.
+        """
         if result.is_final and is_of_draft(job.planned_inputs):
             job.planned_inputs = as_final(job.planned_inputs)
             job.planned = fingerprint.number(job.planned_inputs)
@@ -484,8 +490,8 @@ class Runs(PipelinePart):
     def _digest_of_other_case(self, rel: str) -> str:
         """Return the digest of an existing file whose path differs from `rel` only in case, "" if no file exists.
 
-        A run that spells a path in another case reports the path `rel` as missing (`Graph._places`). The manifest names the
-        existing file.
+        A run that opens an existing file by a path in another case does not find the file, and reports `rel` as missing. The
+        manifest then gets the digest of the existing file (see `Graph._places`).
         """
         fact = self._memory.file(key_of(RelPath(rel)))
         return fact.digest.hex()[:32] if isinstance(fact, FileFact) and fact.rel != normalize(rel) else ""

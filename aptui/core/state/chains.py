@@ -140,7 +140,7 @@ class Chains:
         return ""
 
     def is_ended(self, job: Job, making: Mapping[Job, Collection[str]]) -> bool:
-        """Whether `job` must be deleted, because no job makes its source, or an earlier intermediate of its chain, any more.
+        """Whether `job` must be deleted: no job still makes its source, or no job still makes an earlier intermediate of its chain.
 
         `making`: {job whose run has just ended: names of its new products}.
         """
@@ -214,9 +214,10 @@ def _has_input(job: Job, key: PathKey) -> bool:
 
 # `ChainFeedback` detects an endless chain: a later stage writes the source of an earlier stage, although each run is correct. (A
 # job that writes its own source is detected at the end of its run, because the source has changed.) In an endless chain, each
-# change of the source happens during a run of a later stage. When the engine notices the change, this run is still in progress, or
-# it has ended, and the modification time of the file is between its begin and its end. `aptui batch` is not notified of changes.
-# When no other work is left, it checks the first sources of the chains in which jobs ran.
+# change of the source happens during a run of a later stage. The engine may notice the change while this run is still in progress.
+# If the run has ended, the file's modification time is between the begin and the end of the run.
+#
+# `aptui batch` is not notified of changes. When no other work is left, it checks the first sources of the chains in which jobs ran.
 
 _ENDED_MOST = 1000
 _GAP_NS = 1_000_000_000
@@ -289,7 +290,10 @@ class ChainFeedback:
         return self._counts.get(source.key, (0, ""))[1]
 
     def _writer_of(self, source: Source, fact: FileFact) -> str:
-        """Return the name of a job from a later stage of the source's chain that ran while `source` was written, "" = none."""
+        """Return the name of a job that ran while `source` was written, "" = none.
+
+        Only jobs of later stages in the chain of `source` count.
+        """
         stages = self._stages_below(source)
         if not stages:
             return ""

@@ -81,9 +81,9 @@ class ConflictVerdict(Struct):
     Attributes:
         making: {job of the batch: names of the products of its run}.
         makers: {product name: the jobs of the batch that make it, in batch order}.
-        lost: {job of the batch: reason} for the jobs whose products must not be published.
-        left: {job: remaining products} for the jobs that lose products of earlier runs.
-        taken: the names of these lost products.
+        lost: {job of the batch: reason} for the jobs whose new products must not be published.
+        left: {job: products that it keeps} for the jobs that lose some products of earlier runs.
+        taken: the names of the products that the jobs in `left` lose.
         again: {job: reason} for the settled jobs that lose a product. They run again and fail, so that the user sees the conflict.
         claims: the claims of the jobs that lose a name in this batch.
         ended: jobs of the batch that share a product name with another job, but are about to be deleted.
@@ -172,9 +172,10 @@ class Conflicts:
         return name in self._claims or (name in owners and owners[name][0] != job.id)
 
     def _owners(self, names: set[str], above: set[str]) -> dict[str, tuple[int, PathKey]]:
-        """Return {product name: (job id, key of its source)} of recorded products that have or conflict with one of `names`.
+        """Return {product name: (job id, key of its source)} of recorded products with equal or conflicting names.
 
-        A conflicting product has the name of a folder in `above`, or is in a folder with one of `names`.
+        The name of each returned product is in `names`, or in `above` (the folders above `names`), or is below a folder whose
+        name is in `names`.
         """
         archive = self._memory.archive
         return {**archive.owners_below(list(names)), **archive.owners(list(names | above))}
