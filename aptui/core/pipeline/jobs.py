@@ -134,9 +134,10 @@ class Waiters:
         return countdown.left <= 0
 
     def pop_deferred(self) -> list[Job]:
-        """Return the jobs that `pop` left out although some of their keys became known; each job is returned once.
+        """Return the jobs that `pop` left out because only some of their awaited sources are known; return each job once.
 
-        When no work is pending, the caller must evaluate these jobs, because they may no longer need their other keys.
+        When no other work is pending, the caller must evaluate these jobs. A job may no longer need the sources that are still
+        unknown.
         """
         found = [job for job, countdown in self._countdowns.items() if countdown.known]
         for job in found:
@@ -229,7 +230,7 @@ class Jobs:
         self.running: dict[int, Job] = {}
         """{run key: the job that runs}"""
         self.committing: dict[int, Commit | PlainCopy] = {}
-        """{run key: the new state of its job} of the commit in progress; nothing else is decided until it ends."""
+        """{run key: the new state of its job} for each run in the present commit. No event is handled until the commit ends."""
         self.todo = Todo()
         self.waiters = Waiters()
         self.stale_results = StaleResultCheck(project, self.graph, self.memory)
@@ -244,7 +245,10 @@ class Jobs:
         self.copies_on_reading = True
         """Whether a worker that reads a file may also stage a copy of the file."""
         self.copies: dict[PathKey, list[int]] = {}
-        """{key of a file: run keys}: copies of the file that a worker made while it read it; valid only for the present event."""
+        """{key of a file: run keys}, valid only for the present event.
+
+        The worker that read the file has also staged copies of the file, one under each of these run keys.
+        """
         self.copied: dict[Job, RunKey] = {}
         """{job: run key}: jobs whose product is a copy from `copies`. They start, without a worker, after the event is handled."""
         self._planned: list[Job] = []
@@ -337,7 +341,10 @@ class Jobs:
         self._planned_before, self._planned = self._planned, []
 
     def save_unsaved(self, *, but_committing: bool = False) -> None:
-        """Save every job without a row; with `but_committing`, except jobs whose commit saves the row."""
+        """Save every job without a row.
+
+        With `but_committing`, leave out jobs that are being committed, because the commit saves their rows.
+        """
         for job in [job for jobs in self.memory.unsaved.jobs.values() for job in jobs]:
             if not (but_committing and job.state is JobState.COMMITTING):
                 self.save(job)
@@ -577,7 +584,7 @@ class Jobs:
 
 
 def _naming(sources: Iterable[Source], names: Collection[str]) -> Iterator[tuple[Job, JobDependency]]:
-    """Yield each job of `sources` with each of its job dependencies that names a source with these `names`."""
+    """Yield the pair (job, dependency) for each job dependency of the jobs of `sources` that `names` match (`is_named`)."""
     for source in sources:
         for job in source.jobs.values():
             for dependency in job.plan.job_dependencies if job.plan else ():

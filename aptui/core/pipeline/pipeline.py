@@ -219,10 +219,10 @@ class Requests(PipelinePart):
 OVERHEAD_MS = 1.0
 """Estimated duration (ms) of a job in addition to its builder's work. A copy or a restored result takes only this time."""
 MOST_JOBS = 4_000
-"""Maximum number of ready jobs, and of waiting jobs, whose duration is estimated one by one (5 ms).
+"""Maximum number of ready jobs, and of waiting jobs, whose duration is estimated one by one.
 
-The other ready and waiting jobs count with the average of the examined ones. All running jobs are examined. If more jobs than
-this are waiting, the longest chain of jobs is not estimated.
+The estimates of 4,000 jobs take about 5 ms in total. The other ready and waiting jobs count with the average of the examined ones.
+All running jobs are examined. If more jobs than this are waiting, the longest chain of jobs is not estimated.
 """
 _UNDER_WAY = -1.0
 
@@ -307,7 +307,8 @@ def _is_measured(job: Job) -> bool:
 def _groups(jobs: Jobs, most: int, waiting_count: int) -> list[tuple[list[Job], float]]:
     """Return the groups of running, ready and waiting jobs, each as (jobs to examine, factor).
 
-    At most `most` ready and `most` waiting jobs are examined. Their total times the factor estimates the total of the group.
+    At most `most` ready and `most` waiting jobs are examined. To estimate the total duration of a group, multiply the total
+    of its examined jobs by the factor.
     """
     running = [job for job in jobs.running.values() if not job.is_analysis]
     ready = [job for job in islice(jobs.ready, most) if not job.is_analysis]

@@ -101,7 +101,7 @@ class Reasons(PipelinePart):
         return tuple(expanded)
 
     def save_rule(self, builder: Builder, platform: str) -> None:
-        """Save the parts of a builder's configuration, with the digest in the entry "rule" as key.
+        """Save the parts of a builder's configuration; their key is the digest of the manifest entry "rule".
 
         A later engine can then name a changed part.
         """
@@ -181,12 +181,12 @@ class Drafts(PipelinePart):
         if self._makes_finals and any(builder.has_drafts for builder in jobs.project.builders):
             self._pending = dict.fromkeys(jobs.memory.archive.drafts())
         self._held: dict[PathKey, None] = {}
-        """Sources of jobs that could not make their final yet, because some of their inputs were drafts."""
+        """Sources of jobs that could not make their final products yet, because some of their inputs were drafts."""
         self._has_moved = self._takes_any = False
-        """`_has_moved`: whether any job's final was planned since sources were added to `_held`.
+        """`_has_moved`: whether a run for final products was planned since `_held` was last emptied to try its jobs again.
 
-        `_takes_any`: whether a job may make its final result although some of its inputs are drafts. This is allowed after all
-        held jobs were tried, and none of them could be planned.
+        `_takes_any`: whether a job may make its final products although some of its inputs are drafts. This is allowed if all
+        jobs with sources in `_held` were tried, and none of them could be planned.
         """
 
     def mark_pending(self, job: Job) -> None:
@@ -196,9 +196,9 @@ class Drafts(PipelinePart):
             self._takes_any = False
 
     def choose(self, job: Job, number: int, assembly: Assembly) -> tuple[int, Manifest]:
-        """Return fingerprint and manifest of the next run of `job`, which makes its draft or its final.
+        """Return the pair (fingerprint, manifest) for the next run of `job`. It says whether the run makes draft or final products.
 
-        `number` is the fingerprint of the final, and `assembly` has its manifest.
+        `number` is the fingerprint of a run that makes final products, and `assembly.manifest` is the manifest of this run.
         """
         final = number, assembly.manifest
         is_due, job.is_due = job.is_due, False
@@ -225,7 +225,7 @@ class Drafts(PipelinePart):
         return True
 
     def blocks_with_final(self, blocker: Job, job: Job) -> bool:
-        """Whether `blocker` must make its final result later, because the new or edited `job` can already use its draft."""
+        """Whether the final run of `blocker` is put off, because the new or edited `job` can start with the draft of `blocker`."""
         if not blocker.is_draft or blocker.state not in _IN_FLIGHT or job.is_due:
             return False
         fact = job.source.fact

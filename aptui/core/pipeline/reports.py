@@ -116,9 +116,10 @@ class Reports:
                 self.report(job, is_run=False)
 
     def latest(self, at_work: Collection[int]) -> list[JobChanged]:
-        """Return notices of the present states of the unsettled jobs whose state changed since the last call.
+        """Return a notice with the present state of each unsettled job whose state changed since the last call.
 
-        A job counts as running only when a worker has started it; until then it is pending, and is reported again.
+        A job counts as running only after a worker has started its run. Until then it is reported as pending. A later call
+        reports that it is running.
 
         Args:
             at_work: run keys of the runs that workers have started.
@@ -171,7 +172,8 @@ class Reports:
     def record_durations(self, builder: bytes, runs: Collection[tuple[int, int]]) -> None:
         """Record runs of jobs of this builder.
 
-        Each of `runs` is (duration in ms, duration of the same job's previous run, 0 = none), in the order of the runs.
+        Each of `runs` is a pair (duration, duration of the same job's previous run), both in ms, in the order of the runs. 0 as
+        the second number means that the job did not run before.
         """
         last = self._last_ms.get(builder)
         if last is None:

@@ -187,7 +187,7 @@ class Analyses(PipelinePart):
         return tuple(plans.values()), tuple(sorted(edges)), tuple(log), problem
 
     def _find_undeclared(self, job: Job, builder: Builder, plan: JobPlan) -> str:
-        """Return the error of a job for an undeclared platform, "" if the platform is declared, enabled or not."""
+        """Return the error of a job whose platform is not declared. Return "" for declared platforms, also for disabled ones."""
         project = self._project
         tags = {tag for platform in project.platforms for tag in platform.tags}
         ids = [platform.id for platform in project.platforms if platform.id != COMMON_PLATFORM]
