@@ -86,7 +86,7 @@ def _fact(pipeline: Pipeline, name: str, digest: str) -> FileFact | None:
 
 
 def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
-    """Whether the order of a job contains no path of this machine."""
+    """Whether another machine can run a job: its `ProcessOrder` names no path of this machine and keeps no files for debugging."""
     given_values = (order.params, order.settings)
     return (
         not order.keeps_temp and not order.debug_output and not any(folder in text for folder in folders for text in given_values)

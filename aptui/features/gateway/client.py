@@ -65,7 +65,7 @@ Any other code means that the gateway refused the client, or that the client its
 _RECONNECT_S = 300.0
 """Default time (seconds) for which a client tries to reconnect."""
 _PAUSES_S = (0.2, 5.0)
-"""Pause before the first attempt to reconnect, and maximum pause, in seconds."""
+"""(pause before the first attempt to reconnect, maximum pause before an attempt), in seconds."""
 
 
 class Refusal(KnownError):
@@ -308,7 +308,7 @@ class AsyncClient:
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + way.reconnect_s
-        if loop.time() - self._began >= _PAUSES_S[1]:  # only a connection that lasted resets the pause before an attempt
+        if loop.time() - self._began >= _PAUSES_S[1]:  # a connection that ended early does not reset the pause
             self._pause_s = _PAUSES_S[0]
         assert self._session is not None
         while True:

@@ -346,7 +346,7 @@ async def refuse_unknown(request: web.Request, handler: guard.Handler) -> web.St
 
 
 async def list_addresses(_request: web.Request) -> web.Response:
-    """List the addresses of the gateway. Only this address needs no token."""
+    """List the addresses of the gateway. Of the listed addresses, only `/` needs no token."""
     return web.Response(body=_encode_addresses(), content_type="application/json")
 
 

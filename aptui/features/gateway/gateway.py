@@ -52,7 +52,10 @@ _BODY_LIMIT_BYTES = 1 << 20
 _KEEPALIVE_S = 30.0
 """Timeout of an HTTP connection between two requests, in seconds."""
 _REVOKED_CHECK_S = 1.0
-"""Interval of the checks for revoked and expired tokens, and timeout for closing their WebSockets, in seconds."""
+"""Interval (seconds) of the checks for revoked and expired tokens.
+
+It is also the timeout (seconds) for closing a WebSocket whose token is revoked or has expired.
+"""
 _COLLECTED = (700, 5, 5)
 """Thresholds of the garbage collector (`gc`).
 

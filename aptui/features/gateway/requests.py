@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 # ------------------------------------------------------------------------------------------------------------- the process
 
 _RETRY_S = (1.0, 300.0)
-"""Delay of the first restart after a failure, and maximum delay, in seconds."""
+"""(delay of the first restart after a failure, maximum delay of a restart), in seconds."""
 _STEADY_S = 10.0
 """Minimum run time (seconds) after which the restart delay of a failed gateway is again the shortest one."""
 _LOG = "gateway.log"
@@ -47,9 +47,9 @@ _NO_RESTART: dict[str, Any] = {
     "o3de": None,
     "o3de_port": 0,
 }
-"""{setting of `serve` that needs no restart of the gateway: a fixed value}.
+"""Settings of `serve` whose changes need no restart of the gateway: {name of the setting: fixed value}.
 
-`GatewaySupervisor` puts these values into the settings before it compares them, so it ignores changes of these settings.
+Before `GatewaySupervisor` compares old and new settings, it replaces these settings in both by the fixed values.
 
 The gateway applies these settings itself (`peers.peer_connections`) or does not use them.
 """
@@ -383,9 +383,9 @@ class GatewayRequests:
             for request in saving:
                 request.answer()
         else:
-            # `begin` calls `_note_saved` only if it starts the thread that writes the catalogs. If another caller's thread is
-            # running, that thread writes the catalogs again, and each `poll` repeats this call until the thread has ended.
-            # Then `begin` starts a new thread, which has nothing left to write and calls `_note_saved`.
+            # `begin` normally starts a thread, which writes the catalogs and calls `_note_saved`. But if a thread of another
+            # caller is running, `begin` only makes it write the catalogs again; that thread does not call `_note_saved`.
+            # Therefore each `poll` calls `begin` again. After that thread has ended, `begin` starts a thread for this caller.
             engine.catalogs.begin(self._note_saved)
 
     def _note_saved(self) -> None:

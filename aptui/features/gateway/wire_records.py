@@ -18,8 +18,8 @@ from msgspec import Struct
 class Match(StrEnum):
     """How a search term is matched.
 
-    `exact` finds paths that end with the term. `default` also finds paths that end with the term if the extensions of both are
-    ignored, and paths that contain the part of the term before its last `_`.
+    `exact` finds paths that end with the term. `default` finds more paths. It ignores the extensions of the term and of the path.
+    For sources with pending jobs, it also finds paths that contain the part of the term before its last `_`.
     """
 
     DEFAULT = "default"
@@ -391,7 +391,7 @@ class ScanFolderList(Struct, frozen=True):
 
 
 class ClearFingerprint(Struct, frozen=True):
-    """Request to run the jobs of the sources that `term` matches again, even if their inputs did not change."""
+    """Request to run jobs again even if their inputs did not change: all jobs of the sources that `term` matches."""
 
     term: str
 

@@ -125,7 +125,7 @@ def start_element(type_id: bytes, name: str = "", value: bytes | None = None, ve
 
 @lru_cache(maxsize=512)
 def element_head(type_id: bytes, name: str, version: int, flags: int) -> bytes:
-    """Return the bytes of an element before the size of its value.
+    """Return the first bytes of an element: its flags, name, version and type id. The size of the value and the value come next.
 
     The results are cached, because a stream repeats a few dozen different heads many times.
     """

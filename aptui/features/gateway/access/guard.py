@@ -136,7 +136,7 @@ def _shorten(value: object) -> object:
 
 
 class Rate:
-    """A rate limit of `per_s` uses per second; up to `per_s` uses may come at once."""
+    """A limit on calls of `takes`: on average, at most `per_s` calls per second succeed. Up to `per_s` calls may come at once."""
 
     def __init__(self, per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s, self._clock = per_s, clock
@@ -247,7 +247,7 @@ def require(request: web.Request, scope: Scope = Scope.READ) -> ClientIdentity:
     """Return the identity of the client if it has the scope; the first line of every handler.
 
     Raises:
-        web.HTTPException: 401, 403, or 503 if the token has too many connections.
+        web.HTTPException: 401 = unknown token; 403 = the token lacks the scope; 503 = the token has too many connections.
     """
     identity = request.config_dict[GUARD].require(request, scope)
     admit(request, identity)
@@ -275,7 +275,7 @@ async def middleware(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 async def mark_response(_request: web.Request, response: web.StreamResponse) -> None:
-    """Add headers that forbid content sniffing and use by other pages; the application calls this for each response."""
+    """Add headers that forbid content sniffing and embedding in pages of other sites. The application calls this for each response."""
     for name, value in _HEADERS.items():
         response.headers.setdefault(name, value)
 

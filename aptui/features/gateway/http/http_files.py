@@ -174,7 +174,7 @@ async def product(request: web.Request) -> web.StreamResponse:
 
 
 async def answer_aliased_product(request: web.Request) -> web.StreamResponse:
-    """Return a product of one platform; O3DE's alias `@products@`."""
+    """Return a product of one platform. The address contains O3DE's alias `@products@` in place of the platform's folder."""
     require(request, Scope.READ)
     context = context_of(request)
     platform = request.query.get("platform") or next(iter(context.platforms), "")

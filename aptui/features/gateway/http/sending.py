@@ -44,7 +44,7 @@ _RETRY_S = 0.01
 _KNOWN_MOST = 4_096
 """Maximum number of remembered database rows."""
 _OPEN_MOST, _OPEN_BYTES = 64, 1 << 20
-"""Maximum number, and maximum size in bytes, of files that stay open.
+"""(maximum number of files that stay open, maximum size of each of these files in bytes).
 
 The limits are small, because a deleted file uses disk space while it is open.
 """

@@ -345,7 +345,8 @@ class _Pins(aiohttp.Fingerprint):
 def trust(serve: GatewaySettings) -> Trust:
     """Return the accepted certificates of devices.
 
-    These are the pinned certificates, else those of the configured authority, else True (those that this machine trusts).
+    If certificates are pinned, only these are accepted. Otherwise certificates of the configured authority are accepted. If no
+    authority is configured, the result is True: certificates that this machine trusts are accepted.
 
     Raises:
         UserError: a fingerprint or the file of the configuration is invalid.

@@ -123,7 +123,7 @@ def read_stored(file: Path, *, puts_aside: bool = True) -> PeerLists:
 
 
 def change_settings(file: Path, configured: PeerSettings, order: PeerOrder, project_dir: Path | None = None) -> PeerChange:
-    """Apply a change that a user ordered to the effective settings, and store the result.
+    """Change the effective settings by the `order` of a user, and store the result.
 
     Args:
         configured: the configured settings.

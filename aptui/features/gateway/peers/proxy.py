@@ -103,7 +103,10 @@ _NOT_FORWARDED = frozenset({"host", "authorization", "cookie", "origin", "refere
 _NOT_RETURNED = frozenset(
     {"set-cookie", "content-security-policy", "access-control-allow-origin", "strict-transport-security", "location"}
 )
-"""Headers that a service may not set for the gateway's origin; `location` is checked and rewritten."""
+"""Headers that are removed from a service's answer, because browsers would apply them to the gateway's origin.
+
+Redirects get a new `location`: the service's value after a check, rewritten to an address of the gateway.
+"""
 _MOST_DECODINGS = 8
 """Maximum number of percent-decodings of a path.
 

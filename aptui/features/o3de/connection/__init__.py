@@ -8,11 +8,11 @@ gets an empty answer, because clients wait for answers without a limit.
 **Payload.** One object in the binary form of ObjectStream (`binary_stream`): the message's class with its version, its base class
 as the element `BaseClass1`, and its fields. `o3de_messages` lists all messages with their type ids.
 
-**Negotiation.** The client sends a `NegotiationMessage` first: version 7 of the protocol, its name (EDITOR, GAME …), and {0:
-process id, 1: platforms, separated by commas, 2: branch token, 3: project}. The server answers with a message of the same class,
-named ASSETPROCESSOR. It closes the connection if the version, the branch token or the project differs (case does not matter), or if
-the client has the server's process id. The branch token is the CRC-32 of the engine's path, in lower case and with `_` for each
-separator. For a project without an engine, the server returns the client's token.
+**Negotiation.** The client sends a `NegotiationMessage` first. It has version 7 of the protocol, the client's name (EDITOR, GAME …)
+and a map: {0: process id, 1: platforms ("linux,pc"), 2: branch token, 3: project}. The server answers with a message of the same
+class, named ASSETPROCESSOR. It closes the connection if the version, the branch token or the project differs (case does not
+matter), or if the client has the server's process id. The branch token is the CRC-32 of the engine's path, in lower case and with
+`_` for each separator. For a project without an engine, the server returns the client's token.
 
 **Processes.** A separate process (`connection_process`) serves the clients, so that no client can slow the engine down. After the
 negotiation it sends a bulk message with all products of the client's platforms, and then a message for each notice of the engine,

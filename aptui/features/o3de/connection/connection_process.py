@@ -220,9 +220,9 @@ def _has_ended(notice: JobChanged) -> bool:
 
 
 def _list_jobs_of(pending: Sequence[NoticeLine], at: int) -> list[JobChanged]:
-    """Return the notices of the jobs that made the product changes in the notice `pending[at]`.
+    """Return the job notices that belong to `pending[at]`, a notice of changed products. These jobs made the products.
 
-    These notices directly follow `pending[at]`, and their `cause` is equal to its `cause`.
+    The job notices directly follow `pending[at]`, and all of them have the same `cause` as `pending[at]`.
     """
     found: list[JobChanged] = []
     for number in range(at + 1, len(pending)):

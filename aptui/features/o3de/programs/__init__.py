@@ -36,7 +36,7 @@ database, whose tables differ from those of aptui's asset database.
 
 
 def reference_pages() -> dict[str, ReferencePage]:
-    """Return the page of `aptui docs o3de`: the extension point `reference`."""
+    """Return the page that `aptui docs o3de` prints. `aptui docs` calls this function through the extension point `reference`."""
     from aptui.cli.manual import ReferencePage  # imported here, because only `aptui docs` needs it
 
     return {"o3de": ReferencePage("O3DE.md", "Switches of O3DE's programs", _INTRODUCTION, _page_sections)}

@@ -147,7 +147,10 @@ def _parse_given(arguments: Sequence[str]) -> tuple[dict[str, list[str]], tuple[
 
 
 def _find_project_name(name: str, source: str) -> str:
-    """Return the nearest project folder `name` that is directly inside a folder above the source; "" = not found."""
+    """Return the nearest project folder that is named `name`; "" = not found.
+
+    Candidates are each folder above the source, and the folders directly inside it.
+    """
     for above in Path(source).parents:
         for path in ([above] if above.name == name else []) + [above / name]:
             if (path / MARKER).is_file():

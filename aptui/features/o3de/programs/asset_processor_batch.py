@@ -127,7 +127,7 @@ class _Batch:
     # ---------------------------------------------------------------------------------------------- beside another engine
 
     def _run_beside(self, busy: BusyError, selector: selectors.BaseSelector) -> None:
-        """Send the engine that holds the cache a request to process all changes, and wait for the answer."""
+        """Ask the engine that holds the cache to process all changes, and wait for its answer."""
         self._start.console.say("Another engine uses this cache, so that engine is asked to process everything.")
         try:
             client = EngineClient.of(self._start.config.cache_dir, kind="batch")

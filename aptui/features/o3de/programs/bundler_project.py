@@ -136,7 +136,7 @@ class PlatformProducts(Struct, frozen=True):
         path = word.replace("\\", "/").lower()
         for cache in (self.folder.parent, self.folder.parent.resolve()):
             if path.startswith(f"{cache}/".lower()):
-                path = path[len(f"{cache}/") :].partition("/")[2]  # remove the paths of the cache and of the platform's folder
+                path = path[len(f"{cache}/") :].partition("/")[2]  # keep only the part after `<cache>/<platform>/`
         path = path.removeprefix(f"{self.platform}/")
         if path in self.by_path:
             return [self.by_path[path]]

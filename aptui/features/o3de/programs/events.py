@@ -294,7 +294,7 @@ class EventPrinter:
     def _print_message(self, message: EngineMessage) -> None:
         if message.text.startswith(CYCLE_PROBLEM):
             products = message.text.removeprefix(CYCLE_PROBLEM).split(JOIN)[:-1]
-            for at in range(len(products)):  # as in O3DE, print the cycle once for each of its products, this product first
+            for at in range(len(products)):  # as in O3DE, print the cycle several times, each time starting at another product
                 self._complain(phrases.format_preload_cycle([*products[at:], *products[: at + 1]]))
         elif message.level >= LogLevel.ERROR:
             self._complain(message.text)

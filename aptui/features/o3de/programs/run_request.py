@@ -242,7 +242,7 @@ def _print_settings(given: GivenSwitches, base: str) -> None:
 
 
 def _print_doubts(given: GivenSwitches, config: Config, console: ProgramConsole) -> None:
-    """Print once the switches without effect, and the unknown words."""
+    """Print the switches without effect, the unknown words, and the warnings of the configuration."""
     for switch in given.ignored:
         console.say(f"--{switch.name} is accepted and ignored: {switch.why_ignored}.")
     for word in given.unknown:

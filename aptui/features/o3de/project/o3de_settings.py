@@ -34,7 +34,10 @@ from aptui.shared.errors import UserError, nearest
 _MACRO = re.compile(r"@(GEMROOT:([^@]+)|[A-Z]+)@", re.IGNORECASE)
 _GEM_START = 100
 _PROJECT_FOLDER = "Project/Assets"
-"""Name of the project's own scan folder. Settings can put the scan folders of gems in the project before or after this folder."""
+"""Name of the project's own scan folder.
+
+A setting can place scan folders of gems directly before or after this folder, if the gems are inside the project folder.
+"""
 
 
 class ScanFolderEntry(Struct, frozen=True):
@@ -422,7 +425,7 @@ class _Translation:
         return builders, jobs
 
     def _workers(self) -> Node:
-        """Return the number of workers: `maxJobs` if it is above 1, otherwise by O3DE's rule, at most one per core."""
+        """Return the number of workers. This is `maxJobs` if it is above 1. Otherwise O3DE's rule gives at most one per core."""
         node = self._members("Jobs").get("maxJobs")
         asked = self._count(node, 0)
         if node is not None and asked > 1:

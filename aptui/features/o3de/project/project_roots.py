@@ -30,7 +30,7 @@ PLATFORM_CONFIG = "AssetProcessorPlatformConfig.setreg"
 _BUILD_PATH = "/Amazon/Project/Settings/Build/project_build_path"
 _BUILDS = ("profile", "debug", "release")
 _PROGRAMS = ("assetprocessorbatch", "assetprocessor", "assetbuilder", "editor")
-"""Programs whose build lists active gems; the first program that exists is used."""
+"""A build has one file with the active gems for each of these programs; the first file that exists is used."""
 _NAME = re.compile(r"[^=<>~!\s]+")
 """Matches the name of a gem in a requirement such as `PhysX5>=1.0`."""
 
