@@ -213,7 +213,7 @@ def _complete_item(item: RelocationItem, stamp: Stamp, *, is_delete: bool) -> Re
 
 def _complete_rewrite(rewrite: Rewrite, prefixes: Iterable[str]) -> Update:
     file = rewrite.new_file if os.path.lexists(os_path(rewrite.new_file)) else rewrite.file
-    if digest_of(file) == rewrite.digest:  # a different digest means that the file was updated already or edited later
+    if digest_of(file) == rewrite.digest:  # otherwise the file was edited after planning, or is already updated
         try:
             _rewrite_file(file, rewrite.renames, prefixes)
         except UnreadableError as error:

@@ -94,7 +94,7 @@ def is_wildcard(text: str) -> bool:
 
 
 def find(source: str, tree: DiskTree) -> FoundSource:
-    """Return the files that a source matches.
+    """Return the files that `source` names. It is the path of a file, or a pattern with wildcards.
 
     Raises:
         RelocationError: no file matches, files of several scan folders match, or a file cannot be moved.

@@ -308,9 +308,10 @@ class KnownAssets:
                 self._products.setdefault((platform, path), MissingTarget(uuid, sub_id, inner.lower()))
 
     def _prefixes_of(self, platform: str) -> list[str]:
-        """Return `<platform>/`, then `<platform>/<first folder>/` for the first folders of all products, in this order.
+        """Return the prefixes that the path of a product may leave out.
 
-        If a platform has more than `_FOLDERS_MAX` such prefixes, only `<platform>/` is returned.
+        `<platform>/` is the first prefix. Then `<platform>/<folder>/` follows for each top-level folder with products, sorted by
+        name. If the platform has more than `_FOLDERS_MAX` prefixes, only `<platform>/` is returned.
         """
         if platform not in self._prefixes:
             sql = f"""SELECT DISTINCT lower(substr(p.ProductName, 1, instr(p.ProductName, '/') + instr({_INNER}, '/')))

@@ -148,7 +148,7 @@ def _alone(config: Config, arguments: Namespace) -> Tally:
 
 
 def _search_in_engine(client: EngineClient, arguments: Namespace) -> Tally:
-    """Request a search for missing dependencies from the running engine, and show the progress."""
+    """Ask the running engine to search for missing dependencies, and show the progress of the search."""
     answers: list[port.Answer | KnownError] = []
     client.ask(port.Subscribe(wants_all=False))
     client.post(ScanMissing(tuple(arguments.patterns), max_matches=arguments.max_matches), answers.append)

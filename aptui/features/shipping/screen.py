@@ -1,4 +1,4 @@
-"""Searching for missing dependencies from the Assets screen: requests to the engine, and the line with the progress of a search."""
+"""The Assets screen's search for missing dependencies: requests to the engine, and the line that shows the progress."""
 
 from __future__ import annotations
 
@@ -144,7 +144,10 @@ class MissingScans(AssetExtension):
             self._shell.show_toast(_BUSY, "warning")
 
     def clear(self) -> None:
-        """Ask, then delete the stored missing dependencies of the marked entries' products, or of the entry under the cursor."""
+        """Delete the stored missing dependencies of the marked entries' products, after a confirmation by the user.
+
+        If no entry is marked, the entry under the cursor is used.
+        """
         self._with_products(self._ask_to_clear)
 
     def _with_products(self, do: Callable[[str, int, Sequence[str], Sequence[int]], object]) -> None:

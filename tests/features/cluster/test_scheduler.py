@@ -321,7 +321,10 @@ pytest.importorskip("distributed")
 
 
 class FakeNanny:
-    """A worker process that joins unless `troubles` has an error for it. It ends at once, as if its scheduler were gone."""
+    """A worker process whose start fails if `troubles` has an error for it.
+
+    Otherwise the worker process joins its scheduler. After that it ends at once, as if its scheduler were gone.
+    """
 
     troubles: list[Exception | None]
     ended: asyncio.Event

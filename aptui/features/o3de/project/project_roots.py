@@ -372,7 +372,7 @@ def _steps(registry: Registry, places: ProjectRoots, options: Options, recorder:
 
 
 def _own_files(registry: Registry, places: ProjectRoots, recorder: InputRecorder) -> Iterator[Callable[[], object]]:
-    """Yield the files that only an asset processor merges, in addition to the folders that every program reads."""
+    """Yield a function for each settings file that only an asset processor merges; the function merges the file."""
     for root in dict.fromkeys((places.engine, places.asset_root)):
         yield _merging(registry, os.path.join(root, PLATFORM_CONFIG))
         for path in _platform_files(root, recorder):

@@ -128,9 +128,9 @@ class AssetRules:
         return pattern
 
     def _platforms(self, name: str, keys: Mapping[str, Node], node: Node) -> Node:
-        """Return {platform id or tag: whether the rule copies its files for this platform, or skips it}.
+        """Return {platform id, tag or `*`: value}; {} = the rule copies its files for these platforms, `skip` = it does not.
 
-        An id overrides a tag. A tag overrides `params`, which is valid for all other platforms (`*`).
+        An id overrides a tag. A tag overrides `*`, which means all other platforms. `params` of the rule decides about `*`.
 
         If a platform has two tags of the rule, the first tag in alphabetical order decides. In O3DE the tag that comes first in a
         hash table decides.

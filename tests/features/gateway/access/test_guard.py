@@ -129,7 +129,7 @@ def test_browser_sends_its_token_as_subprotocol_or_cookie(there: Served) -> None
     assert there.get(ENDPOINT, Authorization="", Cookie=f"aptui-token={there.token}").status == 200
 
 
-def test_answers_forbid_cors_and_requests_of_html_forms_are_refused(there: Served) -> None:
+def test_answers_lack_cors_headers_and_html_forms_are_refused(there: Served) -> None:
     """Answers have no CORS header and have `X-Content-Type-Options`; the `Content-Type` of requests is checked."""
     reply = there.get(ENDPOINT, Origin=f"http://127.0.0.1:{there.port}")
     refused = there.get(ENDPOINT, Authorization="")

@@ -68,7 +68,7 @@ def test_change_feed_returns_resync_only_for_a_valid_but_unknown_number(place: S
         assert place.get(f"/v1/changes?since={text}").status == 400
 
 
-def test_followed_change_feed_continues_until_the_gateway_ends(tmp_path: Path, place: Served) -> None:
+def test_change_feed_can_be_followed_until_the_gateway_ends(tmp_path: Path, place: Served) -> None:
     with served(place.project, tmp_path / "more-tokens.json") as ending:
         connection = http.client.HTTPConnection("127.0.0.1", ending.port, timeout=30)
         connection.request("GET", "/v1/changes?since=0&follow=1", headers={"Authorization": f"Bearer {ending.token}"})

@@ -150,7 +150,7 @@ def rows_of(health: Health | None, project: Project | None) -> list[tuple[str, .
     return [tuple(row.cells[name].text for name in names) for row in root_rows(health, project, "/cache")]
 
 
-def test_scan_folders_are_listed_first_in_order_of_priority() -> None:
+def test_scan_folders_are_listed_by_priority_before_other_folders() -> None:
     art = ScanFolder(2, "art", "/art", -5, platforms=BOTH)
     game = ScanFolder(1, "game", "/game", 10, platforms=BOTH)
 

@@ -285,7 +285,7 @@ async def test_engine_page_reports_that_no_engine_is_running(tmp_path):
         await pilot.press("c", "r", "y", "z", "full_stop", "escape")
 
 
-async def test_read_only_screen_shows_notices(tmp_path):
+async def test_screen_in_read_only_mode_shows_notices(tmp_path):
     session = Engine(tmp_path / "cache")
     session.is_read_only = True
     session.workers = ()

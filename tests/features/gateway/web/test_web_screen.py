@@ -235,7 +235,7 @@ async def test_web_screen_that_has_ended_closes_its_socket(tmp_path):
         assert (await socket.receive()).type in {WSMsgType.CLOSE, WSMsgType.CLOSED}
 
 
-async def test_screen_whose_output_is_not_read_ends_when_the_browser_disconnects(tmp_path):
+async def test_browser_disconnect_ends_a_screen_with_unread_output(tmp_path):
     async with opened(tmp_path, ["sh", "-c", "echo $$; trap '' HUP TERM; exec yes"]) as caller:
         async with caller.screen(await caller.ticket()) as socket:
             pid = int((await until(socket, "\n")).split()[0])

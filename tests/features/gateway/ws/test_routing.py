@@ -309,7 +309,7 @@ def test_product_replaced_by_a_symlink_is_not_followed(there: Garden) -> None:
     until(is_refused)
 
 
-def test_changing_requests_need_scopes_and_are_audited(there: Garden) -> None:
+def test_requests_that_change_something_need_scopes_and_are_audited(there: Garden) -> None:
     """Reprocessing, log paths and shutdown need scope control; each call is in the audit log, even if it is refused."""
     reader, controller = there.client(Scope.READ), there.client(Scope.READ, Scope.CONTROL)
     log = there.cache / ".aptui" / "logs" / "gateway-audit.log"
