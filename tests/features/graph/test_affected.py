@@ -1,4 +1,7 @@
-"""A change affects dependants through every kind of dependency, but only jobs of the builder that declared the dependency."""
+"""A change affects dependants through every kind of dependency.
+
+Several builders may have jobs for a dependent source. Only the jobs of the builder that declared the dependency are affected.
+"""
 
 from __future__ import annotations
 

@@ -346,7 +346,7 @@ def test_affected_leaves_out_disabled_platforms(run: Run, repository: Path) -> N
 
 
 @needs_git
-def test_affected_finds_changed_companions_and_changed_builder_code(run: Run, repository: Path) -> None:
+def test_changed_companions_and_builder_code_affect_their_sources(run: Run, repository: Path) -> None:
     (repository / "base/a.txt").write_text("still overridden")
     (repository / "assets/x.tmp").write_text("ignored")
     (repository / "assets/one.note.info").write_text("more")
@@ -361,7 +361,7 @@ def test_affected_finds_changed_companions_and_changed_builder_code(run: Run, re
 
 
 @needs_git
-def test_affected_ignores_changed_file_modes_and_unused_builder_code(run: Run, repository: Path) -> None:
+def test_changed_file_modes_and_unused_builder_code_affect_nothing(run: Run, repository: Path) -> None:
     (repository / "assets/a.txt").chmod(0o755)
     (repository / "assets/b.txt").chmod(0o755)
     git(repository, "add", "assets/b.txt")
@@ -406,7 +406,7 @@ def test_affected_reports_changed_configuration(run: Run, repository: Path) -> N
 
 
 @needs_git
-def test_affected_refuses_unknown_commits_and_repositories(run: Run, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_commit_or_missing_git_repository_is_refused(run: Run, repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     code, _, complaint = run("affected", "--since", "nope")
     dashed = run("affected", "--since=--output=x")
     with monkeypatch.context() as patch:

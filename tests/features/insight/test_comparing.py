@@ -44,7 +44,7 @@ def test_comparison_of_sessions_lists_new_and_lasting_and_fixed_failures(store: 
     assert found.jobs_run == 4
 
 
-def test_failure_only_in_a_session_between_those_compared_is_omitted(store: Store) -> None:
+def test_comparison_of_sessions_ignores_a_failure_in_between(store: Store) -> None:
     session(store, 100, {1: {}})
     session(store, 200, {1: {"outcome": 1}})
     session(store, 300, {1: {}})

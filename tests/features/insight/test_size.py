@@ -38,7 +38,7 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project
 
 
-def test_size_lists_builders_with_the_growth_of_their_products(run: Run) -> None:
+def test_builders_are_listed_with_the_growth_of_their_products(run: Run) -> None:
     _, out, _ = run("size", "--by", "builder", "--json", "--diff", "1")
 
     found = {item["name"]: item for item in json.loads(out)}
@@ -58,7 +58,7 @@ def _commits(processed: Path) -> None:
             database.execute("UPDATE aptui_sessions SET commit_id = ? WHERE session_id = ?", (commit, number))
 
 
-def test_size_accepts_a_commit_in_place_of_its_session(run: Run) -> None:
+def test_size_comparison_accepts_a_commit_instead_of_a_session(run: Run) -> None:
     _, out, _ = run("size", "--by", "builder", "--json", "--diff", "ABC1dd")
 
     assert json.loads(out) == json.loads(run("size", "--by", "builder", "--json", "--diff", "1")[1])
@@ -143,7 +143,8 @@ def test_jobs_and_status_commands_report_a_job_that_became_slower(run: Run) -> N
     assert "slower     1 job compared with earlier runs" in run("status")[1]
 
 
-def test_fail_on_slower_option_reports_the_same_slow_job_on_every_run(run: Run) -> None:
+def test_slow_job_fails_every_batch_with_a_slowness_limit(run: Run) -> None:
+    """The limit is the value of the option, for example `--fail-on slower:2x`."""
     code, out, _ = run("batch", "--json", "--fail-on", "slower:2x")
     (found,) = json.loads(out)["slower"]
     assert (code, found["source"], found["builder"], found["duration_s"]) == (1, "sub/b.up", "upper", 4.0)

@@ -114,7 +114,7 @@ def test_changed_bundle_settings_keep_all_other_fields(tmp_path: Path) -> None:
     assert [line.strip().split()[2:4] for line in changed] == [['field="BundleFilePath"', 'value="b.pak"']]
 
 
-def test_bundle_manifest_names_the_catalog_and_other_bundles_and_levels() -> None:
+def test_bundle_manifest_names_catalog_and_levels_and_other_bundles() -> None:
     text = manifest_text(2, ["a__1.pak"], ["levels/one"])
 
     assert 'field="CatalogName" value="DeltaCatalog.xml"' in text

@@ -155,7 +155,10 @@ def test_client_receives_each_job_state_only_once() -> None:
 
 
 def test_removal_of_an_asset_is_reported_only_if_the_asset_existed() -> None:
-    """An asset can also be made while no client is connected, when the engine's notices are dropped."""
+    """The engine's notices are dropped while no client is connected.
+
+    If an asset is made in this time and removed later, its removal must be reported, too.
+    """
     database, server = _Database(), _Server()
     database.add("linux/a.txt")
     database.add("linux/b.txt")

@@ -47,13 +47,13 @@ STATUS = bytes.fromhex(
 )
 NEGOTIATION = bytes.fromhex(
     "00 00000003"
-    "88 01 BA6336E44DF549EFA184FE8F5BC73731"  # NegotiationMessage, version 1, without a base class
-    "5C C0D873C0 72039442EB384D42A1ADCB68F7E0EEF6 00000007 00"  # ApiVersion
-    "5E 772E836A 189CC2EDFDDE568091D49F630A79187F 454449544F52 00"  # Identifier: EDITOR
-    "48 72EE07D2 FB96FC4A665D530AA80E2032526E232B"  # NegotiationInfo: a map
-    "48 41405E39 A84F78DEB271521786DEE69A15EE48C6"  # element: a pair
-    "5C A2756C5A 43DA906B7DEF4CA89790854106D3F983 00000001 00"  # the key, value1 = 1, which means platforms
-    "79 3B7C3DE0 189CC2EDFDDE568091D49F630A79187F 0A 6C696E75782C70635F78 00"  # value2 has 10 bytes
+    "88 01 BA6336E44DF549EFA184FE8F5BC73731"  # message: NegotiationMessage, version 1; it does not have a base class
+    "5C C0D873C0 72039442EB384D42A1ADCB68F7E0EEF6 00000007 00"  # field ApiVersion = 7
+    "5E 772E836A 189CC2EDFDDE568091D49F630A79187F 454449544F52 00"  # field Identifier = EDITOR
+    "48 72EE07D2 FB96FC4A665D530AA80E2032526E232B"  # field NegotiationInfo: a map with one entry
+    "48 41405E39 A84F78DEB271521786DEE69A15EE48C6"  # the entry of the map: a pair
+    "5C A2756C5A 43DA906B7DEF4CA89790854106D3F983 00000001 00"  # key of the pair (value1) = 1, the key for platforms
+    "79 3B7C3DE0 189CC2EDFDDE568091D49F630A79187F 0A 6C696E75782C70635F78 00"  # value of the pair (value2): linux,pc_x in ten bytes
     "00 00 00 00"
 )
 CATALOG = bytes.fromhex(  # SaveAssetCatalogRequest is empty, because it has no fields and no base class
@@ -82,7 +82,7 @@ def test_encoded_message_is_identical_to_bytes_written_by_hand(vector: bytes, me
 
 
 def test_string_type_id_and_message_type_number_are_those_of_o3de() -> None:
-    """The type id of O3DE's string class is in module lists of old projects. The message's type number is in O3DE's source."""
+    """The expected type id of the string class is from module lists of old projects, the expected number from O3DE's source."""
     assert type_text(OS_STRING) == "{189CC2ED-FDDE-5680-91D4-9F630A79187F}"
     assert BY_NAME["GenerateRelativeSourcePathRequest"].type_number == 739777771
 
@@ -142,7 +142,7 @@ FILLED_BY_AZCORE: list[tuple[str, bool, dict[str, Any], str]] = [
     ("AssetChangeReportResponse", False, {"Report": ("one", "two"), "Success": True}, "d9e9724d"),
     ("AssetJobsInfoResponse", False, {"JobList": (_JOB,), "Success": True}, "31aeeb5c"),
 ]  # fmt: skip
-"""Messages that O3DE's own classes wrote with these values: (message, `needs_barrier`, values, digest of the bytes).
+"""(message, `needs_barrier` of `O3deMessage`, field values, digest of the bytes that O3DE's own class wrote for these values).
 
 The classes and the form of the digests are those of `DEFAULTS_OF_AZCORE`.
 """

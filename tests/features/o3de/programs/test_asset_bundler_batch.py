@@ -295,7 +295,7 @@ def test_comparison_step_can_use_the_named_result_of_an_earlier_step(bundler: Bu
     assert "Total number of assets (1)." in lines
 
 
-def test_asset_list_and_bundle_settings_and_seeds_make_equal_bundles(bundler: Bundler) -> None:
+def test_bundles_made_from_lists_settings_or_seeds_are_equal(bundler: Bundler) -> None:
     bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=level.scene", "--platform=pc")
     bundler.run("bundles", "--assetListFile=l.assetlist", "--outputBundlePath=one.pak", "--platform=pc")
     settings = ["--bundleSettingsFile=s.bundlesettings", "--platform=pc"]
