@@ -98,7 +98,7 @@ class ScriptedProject(Project):
         return self.write(str(Path(home, SCRIPTS).with_name(name)), code)
 
     def stand_in(self, platforms: tuple[str, ...] = ("linux",)):
-        """Return the configuration's one builder, in a tuple, that stands for all builders of scripts."""
+        """Return a tuple with one builder, which stands for all builders of scripts in the configuration."""
         return scripts_builder([self.root / home for home in self.homes], platforms, engine=self.root, project=self.root)
 
     @contextmanager

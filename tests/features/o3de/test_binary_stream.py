@@ -23,7 +23,10 @@ ONE, TWO = b"1" * 16, b"2" * 16
 
 
 def test_container_type_ids_equal_those_of_the_engine() -> None:
-    """Sources of the expected ids: seed lists and asset lists (first two), texture atlases (third), O3DE's own tests (last)."""
+    """The expected ids of the two vectors come from seed lists and asset lists, the expected id of the map from texture atlases.
+
+    The expected id of the bit set comes from O3DE's own tests.
+    """
     assert type_text(vector_of(uuid_bytes("{FACC3682-2ACA-4AA4-B85A-07AD276D18A0}"))) == "{82FC5264-88D0-57CD-9307-FC52E4DAD550}"
     assert type_text(vector_of(uuid_bytes("{F1616D53-9A20-4C04-854E-D458A334B86B}"))) == "{4F6B07E0-7EB7-5CE4-AABE-8717224FC1DB}"
     assert type_text(map_of(STRING, COORDINATES)) == "{23D80BE7-76FE-5C35-B4EA-A4492B2B058C}"

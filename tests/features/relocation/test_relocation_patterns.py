@@ -1,4 +1,4 @@
-"""Source patterns and destination patterns: each rule of O3DE's relocator."""
+"""Tests of source patterns and destination patterns. They cover each rule of O3DE's relocator."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_wildcard_inside_a_source_pattern_matches_one_folder_level(disk: Disk) -
     assert disk.found("/p/dev/*/file*") == ["duplicate/file1.tif", "subfolder2/file.tif"]
 
 
-def test_subfolder_of_a_scan_folder_that_is_not_recursive_is_outside(disk: Disk) -> None:
+def test_subfolder_of_a_non_recursive_scan_folder_is_refused(disk: Disk) -> None:
     assert disk.refusal_of("/p/flat/sub/deep.png").startswith("Path /p/flat/sub/deep.png points to a file outside")
     assert disk.refusal_of("sub/deep.png").startswith("Path sub/deep.png points to a file outside")
 

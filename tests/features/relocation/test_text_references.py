@@ -109,7 +109,7 @@ def test_rewrite_finds_thousands_of_names_in_one_pass() -> None:
 
     found = mend(text.encode(), renames, ())
 
-    assert found.count == 9_000 - 2  # `* 3` joins the last and first name of neighbouring copies
+    assert found.count == 9_000 - 2  # in copies 2 and 3 of the text, the first name directly follows other text
     assert len(found.changed) == 3_000
 
 

@@ -139,7 +139,7 @@ def test_relocation_report_is_printed_as_json(run: Run) -> None:
 
 
 class FakeEngine:
-    """A connection to an engine that reports a failed move of the only file."""
+    """A connection to an engine. The engine answers each relocation with a report of one file, whose move failed."""
 
     asked: list[Relocate]
 

@@ -58,7 +58,10 @@ def store(request, tmp_path):
 
 @pytest.fixture(params=_lane(["folder", "local", "own server", "memory"]))
 def exact_store(request, tmp_path):
-    """A store that guarantees that the first writer wins; moto does not: it checks that a name is free and writes in two steps."""
+    """A store in which the first of several writers wins.
+
+    The store of moto is omitted. It does not guarantee this, because it checks whether a name is free before it writes.
+    """
     yield from _store(request, tmp_path)
 
 

@@ -240,7 +240,7 @@ STATS = {
         (360_000_000, "100h00m00s000ms"),
     ],
 )
-def test_times_report_aligns_durations(total_ms: int, text: str) -> None:
+def test_durations_in_the_times_report_are_aligned(total_ms: int, text: str) -> None:
     assert duration(total_ms) == text
 
 

@@ -329,7 +329,7 @@ def test_rule_selects_platforms(engine: SmallEngine, rule: dict[str, Any], platf
     assert [platform for each in found for platform in each.platforms] == platforms
 
 
-def test_copy_rule_sets_priority_version_and_asset_type_of_jobs(engine: SmallEngine) -> None:
+def test_copy_rule_sets_version_and_priority_and_asset_type(engine: SmallEngine) -> None:
     given = {
         "priority": "7",
         "version": 2,

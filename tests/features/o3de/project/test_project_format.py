@@ -94,7 +94,7 @@ def test_aptui_yaml_of_the_user_overrides_the_registry(engine: SmallEngine) -> N
     assert engine.load(workers=1).workers == 1
 
 
-def test_set_option_changes_a_key_of_the_registry_or_of_the_yaml_file(engine: SmallEngine) -> None:
+def test_command_line_can_set_registry_keys_and_yaml_keys(engine: SmallEngine) -> None:
     found = engine.load(sets=["/Amazon/AssetProcessor/Settings/Platforms/server=enabled", "limits.process=5s"])
 
     assert [platform.id for platform in found.project.platforms] == ["linux", "server"]

@@ -101,7 +101,7 @@ def test_o3de_engine_in_a_folder_above_the_program_is_found(engine: SmallEngine)
     assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
 
 
-def test_o3de_engine_in_the_folder_of_a_link_to_the_program_is_found(engine: SmallEngine) -> None:
+def test_engine_is_found_beside_a_link_to_the_program(engine: SmallEngine) -> None:
     program = engine.root / "AssetProcessorBatch"
     program.symlink_to("/usr/bin/env")
 

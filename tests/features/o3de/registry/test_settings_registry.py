@@ -83,7 +83,7 @@ def test_settings_files_with_equally_many_tags_are_ordered_by_tag_hash(tmp_path:
     ]
 
 
-def test_assetprocessor_files_override_tools_files(tmp_path: Path) -> None:
+def test_settings_for_the_asset_processor_override_settings_for_tools(tmp_path: Path) -> None:
     write(tmp_path, {f"a.{tag}.setreg": {"x": tag} for tag in BATCH_TAGS})
 
     for tags in (TAGS, BATCH_TAGS):

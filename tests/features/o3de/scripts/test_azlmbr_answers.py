@@ -172,7 +172,7 @@ def test_job_dependency_without_source_is_skipped_with_a_warning(script, reporte
     assert [level for level, _ in reported.lines] == [2]
 
 
-def test_result_shutting_down_of_a_script_cancels_the_analysis(script, reported):
+def test_script_that_reports_its_shutdown_cancels_the_analysis(script, reported):
     response = builder.CreateJobsResponse()
     response.result = builder.CreateJobsResponse_ResultShuttingDown
 

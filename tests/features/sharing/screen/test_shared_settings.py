@@ -127,7 +127,7 @@ async def test_invalid_setting_is_reported_and_not_written(tmp_path, project):
 
 
 @pytest.mark.parametrize("size", [SMALL, LARGE])
-async def test_summary_shows_saved_time_and_result_of_testing_a_location(tmp_path, project, size):
+async def test_summary_shows_time_savings_and_whether_a_location_works(tmp_path, project, size):
     share = tmp_path / "a folder with quite a long name for such a small screen"
     share.mkdir()
     account = Account()
