@@ -77,7 +77,7 @@ def bytes_of(hit):
 # ------------------------------------------------------------------------------------------------------------- cache hits
 
 
-def test_stored_result_is_restored_on_another_machine_with_log_and_counts(machines, share):
+def test_stored_result_and_its_log_are_restored_on_another_machine(machines, share):
     ours = machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
 
@@ -109,7 +109,7 @@ def test_shared_result_that_would_fill_the_disk_is_not_fetched(machines, share, 
     assert other.find() is not None, "the failed copy did not damage the store"
 
 
-def test_results_that_were_fetched_or_made_locally_need_no_server(machines, share):
+def test_fetched_results_and_own_results_are_found_without_a_server(machines, share):
     machines("maker", share).put(*CONTENTS)
     other = machines("other", share, "client")
     other.find()

@@ -519,7 +519,7 @@ class Probe:
         ("listing", "ignore", "server"),
     ],
 )
-def test_stored_result_is_not_used_if_a_file_missing_in_its_run_now_exists(
+def test_stored_result_is_not_used_after_a_missing_file_appears(
     world: Checkouts, how: str, undeclared_reads: str, mode: str
 ) -> None:
     settings = f"  - {{name: probe, uses: probe}}\nundeclared_reads: {undeclared_reads}\n"

@@ -153,7 +153,7 @@ def test_cache_ready_verb_reports_missing_results_of_a_commit(run: Run, project:
     assert run("cache", "ready")[0] == 3
 
 
-def test_verb_cache_ready_checks_files_as_git_checks_them_out(run: Run, project: Path) -> None:
+def test_readiness_of_a_commit_ignores_git_archive_attributes(run: Run, project: Path) -> None:
     """The files are not read with `git archive`, which would omit some files, and change the text of others."""
     git(project, "init", "-q")
     (project / ".gitignore").write_text("Cache/\n")
@@ -166,7 +166,8 @@ def test_verb_cache_ready_checks_files_as_git_checks_them_out(run: Run, project:
     assert asked(run, "cache", "ready", "HEAD") == {"found": 2, "missing": [], "doubts": []}
 
 
-def test_verb_cache_test_reads_and_writes_the_shared_cache(run: Run, project: Path, tmp_path: Path) -> None:
+def test_shared_cache_is_tested_by_reading_and_writing(run: Run, project: Path, tmp_path: Path) -> None:
+    """The command is `aptui cache test`."""
     assert run("cache", "test")[0] == 3
     (project / "aptui.yaml").write_text(CONFIG + f"shared_cache: {{mode: server, store: {tmp_path / 'share'}}}\n")
 
@@ -178,7 +179,8 @@ def test_verb_cache_test_reads_and_writes_the_shared_cache(run: Run, project: Pa
     assert "and results can be written to it" in out
 
 
-def test_verbs_cache_test_and_doctor_report_a_missing_team_key(run: Run, project: Path, tmp_path: Path) -> None:
+def test_missing_team_key_is_reported_by_two_verbs(run: Run, project: Path, tmp_path: Path) -> None:
+    """The verbs are `cache test` and `doctor`."""
     (tmp_path / "share").mkdir()
     shared = f"shared_cache: {{mode: server, store: {tmp_path / 'share'}, team_key_file: {tmp_path / 'team.key'}}}\n"
     (project / "aptui.yaml").write_text(CONFIG + shared)
@@ -278,9 +280,10 @@ def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_pat
 
 
 @pytest.mark.parametrize("is_script", [False, True])
-def test_verb_cache_ready_needs_trust_code_for_a_new_version_command(
+def test_changed_version_command_of_a_commit_runs_only_on_request(
     run: Run, project: Path, tmp_path: Path, *, is_script: bool
 ) -> None:
+    """The option `--trust-code` of `cache ready` is the request."""
     canary, settings, script = tmp_path / "canary", project / "aptui.yaml", project / "version.sh"
     before = settings.read_text()
     after = before.replace('{stem}.out"\n', '{stem}.out"\n    tools: [{name: sh, version: "sh version.sh"}]\n')
@@ -307,7 +310,7 @@ def test_verb_cache_ready_needs_trust_code_for_a_new_version_command(
     assert canary.exists()
 
 
-def test_verb_cache_ready_needs_trust_code_for_new_builder_code(run: Run, project: Path, tmp_path: Path) -> None:
+def test_readiness_check_refuses_new_builder_code_of_a_commit(run: Run, project: Path, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     code = f"open({str(canary)!r}, 'w')\nclass B:\n    name = 'mine'\n    version = '1'\n    patterns = ('*.mine',)\n"
     code += "    def create_jobs(self, request): ...\n    def process_job(self, request): ...\n"
@@ -348,7 +351,7 @@ def test_token_file_readable_by_other_users_is_refused(tmp_path: Path) -> None:
     assert _tokens(str(file)) == {"secret": "team"}
 
 
-def test_cache_ready_refuses_unknown_commits_and_folders_without_a_repository(run: Run, project: Path) -> None:
+def test_readiness_check_needs_a_repository_and_a_known_commit(run: Run, project: Path) -> None:
     outside = run("cache", "ready", "HEAD")
     git(project, "init", "-q")
     unknown = run("cache", "ready", "nope")

@@ -41,7 +41,8 @@ def write(project: Path, checks: str) -> None:
 
 
 @pytest.mark.real
-def test_findings_of_checks_are_shown_by_the_verbs_batch_check_and_status(project: Path, run: Run) -> None:
+def test_findings_of_checks_are_shown_by_three_verbs(project: Path, run: Run) -> None:
+    """The verbs are `batch`, `check` and `status`."""
     write(project, "checks: {square: {files: [art/*], power_of_two: true}, names: {name: '[a-z.]+'}, all: {budget: 3}}")
 
     batch, printed, _ = run("batch")

@@ -50,7 +50,8 @@ def test_missing_dependencies_are_listed_and_counted(run: Run) -> None:
     assert "plain.txt" not in out
 
 
-def test_fail_option_of_scan_missing_sets_the_exit_code(run: Run) -> None:
+def test_exit_code_shows_missing_dependencies_only_if_requested(run: Run) -> None:
+    """The option `--fail` requests it."""
     run("batch")
 
     assert run("scan-missing", "*.lua", "--fail")[0] == missing_verb.FOUND
@@ -58,7 +59,7 @@ def test_fail_option_of_scan_missing_sets_the_exit_code(run: Run) -> None:
     assert run("scan-missing", "%.txt", "--fail")[0] == 0
 
 
-def test_scan_missing_prints_json(run: Run) -> None:
+def test_missing_dependencies_are_printed_as_json(run: Run) -> None:
     run("batch")
 
     found = json.loads(run("scan-missing", "*.lua", "--folders", "notes", "--json")[1])
@@ -73,7 +74,8 @@ def test_scan_missing_prints_json(run: Run) -> None:
     ]
 
 
-def test_option_sources_of_scan_missing_searches_text_files(run: Run) -> None:
+def test_text_files_of_sources_are_searched_on_request(run: Run) -> None:
+    """The option `--sources` is the request."""
     run("batch")
 
     found = json.loads(run("scan-missing", "*.txt", "*.lua", "*.png", "--sources", "--json")[1])

@@ -65,7 +65,7 @@ def test_user_can_scan_products_sources_and_folders_and_clear_scan_results(tmp_p
 
 
 @pytest.mark.usefixtures("store")
-def test_command_named_missing_accepts_a_pattern(tmp_path):
+def test_screen_command_for_missing_dependencies_accepts_a_pattern(tmp_path):
     async def say(app, pilot, _pane, session):
         run(app, "missing *.lua", app.commands())
         run(app, "missing", app.commands())
