@@ -69,7 +69,7 @@ def test_asset_builder_exits_with_1_for_a_broken_source(project: O3deProject, ca
 def test_project_around_the_source_is_used_if_the_named_project_is_wrong(
     project: O3deProject, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, is_there: bool
 ) -> None:
-    """A relative `--project-path` may lead to another project with the same name of its folder, or to a folder without a project."""
+    """A relative `--project-path` may lead to a folder of another project or without a project, if the folder names are equal."""
     text = project.source("a.txt", "text")
     elsewhere = tmp_path / "elsewhere"
     (elsewhere / project.project.name).mkdir(parents=True)
