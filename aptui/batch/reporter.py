@@ -35,7 +35,7 @@ _WHOLE_RATE = 10
 SLOWEST = 5
 """Number of the slowest jobs that are recorded."""
 _LEAST_SHOWN_MS = 1000
-"""Shortest lower bound of the time left (milliseconds) that is shown; a shorter bound is left out."""
+"""Minimum (milliseconds) of the lower bound of the remaining time. A smaller lower bound is not shown."""
 
 
 class Reporter:

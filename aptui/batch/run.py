@@ -255,7 +255,7 @@ def _await_acceptance(client: EngineClient) -> None:
 
 
 def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> port.Answer:
-    """Send the requests of a run to the engine, report its progress, and return its answer to `Settle`."""
+    """Send the requests of a run to the engine, report the run's progress, and return the engine's answer to `Settle`."""
     from aptui.link import port
 
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -394,7 +394,7 @@ def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
             # A signal that is already ignored stays ignored, because nohup, or a shell without job control, ignores it on purpose.
             if signal.getsignal(wanted) is not signal.SIG_IGN:
                 previous[wanted] = signal.signal(wanted, stop)
-    except ValueError:  # `signal.signal` raises it outside the main thread, which alone can set signal handlers
+    except ValueError:  # this is not the main thread, and only the main thread can set signal handlers
         previous.clear()
     try:
         yield

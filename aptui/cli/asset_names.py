@@ -41,7 +41,7 @@ _BINARY_SAMPLE = 8192
 
 
 class Misspelling(Struct, frozen=True):
-    """A text in the file `named_by` that names the file `needed`, but in other letter case; `what` describes the difference."""
+    """A reference to the file `needed` in wrong letter case, found in the file `named_by`. `what` describes the difference."""
 
     named_by: str
     needed: str

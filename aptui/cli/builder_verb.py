@@ -207,7 +207,7 @@ def _find_settings(config: Config, found: Builder, rel: str) -> str:
 
 
 def _find_files(config: Config, edges: Iterable[SourceEdge], known: tuple[PlannedInput, ...]) -> tuple[PlannedInput, ...]:
-    """Return the files in the scan folders that source dependencies name and that exist."""
+    """Return `known`, and the existing files in the scan folders that match the target of an edge."""
     from aptui.worker.file_access import hash_file
 
     wanted = [wildcard(edge.target) for edge in edges]

@@ -187,7 +187,7 @@ def _trouble(error: KnownError) -> str:
 
 
 class SessionEvents:
-    """The events of a session between two questions.
+    """Reports the events of a session: in one line before an answer (`news`), or each event in its own line (`follow`).
 
     Args:
         session: the project's session, whose notices are received from now on.

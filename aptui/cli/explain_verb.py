@@ -392,9 +392,9 @@ def _folder_place(folder: ScanFolder, given: ExplainedProject) -> str:
 
 
 def _find_adjusted(key: PathKey, folder: ScanFolder, given: ExplainedProject) -> Iterator[dict[str, Any]]:
-    """Yield each builder with other settings for the path `key`, and these settings for each platform.
+    """Yield each builder whose settings are changed for the path `key`, with the changed settings for each platform.
 
-    They come from the builder's rules, and from the settings files above the path.
+    The changes come from the builder's rules, and from the settings files above the path.
     """
     for builder in given.builders:
         adjustment = given.settings.adjustment(key, builder)

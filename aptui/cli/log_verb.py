@@ -187,7 +187,7 @@ _EVERY_S = 0.5
 _LIMIT_S = 10.0
 """Timeout of one query for new lines, in seconds."""
 _RECORDED_S, _POLL_S = 10.0, 0.1
-"""Time (seconds) in which the engine has to store an ended run in the database, and interval of the checks."""
+"""Timeout (seconds) for the engine to store an ended run in the database. `_POLL_S`: interval (seconds) of the checks."""
 
 Say = Callable[[Sequence[JobLogLine]], None]
 

@@ -152,4 +152,4 @@ class _Declared:
         elif argument.nargs in ("?", "*") and values and comes_first and (argument.nargs == "*" or len(values) == 1):
             found[argument.dest] = values if argument.nargs == "*" else values[0]
         elif argument.nargs != "?" or values:
-            raise _NotPlainError  # `argparse` reports a wrong number of words, and reads words that follow options
+            raise _NotPlainError  # leave it to `argparse`: the number of words may be wrong, or words follow options

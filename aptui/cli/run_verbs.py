@@ -157,7 +157,7 @@ def _result(config: Config, root: str, row: JobRow, builder: Builder, folder: st
 
 
 def _read_stored(config: Config, row: JobRow) -> tuple[Job, dict[str, str]]:
-    """Return the job with its plan and the folder settings, which `Reader` does not load."""
+    """Return the pair (job, texts of the folder settings). The job has its plan; `Reader` loads neither plans nor settings."""
     from aptui.store.db.archive import DatabaseArchive
 
     key = key_of(row.source)

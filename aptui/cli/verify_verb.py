@@ -64,7 +64,7 @@ def share(text: str) -> SampleSize:
 
 
 _AT_A_TIME = 64
-"""Number of jobs that are compared at a time. Until then, the products of both runs of each job need space on the disk."""
+"""Number of jobs that run twice before they are compared. All their products stay on the disk until the comparison has ended."""
 _HASH_SEEDS = ("1", "4294967295")
 """PYTHONHASHSEED of the two runs. The orders of Python sets differ between the runs, and so do products that depend on them."""
 _CHUNK_BYTES = 1 << 16

@@ -1,4 +1,4 @@
-"""`why`: print the role of a file, and for each job of the file why the job last ran, waits or failed, and its inputs."""
+"""`why`: print the role of a file. For each of its jobs, also print the inputs, and why the job last ran, waits or failed."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def explain(word: str, project: OpenedProject) -> dict[str, Any]:
 
 
 def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) -> dict[str, Any]:
-    """Return the file that aptui uses for a path, a file that it overrides, and the sources that depend on it."""
+    """Return facts about a path: the file that aptui uses, the overridden file, and the sources that depend on the path."""
     if source is None:
         return {"path": word, "is": "source"}
     answer: dict[str, Any] = {"path": source.source, "is": "source", "scan_folder": source.scan_folder}

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 _LARGEST_LIST_BYTES = 32_768
 """When the list of written files reaches this size, its older half is dropped."""
 _PRINTING = "printing "
-"""Prefix of the state of a file to which a process redirects its output, in the list of written files; the process id follows.
+"""Start of a file's state in the list of written files: "printing 123" = the process 123 redirects its output to the file.
 
-For all other files, the list has their size and time as the state.
+For all other files, the state is their size and time.
 """
 _being_written: set[str] = set()
 """Real paths of the files that this process is writing for its user."""
@@ -74,7 +74,7 @@ class OwnFiles:
         self._written: frozenset[str] = frozenset()
         self._written_inodes: frozenset[int] = frozenset()
         self._printing: list[tuple[int, int, int]] = []
-        """(inode, device, process id) of each file in the list to which a process that still ran redirects its output."""
+        """(inode, device, process id) of each listed file that receives the output of a process that is still running."""
         self.names: set[str] = set()
         self.inodes: set[int] = set()
         """Inodes of files that verbs wrote, and of files to which output is redirected.
