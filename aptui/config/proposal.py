@@ -223,7 +223,7 @@ class Art(Struct, frozen=True):
         return sum(atlas.count for atlas in self.atlases)
 
     def exclude_packed(self, more: Sequence[str] = ()) -> dict[str, object]:
-        """Return {"exclude": patterns that match the pictures in atlases, and the patterns `more`}; {} without patterns."""
+        """Return {"exclude": patterns}, {} without patterns. The patterns match the pictures in atlases; `more` is added."""
         excluded = [*(f"{_pattern_for(atlas.folder)}/*" for atlas in self.atlases), *more]
         return {"exclude": excluded} if excluded else {}
 

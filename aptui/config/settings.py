@@ -180,7 +180,8 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
     """Refuse a scheduler that accepts unauthenticated connections: Dask runs any program that a client sends.
 
     Raises:
-        UserError: the address is not valid, TLS has no certificates, or `tcp://` is used for another machine or without `insecure`.
+        UserError: the address is not valid, `tls://` has no certificates, or `tcp://` is used for another machine. Even for this
+            machine, `tcp://` is refused without `insecure`.
     """
     from urllib.parse import urlsplit  # imported here, because most starts load a validated configuration and check nothing
 

@@ -289,9 +289,9 @@ _WORD = re.compile(r"[^\s'\"`;&|<>()=]+")
 
 
 def _words(config: Config) -> Iterator[str]:
-    """Yield the words of all commands: a word may name a file of the project.
+    """Yield the words of all commands, because a word may be the name of a project file that the command runs.
 
-    A command starts in a folder below the project, so a leading `../` may lead to the project's folder.
+    A builder's command starts in a folder below the project, so a leading `../` may lead to the project's folder. This `../` is removed.
     """
     for builder in config.project.builders:
         if builder.command:

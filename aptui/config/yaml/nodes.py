@@ -1,4 +1,4 @@
-"""Reads YAML of limited size and depth as nodes with their places, collects mistakes, and converts values, also for messages.
+"""Reads YAML of limited size and depth as nodes with their places. Collects mistakes, and converts and describes values.
 
 Only this module of `aptui.config` imports ruamel.yaml and pathspec.
 
@@ -248,7 +248,7 @@ class _YamlReader:
         if str(tag).rpartition(":")[2] not in ("int", "float", "bool", "null"):
             return self._text(event, where)
         value: int | float | bool | None = None
-        if len(event.value) <= _SHOWN:  # no valid number is longer, and the conversion of a long text is very slow
+        if len(event.value) <= _SHOWN:  # longer text is refused below, because its conversion is very slow
             value = self._yaml.constructor.construct_object(ScalarNode(tag, event.value))
         is_odd = isinstance(value, float) and not math.isfinite(value)
         if is_odd or len(event.value) > _SHOWN or (isinstance(value, int) and abs(value) > _LAST_NUMBER):

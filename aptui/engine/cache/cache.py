@@ -92,7 +92,8 @@ class AnnouncedIntents:
         self._waiting: dict[int, tuple[PathKey, Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]]] = {}
         """{run key of a copy job: (source of the job, function)}.
 
-        The function waits until the disk has the intents, then returns their products: {source: {(job id, product name), ...}}.
+        The function waits until the intents are on the disk. Then it returns the announced products of each source:
+        {source: {(job id, product name), ...}}.
         """
 
     def announce(self, copies: Sequence[tuple[PathKey, tuple[int, ...]]], writer: Writer) -> None:
@@ -161,8 +162,8 @@ class Cache:
         """Create the cache folder if necessary, and lock it.
 
         Raises:
-            BusyError: another engine holds the folder. UserError: another user owns it, or a link, a device or a pipe is at the
-                path of a file or folder of the cache.
+            BusyError: another engine holds the folder. UserError: another user owns the folder, or one of the cache's paths is
+                a link, a device, a pipe or a socket.
             HostError: the cache folder cannot be written.
         """
         try:
@@ -390,7 +391,7 @@ class Cache:
             for name in names:
                 with contextlib.suppress(OSError):
                     if tree.status(_path_of(name)).st_nlink > 1:
-                        continue  # the local result store holds the same file, and would take a new file time for a write
+                        continue  # the local result store has the same file, and a new time would look like a write to it
                     tree.touch(_path_of(name))
                     if name.startswith(COMMON_PREFIX):
                         self._note_placed(name)
@@ -486,9 +487,9 @@ class Cache:
     def folder_rows(self, index: ProductIndex) -> Rows:
         """Return rows that record the present ctime of every folder that the engine changed since the last call.
 
-        If another program also changed a folder, a recorded ctime would hide that change from the next start. So a folder is
-        recorded as doubtful, and the next start checks it, if it has missing or unexpected files, or if its ctime is so recent that
-        one more change could leave the ctime as it is. The row of a deleted folder stays, because it proves that the engine made
+        If another program also changed a folder, a recorded ctime would hide that change from the next start. So some folders are
+        recorded as doubtful, and the next start checks them. A folder is doubtful if it has missing or unexpected files, or if one
+        more change could leave its recent ctime as it is. The row of a deleted folder stays, because it proves that the engine made
         this folder.
         """
         folders = dict.fromkeys(self._suspect, 0)

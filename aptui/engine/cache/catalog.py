@@ -117,7 +117,7 @@ class Catalogs:
             self._saved = changes
 
     def begin(self, done: Callable[[], None]) -> None:
-        """Update the catalogs in a thread, which calls `done` at its end; a thread that is already running updates them again."""
+        """Start a thread that updates the catalogs and then calls `done`. If a thread is running, let it update again instead."""
         self._wants_more.set()
         if self._thread is None or not self._thread.is_alive():
             self._thread = threading.Thread(target=self._work, args=(done,), name="catalogs", daemon=True)

@@ -156,7 +156,7 @@ class ChangeTracker:
         self._folders_due: dict[str, set[PathKey]] = {}
         """{folder to check: keys of its files that are read even if their stored state matches}."""
         self._whole: set[str] = set()
-        """The folders in `_folders_due` whose files are all checked, not only the files that notifications named."""
+        """Folders in `_folders_due` in which every file is checked. In the other folders, only files named by notifications are."""
         self._pending_folders: set[str] | None = None
         """Relative folders with pending work and the folders above them, listed once for each batch; None = not listed yet."""
         self._have_folders: dict[str, bool] = {}
@@ -402,7 +402,7 @@ class ChangeTracker:
         """Decide what to check because of a reported path: this file, its whole folder, or everything below the path."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
-            self._absences.settle(path)  # the path may wait for a second check, although a new configuration ignores it
+            self._absences.settle(path)  # a new configuration may ignore a path that still waits for a second check: end this wait
             return
         seen = stat_of(path)
         if seen is None and self._absences.may_come_back(engine, path, [key_of(rel) for rel in rels if rel], now):

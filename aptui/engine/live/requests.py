@@ -153,7 +153,7 @@ def _answer(asking: _Asking, so_far: LogSoFar | None) -> None:
 _HELD_S = 60.0
 """Time (seconds) that `settle` waits for the end of a hold.
 
-Without this limit, a command below `aptui hold` that runs `aptui batch` would wait for itself.
+Without this limit, `aptui hold COMMAND` would never end if COMMAND runs `aptui batch`: the batch would wait for the hold to end.
 """
 _TROUBLE_S = 10.0
 """Time (seconds) that `settle` waits while an error keeps the engine closed; it is reopened after delays of 1, 2, 4 and 8 s."""
@@ -213,9 +213,9 @@ class RequestHandler:
         """Clients that are notified of pending and running jobs."""
         self._settling: list[_Settling] = []
         self._asked: dict[int, tuple[int, int, int]] = {}
-        """{client: (epoch, jobs run, jobs failed)} at the client's first request for jobs after its last `settle`.
+        """{client: (epoch, jobs run, jobs failed)}, stored at the client's first request to reprocess, cancel or escalate jobs.
 
-        The answer to `settle` counts only the jobs that ended later.
+        The answer to the client's next `settle` counts only jobs that ended after this request; then the entry is deleted.
         """
         self._waiting: list[_WaitingRequest] = []
         self._obstacle: _Obstacle | None = None

@@ -77,7 +77,7 @@ class Deletions:
         return bool(self._waiting)
 
     def put(self, order: DeleteProducts) -> None:
-        """Delete these products when the rows of the order's ticket are saved."""
+        """Delete the products of `order` after the save that has the number `order.ticket`."""
         self._waiting.append(order)
 
     def announce(self, order: SaveRows, rows: Rows) -> Rows:
