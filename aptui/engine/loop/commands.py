@@ -118,10 +118,10 @@ class Deletions:
 
 
 _Committed = tuple[list[int], list[tuple[int, str, int]]]
-"""(run keys of committed runs, failed runs); the failed runs have the form of `ProductsCommitted.failed`."""
+"""The pair (committed, failed): run keys of committed runs, and failed runs in the form of `ProductsCommitted.failed`."""
 _RowsOf = Callable[[int], Iterable["JobRow"]]
 _ROWS_TOGETHER = 32
-"""Number of jobs whose rows the loop makes between two times at which it answers clients."""
+"""Number of jobs whose rows the loop makes before it answers clients again."""
 
 
 class _PendingCommit:
@@ -212,7 +212,7 @@ class CommandExecutor:
     def __init__(self, context: EngineContext, scans: Scans, runs: RunDispatcher) -> None:
         self._context, self._scans, self._runs = context, scans, runs
         self._pending: deque[Command | tuple[Notice, ...]] = deque()
-        """Queue of the commands of each event, followed by the notices of the event, which are published after the commands."""
+        """Commands to perform, and tuples of notices to publish. An event's notices come after the commands of the same event."""
         self._commit: _PendingCommit | None = None
         self._deletions = Deletions(context)
         context.closing.callback(self._close)

@@ -182,7 +182,7 @@ class StoredResults(Protocol):
         ...
 
     def note(self) -> None:
-        """Record the processing time that stored results saved since the last call, and the bytes that were fetched."""
+        """Record the processing time saved by reusing stored results, and the number of bytes fetched, since the last call."""
         ...
 
     def close(self, *, is_stopping: bool) -> None:
@@ -234,7 +234,7 @@ class RunDispatcher:
         self.sandbox_problem = ""
         """Why builders run without a sandbox although the project enables it, "" otherwise."""
         self.account: Account | None = None
-        """The sums of time and bytes that stored results saved; complete when the engine is closed."""
+        """Totals of the time saved by reusing stored results, and of the fetched bytes; complete when the engine is closed."""
 
     # -------------------------------------------------------------------------------------------- workers and stored results
 

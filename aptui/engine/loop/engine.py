@@ -138,7 +138,7 @@ _PROGRESS_S = 0.1
 _SLICE_S = 0.004
 """Time limit (seconds) of handling events in one turn; then the engine answers clients."""
 _MOST_CODE_CHANGES = 10
-"""Maximum number of times in a row that builders are described again because their code changed while their jobs ran."""
+"""Maximum number of successive changes of builder code while jobs run. After more changes, the jobs of these builders fail."""
 _WINDING_DOWN_S = 10.0
 """Time limit (seconds) for running jobs to end before changed builders are described again."""
 _LAST = 1 << 30
@@ -442,7 +442,7 @@ class Engine:
         elif jobs.code_problem and not error:
             self.use_new_workers()
             if not self.scans.is_scanning:
-                self.start_scan()  # jobs that failed only because the code of their builders had changed run again
+                self.start_scan()  # run those jobs again that failed only because of changed builder code
 
     def use_new_workers(self, problem: str = "") -> None:
         """Keep the present descriptions of builders, and use new workers.

@@ -340,7 +340,7 @@ class SessionRecorder:
         self.begin(kind)
 
     def note_rest(self) -> None:
-        """Record the present time, because no work is pending. If no work follows soon, it becomes the end of the session."""
+        """Record the present time, because no work is pending. This time becomes the end of the session if no work follows soon."""
         self._rested_ms = self._now_ms()
 
     def forget(self) -> None:
@@ -381,7 +381,7 @@ class SessionRecorder:
         return self._kind, "", head.commit or before
 
     def _count_shared(self, account: Account | None) -> tuple[int, int]:
-        """Return the time (ms) that stored results saved since the last session, and the bytes that were fetched since."""
+        """Return the pair (time in ms saved by reusing stored results, bytes fetched); both count since the last session."""
         if account is None:
             return 0, 0
         total = account.total()

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 _FILES_PER_ORDER = 256
 _FILES_PER_LIVE_ORDER = (32, 128)
-"""Minimum and maximum number of files that a live engine sends to a worker in one hash order.
+"""Minimum and maximum number of files that a live engine sends to a worker in one `HashOrder`.
 
 Between these limits, an order has an eighth of the waiting files. For each order, the staged copies are synced once.
 """
 _BYTES_PER_ORDER = 1 << 26
-"""Maximum size (bytes) of all files in one hash order, so that other workers also get files."""
+"""Size (bytes) of all files in a `HashOrder` at which no more files are added, so that other workers also get files."""
 _FILES_TOGETHER = 2048
 """Maximum number of files that are reported to the core at once if no client waits.
 
@@ -42,16 +42,16 @@ _LIVE_FILES_TOGETHER = 128
 
 Clients and workers wait while the core processes these files.
 
-The limit holds if the core decides copies together; it is `_ALONE` times lower if the core decides each copy separately.
+A file counts as one file if the core plans its copies in one step with other copies. Any other file counts as `_ALONE` files.
 """
 _ALONE = 4
-"""If the core decides the copies of a file separately, the limits above count the file as this number of files."""
+"""Weight, in `_FILES_TOGETHER` and `_LIVE_FILES_TOGETHER`, of a file whose copies are not planned in one step with other copies."""
 _LIVE_COPIES_TOGETHER = 256
 """Number of copies that are committed at once although more answers arrive; a smaller number waits for further copies."""
 _HERE_COUNT, _HERE_BYTES = 4, 1 << 16
-"""Maximum number and size (bytes) of the files that the engine reads itself, because waking or starting a worker takes longer."""
+"""Maximum number of files that the engine reads itself, because a worker would take longer. `_HERE_BYTES`: maximum size of each."""
 _ANNOUNCED_COUNT = 4
-"""If an order of a live engine has at most this number of files, the intents of its copies are written while the files are read."""
+"""Maximum number of files in an order of a live engine whose copies are announced (`CopyStaging.announce`) during the reading."""
 
 
 class _FileToRead(Struct, frozen=True):
@@ -87,7 +87,7 @@ class CopyStaging(Struct, frozen=True):
         is_being_written: whether a process writes a source now, so that its copy is discarded. Its arguments are the absolute path,
             and whether the reader of the file has checked this already.
         discard: deletes the staged files of runs with these keys.
-        may_group: whether the core decides copies together.
+        may_group: whether the core may now plan the copies of many files in one step.
         announce: called with (file, run keys of its copies) for each file that is being read and whose products will be replaced.
         withdraw: called with the run keys of copies that were not made.
     """
@@ -133,9 +133,9 @@ class HashQueue:
         self._waiting: deque[_FileToRead] = deque()
         self._answered: deque[_Order] = deque()
         self._copies_reported = 0
-        """Number of reported copies whose commit waits for the copies in the next answer of a worker.
+        """Number of files whose copies were reported to the core, but are committed together with the copies of a later event.
 
-        Only copies that the core decides one by one are counted.
+        Files whose copies the core plans in one step are not counted.
         """
 
     @property
