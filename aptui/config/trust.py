@@ -291,7 +291,7 @@ _WORD = re.compile(r"[^\s'\"`;&|<>()=]+")
 def _words(config: Config) -> Iterator[str]:
     """Yield the words of all commands, because a word may be the name of a project file that the command runs.
 
-    A builder's command starts in a folder below the project. A leading `../` is removed, because it may lead to the project's folder.
+    A builder's command starts in a folder below the project. A leading `../` is removed: it may lead to the project's folder.
     """
     for builder in config.project.builders:
         if builder.command:

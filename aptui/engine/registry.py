@@ -65,9 +65,9 @@ _OF_THE_PROJECT = (
 class _RegistryCache(Struct):
     """The contents of the file that stores the registry's answers about builders.
 
-    `signature` changes if the interpreter or an installed package changes. The keys are names of entry points in `entries`, paths
-    in `files`, and adapters with their environments in `adapted`. In `versions`, the key is the path, digest and version command of
-    a tool, and the value is the version that the tool printed.
+    `signature` changes if the interpreter or an installed package changes. `entries`: {name of an entry point:
+    answer}. `files`: {path: answer}. `adapted`: {adapter and its environment: answer}. `versions`: {path, digest and version
+    command of a tool: the version that the tool printed}.
     """
 
     signature: str = ""

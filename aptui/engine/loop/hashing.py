@@ -266,13 +266,14 @@ class HashQueue:
             yield answer, first, answer.reported
 
     def _is_grouped(self, wanted: _FileToRead) -> bool:
-        """Whether the core decides the copies of this file together with the copies of other files."""
+        """Whether the core may plan the copies of this file in one step with the copies of other files."""
         return bool(wanted.run_keys) and self._copying.may_group()
 
     def _has_more(self, alone: int) -> bool:
-        """Whether the commit of the reported copies should wait for copies in answers that have already arrived.
+        """Whether the core should delay the commit of the reported copies, because more answers of workers have already arrived.
 
-        Copies that the core decides in groups are not counted; `alone` is the number of the other new copies.
+        Args:
+            alone: number of newly reported files with copies, without files whose copies the core plans in one step.
         """
         self._copies_reported += alone
         has_more = self._is_live and bool(self._answered) and 0 < self._copies_reported < _LIVE_COPIES_TOGETHER

@@ -35,7 +35,7 @@ _FEW_FOLDERS = 4
 
 
 def with_intermediates(project: Project, cache: str) -> Project:
-    """Return `project` with the platform and the scan folder of intermediates, which every cache has."""
+    """Return `project` with the platform of intermediates and with their scan folder. Every cache has both."""
     platforms = tuple(platform.id for platform in project.platforms)
     folder = ScanFolder(0, INTERMEDIATES, f"{cache}/{INTERMEDIATES}", -1, True, platforms, is_intermediate=True)
     return replace(project, platforms=(*project.platforms, Platform(COMMON_PLATFORM)), scan_folders=(*project.scan_folders, folder))

@@ -47,7 +47,10 @@ if TYPE_CHECKING:
 # use a server's clock, or store times in steps of one or two seconds (FAT).
 
 FINE_RACY_NS = 100_000_000
-"""Time (ns) after a change in which a file may change unnoticed, if the kernel's clock gives file times: ten longest ticks."""
+"""Time (ns) after a change during which a further change may leave the file times equal, if the kernel's clock gives them.
+
+It is ten times the longest tick of that clock.
+"""
 _Stamp = tuple[int, ...]
 """(size, mtime_ns, ctime_ns, inode)."""
 
@@ -100,11 +103,11 @@ class FileClocks:
 
 
 class FreshReads:
-    """Files whose bytes were read so soon after their last change that one more change may not show in their times.
+    """Files that were read so soon after their last change that one more change may leave their times equal.
 
     These files are read again later, even if their times did not change. The second reading is trusted if it begins more than a
-    tick after the first reading and the times are still equal. A later change then has another time, even if the clock of a file
-    server is ahead of this machine's clock.
+    tick after the first reading and the times are still equal. By then the file server's clock has moved on, even if it is ahead of
+    this machine's clock, so every later change gives the file another time.
 
     Args:
         clocks: tick lengths of the clocks of the scan folders.
@@ -113,7 +116,7 @@ class FreshReads:
     def __init__(self, clocks: FileClocks) -> None:
         self._clocks = clocks
         self._by_folder: dict[str, dict[tuple[int, str], tuple[_Stamp, float]]] = {}
-        """{relative folder in lower case: {(scan folder id, relative path): (stamp, when it was first read, monotonic)}}."""
+        """{relative folder in lower case: {(scan folder id, relative path): (stamp, monotonic seconds of the first reading)}}."""
         self._noted: set[str] = set()
 
     @property
@@ -122,7 +125,7 @@ class FreshReads:
         return self._by_folder.keys()
 
     def note(self, fact: FileFact, read_ns: int, read_s: float) -> None:
-        """Record a file that was read. Its reading began at `read_ns` (since 1970), which is `read_s` (monotonic), or later."""
+        """Record a file whose reading began at `read_ns` (since 1970) or later. `read_s` is the same time in monotonic seconds."""
         is_fresh = self._clocks.are_any_fresh(fact.scan_folder, (fact,), read_ns)
         if not is_fresh and not self._by_folder:
             return
@@ -498,8 +501,8 @@ class Scans:
     def check_products(self, *, trusts_times: bool = True) -> None:
         """Check every cache folder that differs from its record; without `trusts_times`, all folders.
 
-        If an engine died before it deleted an intermediate, the last scan still found the file as a source. This check deletes the
-        file, so its path is scheduled to be checked again.
+        If an engine died before it deleted an intermediate, it may still be recorded as a source. This check deletes the file, and
+        schedules a check of its path, so that the source disappears too.
         """
         products, say = self._context.archive.products, self._context.news.say_once
         lost, orphans = self._context.cache.find_lost(products, say, trusts_times=trusts_times)
@@ -522,7 +525,7 @@ class Scans:
         return [("signature", self._opening.signature), (_IDENTITIES, made), (ROOTS_STATE, roots), *self._platforms.end()]
 
     def note_changes(self, rows: Rows) -> None:
-        """Add a row to `rows` that marks platforms as out of date if `rows` change inputs of these platforms."""
+        """If `rows` change an input, add a row that marks platforms as out of date (`SettledPlatforms.note`)."""
         if state := self._platforms.note(rows, self._context.archive):
             rows.setdefault("put_state", []).extend(state)
 

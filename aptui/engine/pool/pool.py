@@ -52,7 +52,7 @@ from aptui.worker.variables import values_of
 _LONG_JOB_S = 0.5
 """If jobs keep all workers busy for this long, one more worker is started for hashing files and for analyses (seconds)."""
 _LEAST_HELD = 8
-"""Number of jobs that may wait for memory while the pool still accepts messages, because later jobs may fit into memory.
+"""The pool accepts orders while fewer jobs than this wait for memory, because a later job may need less memory.
 
 With more than four workers, the limit is twice the number of workers.
 """

@@ -39,7 +39,7 @@ PATIENT_S = 10.0
 class WorkerSlot(Struct, eq=False):
     """A worker and its orders.
 
-    `verdicts` are {run key: why the worker is being ended}, for the runs that are the cause. `start` is the worker's configuration.
+    `verdicts` are {key of a run: why the engine ends the worker because of this run}. `start` is the worker's configuration.
     """
 
     number: int
@@ -306,7 +306,7 @@ class OrderAnswers:
         self._return(message, message.rest, "the configuration changed")
 
     def take_back(self, slot: WorkerSlot, *, is_outdated: bool) -> None:
-        """Give the orders of a worker that ends normally to other workers, unless they belong to an earlier configuration."""
+        """A worker ends normally: give its remaining orders to other workers, but not orders of an earlier configuration."""
         for message in reversed(slot.messages):
             unwanted = [order for order in message.rest if order.run_key in message.cancelled]
             self.cancel(unwanted)

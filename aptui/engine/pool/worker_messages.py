@@ -142,9 +142,9 @@ Identity = tuple[str, str, str, str, str]
 class PoolMessage(Struct):
     """Orders of one kind that are sent to a worker together. The first `done` orders are answered; the worker runs the next order.
 
-    `cancelled`: run keys whose results are no longer needed. `tries`: number of workers that died while they performed the hash
-    order. `is_alone`: no other job may run at the same time. `held_since_s`: when the message began to wait for memory, None = it
-    does not wait. `passed`: number of jobs that were sent before this message since then.
+    `cancelled`: run keys whose results are no longer needed. `tries`: number of workers that died while they performed
+    `hash_order`. `is_alone`: no other job may run at the same time. `held_since_s`: when the message began to wait for memory, None
+    = it does not wait. `passed`: number of later jobs that were sent to workers while this message waited for memory.
     """
 
     kind: wire.FrameKind

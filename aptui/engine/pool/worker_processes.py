@@ -1,7 +1,7 @@
 """The worker manager of a pool: starts, retires, ends and replaces worker processes.
 
-`pool` chooses their orders. If a worker dies, `slots` answers or returns its orders (`OrderAnswers.account_for_the_dead`), and the
-core repeats the interrupted run, but only once (`core.pipeline.run_results`).
+`pool` decides which orders (`AnalyseOrder`, `ProcessOrder`, ...) each worker gets. If a worker dies, `slots` reports results for
+its orders (`OrderAnswers.account_for_the_dead`), and the core repeats the interrupted run once (`core.pipeline.run_results`).
 
 Tests: `tests/engine/pool/test_pool.py`.
 """
