@@ -330,7 +330,7 @@ def distrust(cache_file: Path) -> None:
 
 
 def describe_again(config: Config, cache_file: Path) -> tuple[Config, tuple[Builder, ...]]:
-    """Return the configuration with the present state of its tools, and its builders, described by the bytes of their files.
+    """Return (`config` with the present state of its tools, builders). The bytes of the builders' files are read again.
 
     Raises:
         UserError: a builder cannot be loaded.

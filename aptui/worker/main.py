@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from aptui.worker.commands.command_job import BatchSharing
 
 _DESCRIPTOR_FLOOR = 128
-"""Maximum value of the lowest free descriptor number.
+"""If all descriptor numbers up to this one are in use, builders leak open files.
 
-A higher number means that builders leak open files. The worker then asks to be replaced, before descriptors run out.
+The worker then asks to be replaced, before descriptors run out.
 """
 _RECEIVE_BYTES = 1 << 18
 HELD_S = 0.02

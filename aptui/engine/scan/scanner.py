@@ -251,7 +251,10 @@ class Scanner:
     def _hold_back(
         self, facts_of: dict[int, list[FileFact]], before: Mapping[int, Sequence[FileFact]], digests: dict[int, bytes]
     ) -> dict[int, bytes]:
-        """Keep the previous facts of files that wait for their identity file, and of identity files that were deleted."""
+        """Replace the facts of each source that waits for an identity file by its stored facts; leave out a source without them.
+
+        Also add the stored facts of the missing identity file. `before` has the stored facts.
+        """
         held = self._metadata.held
         for part, facts in facts_of.items():
             if not any((part, fact.rel) in held for fact in facts):
@@ -383,9 +386,10 @@ def _compile_settings(path: str, rel: str) -> str:
 
 
 def _identity_files(facts_of: Mapping[int, Sequence[FileFact]]) -> IdentityFiles:
-    """Return the identity files among the files of a folder.
+    """Return {(scan folder id, path): identity file} of a folder; every file has its real path and its lower-case path as keys.
 
-    If names differ only in case, the lower-case key has the first file in sort order.
+    If several paths differ only in case, the lower-case key has the file with the lower-case path. If this file does not exist, it
+    has the first of these files in sort order.
     """
     found = [fact for facts in facts_of.values() for fact in facts if fact.rel.lower().endswith(META_SUFFIX)]
     found.sort(key=lambda fact: fact.rel, reverse=True)

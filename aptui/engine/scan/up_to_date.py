@@ -95,8 +95,8 @@ If more folders differ, the scan walks the whole tree again, because the walk ta
 class UpToDateCheck(Struct):
     """Result of the check.
 
-    `differing`: the changed folders with their parts. `vanished`: the stored folders that no longer exist. `is_of_bytes`: the bytes
-    of the files in the unchanged folders were also compared.
+    `differing`: (relative path, its real folders in all scan folders) of each changed folder. `vanished`: the stored folders that
+    no longer exist. `is_of_bytes`: the bytes of the files in the unchanged folders were also compared.
     """
 
     unchanged: list[str] = field(default_factory=list)
@@ -384,7 +384,10 @@ class SettledPlatforms:
         return self._keep({**{name: self._stored[name] for name in self._resting if name in self._stored}, **self._now})
 
     def note(self, rows: Rows, archive: LastRun) -> list[tuple[str, str]]:
-        """Return extra rows to save with `rows`. If `rows` change an input, they mark the unprocessed platforms as out of date."""
+        """Return the rows to save with `rows` so that platforms count as out of date, [] if no platform is affected.
+
+        If `rows` change settings of a folder, all platforms become out of date, otherwise only the unprocessed platforms.
+        """
         states: Iterable[tuple[str, str]] = rows.get("put_state", ())  # type: ignore[assignment]  # rows of one operation have one form
         if self._stored and ("signature", "") in states:  # the settings of a folder changed
             return self._keep({})

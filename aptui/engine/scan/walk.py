@@ -43,15 +43,16 @@ from aptui.shared.files.confinement import ConfinedTree
 # deleted.
 #
 # A share that is not mounted leaves an empty folder. If its files counted as deleted, all their products would be lost. So an
-# engine checks each scan folder at its start, and when another folder appears at the path of a scan folder. It refuses to scan if
-# the new folder is empty, if it is on another device and lacks most entries, or if it lacks more than half of many files. If the
-# folder is still the same (device and inode, on a disk of this machine), its files were really deleted: a checkout of another
-# branch needs no confirmation. With `accept` a user confirms that the contents of the folder are right.
+# engine checks each scan folder at its start, and when another folder appears at the path of a scan folder. It refuses to scan a
+# new folder that is empty, that is on another device and lacks most entries, or that lacks more than half of the stored files (if
+# these are at least `MANY_FILES`). If the folder is still the same (device and inode, on a disk of this machine), its files were
+# really deleted: a checkout of another branch needs no confirmation. With `accept` a user confirms that the contents of the folder
+# are right.
 
 ROOTS_STATE = "roots"
 """Key in aptui_state: {name of a scan folder: [device, inode]}, saved when no work was pending."""
 MANY_FILES = 1_000
-"""A scan folder with fewer stored files is not checked for the loss of more than half of its files."""
+"""Minimum number of stored files for which the loss of more than half of a scan folder's files is an error."""
 _ACCEPTED = "accepted-folders.json"
 _ACCEPTED_FILE = f"{OWN_FOLDER}/{_ACCEPTED}".encode()
 _OF_FILE_SYSTEMS = frozenset((b"lost+found", b".snapshot"))
@@ -60,7 +61,7 @@ Identity = tuple[int, int]
 
 
 Digests = Mapping[str, Sequence[tuple[int, bytes]]]
-"""{relative folder in lower case: ((scan folder id, digest), ...)} of the stored state."""
+"""The stored digests of folders: {relative folder in lower case: one pair (scan folder id, digest) for each scan folder}."""
 
 
 class RememberedFolders(Protocol):
@@ -570,7 +571,7 @@ class Walk:
         self.sentences.append(sentence)
 
     def _enter(self, part: FolderPart, name: str, path: str, below: Below) -> None:
-        """Add the folder `name` in `part` to `below`.
+        """Add the subfolder `name` of the folder `part` to the folders in `below`, which are walked next.
 
         It is not added if it is ignored, belongs to aptui or to another scan folder, or if the scan folder is not recursive.
         """

@@ -139,10 +139,10 @@ class NativeWatch:
         return 2 * proc.read_queued_bytes(self.descriptor) >= self._queue_length * _BYTES_PER_EVENT
 
     def came_at_once(self, count: int, now: float) -> bool:
-        """Whether the changes that arrived within a tenth of a second may have overflowed the queue.
+        """Add `count` new changes; return whether the changes within a tenth of a second may have overflowed the kernel's queue.
 
-        The limit is a quarter of the queue, because creating and writing a file queues four notifications but is reported as one
-        change. For roots that do not want all changes, the limit is half of the queue.
+        The limit is a quarter of the queue's length, because creating and writing a file queues four notifications but is reported
+        as one change. If the root needs only some kinds of changes (`NotifiedRoot.wants`), the limit is half of the queue's length.
         """
         since, total = self._window
         self._window = (now, count) if now - since > _WINDOW_S else (since, total + count)
@@ -182,7 +182,7 @@ class RootWatch(Struct, eq=False):
     """Why a full check is requested after the next watch is set."""
     failures: int = 0
     retries: int = 0
-    """Number of attempts to watch a root again after a name in it that is not UTF-8 had prevented watching."""
+    """Number of retries of a watch that ended because of a name below the root that is not UTF-8."""
     arm_at: float = 0.0
     """Time of the next attempt to set the watch, in seconds of the clock."""
     armed_at: float = 0.0
@@ -297,7 +297,7 @@ class WatchSupervisor:
             self._arm(watched)
 
     def _renew(self, watched: RootWatch, reason: str) -> None:
-        """Remove the watch of a root, and let the next attempt to set it begin at once."""
+        """Remove the watch of a root. A new watch is set without delay."""
         self._disarm(watched)
         watched.reason, watched.outdated, watched.arm_at = reason, "", 0.0
 
@@ -322,7 +322,7 @@ class WatchSupervisor:
             self._retry_soon(watched)
 
     def _retry_soon(self, watched: RootWatch) -> None:
-        """Schedule the next attempt to watch a root with a file name that is not UTF-8.
+        """Schedule the next attempt to watch a root that contains a path that is not UTF-8.
 
         The attempt begins sooner than for other roots that cannot be watched, because the user may rename the file soon.
         """

@@ -45,7 +45,7 @@ from aptui.shared.health import WatchedRoot, WatchMode
 # each watch includes the folder of sync cookies. A sync cookie has passed when every watch has reported it.
 
 COOKIE_TAG = "cookie"
-"""Tag of the notification that every watch has reported a sync cookie."""
+"""Tag of the notification that is sent when every watch has reported a sync cookie, or after the timeout."""
 
 _ADDED = 1
 _TIMEOUT_S = 2.0
