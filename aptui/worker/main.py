@@ -45,7 +45,8 @@ _RECEIVE_BYTES = 1 << 18
 HELD_S = 0.02
 """Maximum delay (seconds) of an answer that is held to be sent with later answers.
 
-The engine also holds results so that they share a commit: for the same time, or longer if no client waits for them.
+The engine also holds results, so that several results share a commit. It holds them for the same time, or longer if no client
+waits.
 """
 _LEAST_SHARE_BYTES, _LARGEST_SHARE_BYTES = 2 << 30, 8 << 30
 """Minimum and maximum (bytes) of a worker's default memory limit.
@@ -160,9 +161,9 @@ class Worker:
             self._retire_if_due()
 
     def _start_together(self, orders: Sequence[ProcessOrder]) -> None:
-        """Start one command for the sources of the first order and of all orders that differ from it only in their sources.
+        """Start one command for several orders: the first order, and every order that equals it except for its source.
 
-        Do nothing if the command was already started for this order, or if the builder is faulty.
+        Do nothing if a command was already started for the first order, or if the builder is faulty.
         """
         from aptui.worker import builder_run
 

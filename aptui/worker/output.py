@@ -21,7 +21,7 @@ MOST_BYTES = 128 << 10
 MOST_LINES = 1000
 """Number of log lines kept at each end of a run's output: 256 KiB of empty lines would otherwise become 262,144 records."""
 _ONE_TIME_MS, _MOST_ARRIVALS = 10, 4096
-"""Interval (milliseconds) within which all output gets the same time, and maximum number of recorded times of one stream."""
+"""Interval (milliseconds): all output within it gets the same time. `_MOST_ARRIVALS`: maximum recorded times of one stream."""
 LINE_CHARS = 16_000
 """Maximum characters of a log line. A longer line is cut, because users read the log."""
 
@@ -117,7 +117,10 @@ class BoundedText:
 
 
 def _time_lines(data: bytes, start: int, arrivals: list[tuple[int, int]]) -> list[str]:
-    """Return the lines of `data`, which begins at `start` of the stream, each with the arrival time of its end, if known."""
+    """Return the lines of `data`, each with the arrival time of its last byte if times are known.
+
+    `start` is the position of `data` in the stream (bytes).
+    """
     if not arrivals:
         return _decode(data)
     ends, times = [end for end, _ in arrivals], [time_ms for _, time_ms in arrivals]

@@ -155,7 +155,7 @@ def _read(path: str) -> bytes:
         return b""
 
 
-# ---------------------------------------------------------------------------- processes of a worker, as the engine ends them
+# ------------------------------------------------------------------------------- how the engine ends a worker's processes
 
 
 def family(session: int, mark: str) -> set[int]:

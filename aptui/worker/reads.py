@@ -33,9 +33,9 @@ from aptui.worker import file_access
 # Finds files outside the project that were opened because the content of a source names them. Such a job must fail, no matter which
 # process opened the file.
 #
-# Shipped builders open files that content names through the SDK, which refuses files outside the project. Other builders may open
-# any path. Their own files (libraries, settings) are allowed: content chose a path only if the path occurs in the source, or in a
-# file of the project that was read with it.
+# Shipped builders use the SDK to open a file that content names, and the SDK refuses files outside the project. Other builders may
+# open any path. Their own files (libraries, settings) are allowed. A job fails only if the path of an opened file occurs in the
+# source, or in another file of the project that the job read.
 
 _INSTALLED = ("/site-packages/", "/dist-packages/")
 _PACKAGES = {path for path in sys.path if f"{path}/".endswith(_INSTALLED)}
@@ -217,7 +217,7 @@ class Reads:
             self._outside[path] = None
 
     def find_outside_read(self) -> str:
-        """Return an error if the job read a file outside the scan folders that one of the job's input files names, else ""."""
+        """Return an error if the job read a file outside the scan folders, and an input file of the job names it; else ""."""
         opened = [path for path in self._outside if not is_of_the_system(path) and os.path.isfile(path)]
         path, file = find_named_by_content(opened, (self._source, *self._found), _folders)
         if not path:
@@ -231,7 +231,7 @@ class Reads:
         Args:
             digest_of: returns the digest of a file, "" for a missing file.
             adds: whether every file that was read may become a dependency. If False, missing files are left out, and existing
-                files have no digests. Files that may not be sources (`_is_hidden`) are always returned, and with digests.
+                files have no digests. Files that possibly are not sources (`_is_hidden`) are always returned with digests.
         """
         reads = []
         probed = {path: where for path, where in self._absent.items() if _is_hidden(_as_configured(path))}
@@ -410,7 +410,7 @@ def find_ignored(rel: str, root: str) -> tuple[str, ...]:
 
 
 def _is_hidden(path: str) -> bool:
-    """Whether a file may not be a source: it is ignored, or another scan folder has a file of the same relative path.
+    """Whether a file is ignored, or another scan folder has a file of the same relative path, which may be the source instead.
 
     For an existing file, all other scan folders are checked; the engine decides which of the files is the source. For a missing
     file, only earlier scan folders are checked. A missing file that hides later files becomes the source when it appears, and the
