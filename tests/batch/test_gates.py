@@ -34,15 +34,13 @@ def parsed(*words: str) -> Namespace:
         (("error", "slower:3x"), "error", 3.0),
     ],
 )
-def test_fail_on_option_accepts_a_level_and_a_factor_together(
-    words: tuple[str, ...], level: str | None, factor: float | None
-) -> None:
+def test_failure_criteria_may_be_a_level_and_a_factor(words: tuple[str, ...], level: str | None, factor: float | None) -> None:
     found = parsed(*(text for word in words for text in ("--fail-on", word)))
 
     assert (found.fail_on, found.fail_slower) == (level, factor)
 
 
-def test_option_fail_on_combines_flaky_slower_and_error() -> None:
+def test_failure_criteria_flaky_slower_and_error_can_be_combined() -> None:
     found = parsed("--fail-on", "flaky", "--fail-on", "slower:2x", "--fail-on", "error")
 
     assert (found.fail_flaky, found.fail_slower, found.fail_on) == (True, 2.0, "error")
@@ -52,7 +50,7 @@ def test_option_fail_on_combines_flaky_slower_and_error() -> None:
 @pytest.mark.parametrize(
     "word", ["", "slow", "slower", "slower:", "slower:x", "slower:1x", "slower:-2", "slower:nan", "slower:inf"]
 )
-def test_option_fail_on_refuses_invalid_values(word: str) -> None:
+def test_invalid_failure_criterion_is_refused(word: str) -> None:
     with pytest.raises(UserError, match="--fail-on"):
         parsed("--fail-on", word)
 
@@ -63,7 +61,7 @@ def test_stop_after_option_parses_a_count_and_a_cause(text: str, wanted: StopAft
 
 
 @pytest.mark.parametrize("text", ["", "0", "-1", "x", "2.5", "20:", "20:cause", ":same-cause", "٣", "9" * 5000])
-def test_stop_after_option_refuses_invalid_values(text: str) -> None:
+def test_invalid_failure_limit_is_refused(text: str) -> None:
     with pytest.raises(UserError, match="--stop-after"):
         stop_after(text)
 
@@ -89,7 +87,7 @@ def test_stop_after_limit_stops_the_engine_only_once() -> None:
     assert outcome_of(StopAfter(3), *news) == ("3 failures", 1)
 
 
-def test_stop_after_counts_each_failed_job_once_and_no_success() -> None:
+def test_failure_limit_counts_each_failed_job_once_and_ignores_successes() -> None:
     assert outcome_of(StopAfter(2), failure(1, "a"), failure(1, "a"), failure(2, "", status="completed")) == ("", 0)
 
 

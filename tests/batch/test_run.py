@@ -131,7 +131,7 @@ def test_each_batch_reports_a_failure_until_the_source_is_fixed(run: Run, projec
 
 
 @pytest.mark.parametrize(("fail_on", "expected"), [(None, 0), ("error", 0), ("warning", 1)])
-def test_second_batch_with_fail_on_has_the_same_exit_code(run: Run, project: Path, fail_on: str | None, expected: int) -> None:
+def test_repeated_batch_returns_the_exit_code_of_the_first(run: Run, project: Path, fail_on: str | None, expected: int) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     gate = ["--fail-on", fail_on] if fail_on else []
 
@@ -371,7 +371,7 @@ def test_batch_on_a_locked_cache_has_exit_code_4(run: Run, project: Path) -> Non
         (Summary(jobs_failed=1, is_interrupted=True), "warning", 130),
     ],
 )
-def test_exit_code_depends_on_the_summary_and_the_fail_on_option(summary: Summary, fail_on: str | None, code: int) -> None:
+def test_exit_code_depends_on_the_summary_and_the_failure_criterion(summary: Summary, fail_on: str | None, code: int) -> None:
     assert exit_code(summary, fail_on) == code
 
 
@@ -462,7 +462,7 @@ def test_time_left_is_estimated_after_the_scan() -> None:
     ("least_ms", "text"),
     [(0, "about 10.0 s left"), (9_000, "about 10.0 s left, at least 9.0 s"), (9_999, "about 10.0 s left")],
 )
-def test_remaining_time_text_includes_a_lower_bound_that_differs(least_ms: int, text: str) -> None:
+def test_remaining_time_shows_its_minimum_if_rounded_values_differ(least_ms: int, text: str) -> None:
     assert format_time_left(10_000, least_ms) == text
 
 
@@ -529,7 +529,7 @@ def test_products_of_removed_platform_are_deleted(run: Run, project: Path) -> No
     assert not product.exists()
 
 
-def test_junit_report_counts_jobs_with_warnings_as_failures_with_fail_on_warning(run: Run, project: Path) -> None:
+def test_junit_report_counts_warnings_as_failures_if_requested(run: Run, project: Path) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     assert run("batch", "--platforms", "linux")[0] == 0
 

@@ -71,7 +71,7 @@ class Bench:
 
 @row
 def cold(bench: Bench) -> None:
-    """All files are new: compared with `cp -r`, and with ninja and gulp if they are installed, in turns."""
+    """The first build of a project, in turns with `cp -r`, and with ninja and gulp if they are installed."""
     ours, copies, peak = [], [], 0.0
     ninjas: list[Cost] = []
     gulps: list[Cost] = []

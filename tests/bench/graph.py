@@ -38,7 +38,7 @@ _NEAR = 200
 
 
 def make(folder: Path, sources: int, dependencies: int, seed: int = 5) -> Path:
-    """Write a project of `sources` sources whose products have `dependencies` product dependencies; return the database."""
+    """Write a project with the given numbers of sources and of product dependencies in total; return the path of its database."""
     path = generate.make(folder, sources * len(generate.PLATFORMS))
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("DELETE FROM ProductDependencies")

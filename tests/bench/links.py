@@ -1,9 +1,10 @@
 """Product dependencies by path: the cost of resolving them as products appear, at three sizes (factors 1, 2 and 4).
 
 Half of the dependencies name a product exactly, and half end with `*`. As in the engine's commits, 256 products are added in one
-transaction, which resolves earlier dependencies on them. The time is compared with two other programs: the first only inserts the
-rows. The second joins each transaction's products with all unresolved dependencies by LIKE (once, because it takes long). The best
-run counts.
+transaction, which resolves earlier dependencies on them. The best of several runs counts.
+
+Two other ways are timed for comparison. The first only inserts rows of resolved dependencies. The second compares the products of
+each transaction with all unresolved dependencies by LIKE; it is timed only once, because it takes long.
 """
 
 from __future__ import annotations
@@ -69,7 +70,11 @@ def _timed(writer: Writer, batches: list[Rows]) -> float:
 
 
 def _measure(folder: Path, count: int) -> tuple[float, float, float]:
-    """Return the seconds of three runs: declaring dependencies, resolving them, and the same products without dependencies."""
+    """Return the triple (declaring, resolving, plain) of times in seconds.
+
+    They are the times to add products with dependencies, to add the products that resolve these, and to add the latter products
+    to a database without dependencies.
+    """
     times = []
     for name, owner in (("links", _owner), ("plain", _target)):
         path = _fresh(folder / f"{name}-{count}")
@@ -112,7 +117,10 @@ def _plain_insert(folder: Path, count: int) -> float:
 
 
 def _naive_join(count: int) -> float:
-    """Return the seconds of joining each transaction's products with all unresolved dependencies, as O3DE does when idle."""
+    """Return the total time (seconds) of comparing products with unresolved dependencies as O3DE does when it is idle.
+
+    After each transaction, its products are joined with all unresolved dependencies.
+    """
     with closing(sqlite3.connect(":memory:")) as database:
         database.execute("CREATE TABLE unmet(path TEXT)")
         paths = [_owner(number).links[0].path.replace("*", "%") for number in range(count)]

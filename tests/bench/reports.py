@@ -114,7 +114,7 @@ def _without_reports() -> Iterator[None]:
 
 
 def in_a_worker(folder: Path, pairs: int, work_s: float) -> str:
-    """Return a text with the additional processor time (percent) of a worker's run that makes a run report."""
+    """Return a text that shows by how much (percent) a run report increases the processor time of a run in a worker."""
     root = folder / "assets"
     root.mkdir(exist_ok=True)
     (root / "a.txt").write_bytes(b"source")
@@ -188,7 +188,7 @@ def _quantile(values: list[float], part: float) -> float:
 
 
 def in_the_engine(folder: Path, count: int, kind: str) -> str:
-    """Return a text with the processor time per job that the engine needs to compare run reports."""
+    """Return a text that shows how much processor time the engine spends on the comparison of run reports, for each job."""
     project = folder / f"project-{kind}"
     shutil.rmtree(project, ignore_errors=True)
     (project / "assets").mkdir(parents=True)

@@ -83,7 +83,7 @@ def gateway_of(project: Path) -> Iterator[tuple[str, str, int]]:
 def notify(bench: Bench) -> None:
     """The time from a save to its notification.
 
-    The row measures this time at a client of the gateway, and at `inotifywait` on the products, in the same run.
+    Each save is timed twice: until a client of the gateway receives the notification, and until `inotifywait` reports the product.
     """
     if shutil.which("inotifywait") is None:
         say("notify", "no inotifywait (inotify-tools): no figure")
@@ -151,7 +151,10 @@ def _saves(engine: Engine, sources: Path, chosen: list[str], url: str, token: st
 
 @row
 def subscribers(bench: Bench) -> None:
-    """Compare running all jobs again without clients and with a thousand clients that receive every notice, in alternating runs."""
+    """Compare the cost of a rerun of all jobs with and without a thousand clients that receive every notice.
+
+    Runs with clients and runs without clients alternate.
+    """
     project, _sources = own_project(bench, "subscribers")
     _add_rows(project)
     none: list[_Cost] = []

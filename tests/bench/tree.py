@@ -1,7 +1,9 @@
-"""A real tree, cold: pictures, sounds and copies, or textures, compared with the same library calls in two bare processes.
+"""First builds of two trees, compared with a script that makes the same library calls in two bare processes.
 
-The tree is the folder that `APTUI_BENCH_TREE` names, or that of Debian's supertux-data, or generated pictures, sounds and texts.
-The pictures for textures are in the folder that `APTUI_BENCH_TEXTURES` names, or generated, with sides of 64 to 2048 pixels.
+* `tree` has pictures, sounds and other files, which are copied. The folder is `APTUI_BENCH_TREE`, by default that of Debian's
+  supertux-data. If the folder does not exist, the tree is generated.
+* `textures` has pictures from which textures are made. The folder is `APTUI_BENCH_TEXTURES`. By default, pictures with sides of 64 to
+  2048 pixels are generated.
 """
 
 from __future__ import annotations

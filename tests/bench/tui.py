@@ -4,8 +4,8 @@ The app's own figures through a pseudo-terminal, 160×45; `keys` also at 140 col
 line, rest, log.
 
 Databases are made once in DIR by `generate`; `attach` needs a real engine over a real project, P, or one with 10,000 sources that
-is made in DIR. Times are milliseconds from a key, or the start of the process, to the bytes that make it visible; the screen is put
-together from these bytes afterwards.
+is made in DIR. Times are in milliseconds. They begin with a key or with the start of the process. They end with the output bytes
+that show the result; the screen is reconstructed from these bytes afterwards.
 """
 
 from __future__ import annotations
@@ -244,7 +244,10 @@ def filter(harness: Harness) -> None:
 
 
 def _filtered(replay: Replay, text: str) -> tuple[float, float, float]:
-    """Return when the screen first showed the typed filter text, the final rows, and the final rows with the final count."""
+    """Return the triple (echo, rows, complete) of times at which the screen first showed a state.
+
+    The states are: the typed filter text; that text and the final rows; and also the final count.
+    """
     steps = []
     for at_s, lines in replay.steps():
         rows = [line for line in lines[_FIRST_ROW : LINES // 2] if "Event log" not in line]

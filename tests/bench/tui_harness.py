@@ -59,7 +59,7 @@ class TimedTerminal(Terminal):
         self.chunks.append(Chunk(time.perf_counter(), len(self.seen)))
 
     def stroke(self, data: str, quiet_s: float = 0.04, timeout_s: float = 3.0) -> tuple[float, int]:
-        """Type, and wait until the output ends; return the time of typing and the number of output chunks before it."""
+        """Type `data` and wait until the output ends; return the pair (time of typing, number of chunks before the typing)."""
         before, sent_s = len(self.chunks), time.perf_counter()
         self.send(data)
         while True:

@@ -72,7 +72,7 @@ def test_builder_run_lists_the_known_builders_for_an_unknown_name(project: Path,
 
 
 @pytest.mark.real
-def test_builder_new_writes_a_builder_whose_test_passes(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_generated_builder_passes_its_generated_test(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["builder", "new", "big_words"]) == 0
     assert main.main(["builder", "new", "big_words"]) == 3
     assert main.main(["builder", "new", "Big-Words"]) == 3

@@ -138,8 +138,8 @@ def test_batch_without_work_or_with_one_copied_file_imports_no_heavy_modules(tmp
     (tmp_path / "assets" / "a.txt").write_text("a")
     (tmp_path / "aptui.yaml").write_text('scan_folders: [{name: game, path: assets}]\nbuilders: [{name: data, copy: ["*.txt"]}]\n')
     environment = {**_environment(), "XDG_CACHE_HOME": str(tmp_path / "xdg")}
-    # A file that changed less than two seconds before a scan is read again by the next run. In this test the speed of the machine
-    # would decide that, so the first run trusts such files.
+    # If a file changed less than two seconds before a scan, the next run reads it again. In this test, the speed of the machine
+    # would decide whether that happens. So the limit is 0 s in the first run, and the second run never reads the file again.
     trusting = "from aptui.engine.loop import scans; scans.RACY_NS = 0; "
     script = (
         "import sys; from aptui.cli.main import main; code = main(['batch']); print(code, *sorted(sys.modules), file=sys.stderr)"

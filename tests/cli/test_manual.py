@@ -33,7 +33,7 @@ def test_help_verb_prints_the_same_text_as_the_help_option(capsys: pytest.Captur
     assert "examples:\n  aptui batch\n" in output
 
 
-def test_general_help_shows_verbs_in_groups_and_first_steps(capsys: pytest.CaptureFixture[str]) -> None:
+def test_general_help_groups_verbs_and_advises_new_users(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["help"]) == 0
 
     output = capsys.readouterr().out
@@ -79,7 +79,7 @@ def test_docs_verb_prints_the_page_of_a_verb_and_refuses_unknown_verbs(capsys: p
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "aptui").glob("*.md"))]
 _INCOMPLETE = re.compile(r"are required|expected one argument|expected at least one argument")
-"""Parser errors of missing arguments. They are accepted for a command within a sentence, which may omit arguments."""
+"""Parser errors of missing arguments. Commands that a sentence mentions, for example `aptui why`, may omit arguments."""
 _PLACEHOLDER = re.compile(r"\b[A-Z][A-Z]+\b|…|\.\.\.|\[|\]|\|")
 """Placeholders in capitals and optional words in brackets. A line with these words shows
 the syntax of a command. It is not an example that can be run."""

@@ -287,7 +287,7 @@ def test_builders_are_listed_with_job_counts(run: Run) -> None:
 # --------------------------------------------------------------------------------------------------------------------- why
 
 
-def test_why_explains_the_last_run_of_a_job(run: Run) -> None:
+def test_verb_why_explains_the_last_run_of_a_job(run: Run) -> None:
     answer = json.loads(run("why", "x.words@linux", "--json")[1])
     output = run("why", "x.words@linux")[1]
 
@@ -300,7 +300,7 @@ def test_why_explains_the_last_run_of_a_job(run: Run) -> None:
 
 
 @pytest.mark.parametrize("name", ["Cache/linux/out.idx", "linux/out.idx", "linux/OUT.idx"])
-def test_why_of_a_product_names_its_source(run: Run, name: str) -> None:
+def test_verb_why_prints_the_source_of_a_product(run: Run, name: str) -> None:
     answer = json.loads(run("why", name, "--json")[1])
 
     assert (answer["path"], answer["is"], answer["said"]) == ("linux/out.idx", "product", "it was made from 'x.words'")
