@@ -313,7 +313,7 @@ def test_why_reports_that_no_job_made_a_cache_file(run: Run) -> None:
     assert (answer["is"], answer["said"]) == ("outside", "it is in the cache, but no job made it")
 
 
-def test_why_reports_an_edit_of_a_source_that_is_not_scanned_yet(run: Run, processed: Path) -> None:
+def test_verb_why_reports_source_changes_that_are_not_scanned_yet(run: Run, processed: Path) -> None:
     path = processed / "assets" / "x.words"
     text = path.read_text()
     try:
@@ -327,7 +327,7 @@ def test_why_reports_an_edit_of_a_source_that_is_not_scanned_yet(run: Run, proce
         path.write_text(text)
 
 
-def test_why_of_a_failed_job_names_the_error(run: Run) -> None:
+def test_verb_why_prints_the_error_of_a_failed_job(run: Run) -> None:
     output = run("why", "tables/bad.json@linux")[1]
 
     assert "failed" in output

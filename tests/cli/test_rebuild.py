@@ -60,7 +60,10 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def files_below(folder: Path) -> dict[str, bytes]:
-    """Return {path: bytes} without the database and `builders.json`, whose stamps of new files change two seconds later."""
+    """Return {path: bytes} of all files except the database and `builders.json`.
+
+    `builders.json` changes without a rebuild: a check more than two seconds after a code file changed stores the time of that file.
+    """
     files = (path for path in sorted(folder.rglob("*")) if path.is_file())
     return {str(path): path.read_bytes() for path in files if "sqlite" not in path.name and path.name != "builders.json"}
 

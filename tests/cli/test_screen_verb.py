@@ -1,4 +1,7 @@
-"""Screens with a broken configuration: over a running engine or read-only, but without starting an engine."""
+"""Screens of projects with a broken configuration, of folders without a project, and of databases.
+
+With a broken configuration, the screen uses a running engine, or is read-only. It does not start an engine.
+"""
 
 from __future__ import annotations
 
@@ -93,7 +96,7 @@ def test_screen_writes_the_proposed_project_when_the_user_presses_w(
 
 
 @pytest.mark.parametrize("key", ["n", "\r", "\x1b[A"])
-def test_screen_writes_no_project_when_the_user_presses_another_key(
+def test_screen_writes_no_project_unless_the_user_presses_w(
     typed: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str
 ) -> None:
     typed.append(key)

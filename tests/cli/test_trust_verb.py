@@ -124,7 +124,10 @@ class Evil:
 
 @pytest.fixture
 def markers(tmp_path: Path) -> Markers:
-    """Return a function that returns the words (as "command") that the project's code wrote to a file since the last call."""
+    """Return a function that returns the marks that were added to a file since its last call.
+
+    Each kind of code of the project adds its own mark when it runs: a command adds "command", for example.
+    """
     file = tmp_path / "markers"
 
     def take() -> set[str]:
@@ -198,13 +201,13 @@ def test_every_verb_is_tested_with_an_untrusted_project() -> None:
 
 
 @pytest.mark.usefixtures("hostile")
-def test_reading_verbs_run_no_code_in_fresh_clone(markers: Markers) -> None:
+def test_read_only_verbs_execute_no_code_in_fresh_clone(markers: Markers) -> None:
     assert ran_by(READ_ONLY, markers) == {}
     assert trust.list_recorded() == []
 
 
 @pytest.mark.usefixtures("subtle")
-def test_reading_verbs_run_neither_version_commands_nor_programs_of_the_repository(markers: Markers) -> None:
+def test_read_only_verbs_execute_neither_version_commands_nor_programs_of_the_repository(markers: Markers) -> None:
     main.main(["batch"])
     main.main(["trust", "--revoke"])
 
@@ -218,13 +221,13 @@ def test_guide_names_the_verbs_that_imply_trust() -> None:
     assert [verb for verb in (*RUN, "serve") if f"`{verb}" not in row] == []
 
 
-def test_reading_verbs_run_no_code_after_the_code_was_changed(hostile: Path, markers: Markers) -> None:
+def test_read_only_verbs_execute_no_code_after_the_code_was_changed(hostile: Path, markers: Markers) -> None:
     process(hostile, markers)
 
     assert ran_by(READ_ONLY, markers) == {}
 
 
-def test_reading_verbs_run_no_code_after_trust_was_revoked(hostile: Path, markers: Markers) -> None:
+def test_read_only_verbs_execute_no_code_after_trust_was_revoked(hostile: Path, markers: Markers) -> None:
     process(hostile, markers)
     assert main.main(["trust"]) == 0
     assert main.main(["trust", "--revoke"]) == 0
@@ -233,7 +236,7 @@ def test_reading_verbs_run_no_code_after_trust_was_revoked(hostile: Path, marker
 
 
 @needs_feature("shipping")
-def test_reading_verbs_run_code_of_trusted_project(hostile: Path, markers: Markers) -> None:
+def test_verb_check_executes_the_code_of_a_trusted_project(hostile: Path, markers: Markers) -> None:
     process(hostile, markers)
     main.main(["trust"])
 

@@ -115,7 +115,7 @@ def test_platform_of_this_machine_cannot_be_disabled(write: Write) -> None:
     assert loaded.warnings[0].endswith("aptui.yaml:2:30: 'linux' is the platform of this machine, so it cannot be disabled")
 
 
-def test_loading_for_some_platforms_lists_other_enabled_ones_as_resting(write: Write) -> None:
+def test_enabled_platforms_that_are_not_selected_are_listed_as_resting(write: Write) -> None:
     folder = write(f"{SMALL}platforms: {{linux: {{}}, server: {{}}, android: {{enabled: false}}, web: {{}}}}\n")
 
     loaded = load(folder, platforms=["server", "android"])

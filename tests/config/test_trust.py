@@ -171,7 +171,7 @@ def test_runnable_code_is_listed_by_kind(project: Path) -> None:
     assert found.counts() == [(1, "command"), (1, "hook"), (1, "command check"), (2, "Python file")]
 
 
-def test_version_command_of_a_tool_is_listed_and_changes_of_its_script_need_trust(project: Path) -> None:
+def test_trust_covers_the_version_command_of_a_tool_and_its_script(project: Path) -> None:
     settings = project / "aptui.yaml"
     tools = 'products: ["*.b"], tools: [{name: sh, version: "sh tools/version.sh"}]}'
     settings.write_text(settings.read_text().replace('products: ["*.b"]}', tools))
@@ -184,7 +184,7 @@ def test_version_command_of_a_tool_is_listed_and_changes_of_its_script_need_trus
     assert trust.assess(load(project)).changed == ("tools/version.sh",)
 
 
-def test_program_in_a_parameter_is_listed_and_changes_of_its_file_need_trust(project: Path) -> None:
+def test_trust_covers_a_program_in_a_parameter_and_its_file(project: Path) -> None:
     settings, script = project / "aptui.yaml", project / "tools/ring.sh"
     text = f"builders:\n  - {{name: shaders, uses: shader, patterns: [\"*.frag\"], params: {{compiler: '{script}'}}}}"
     settings.write_text(settings.read_text().replace("builders:", text).replace("sh, tools/ring.sh", "sh"))
@@ -196,7 +196,7 @@ def test_program_in_a_parameter_is_listed_and_changes_of_its_file_need_trust(pro
     assert trust.assess(load(project)).changed == ("tools/ring.sh",)
 
 
-def test_program_params_lists_all_trusted_only_text_params_of_shipped_builders() -> None:
+def test_program_params_contains_every_text_parameter_with_is_trusted_only() -> None:
     classes = [point.load() for point in entry_points(group=ENTRY_POINT_GROUP) if point.value.startswith("aptui.")]
     rules = [
         (schema_of(each.params_schema) or {})["properties"].items() for each in classes if getattr(each, "params_schema", None)
@@ -209,7 +209,7 @@ def test_program_params_lists_all_trusted_only_text_params_of_shipped_builders()
 
 
 @pytest.mark.parametrize("command", ["sh {top}/tools/look.sh; true", "sh ../../../../tools/look.sh", "(A={top}/tools/look.sh)"])
-def test_changed_script_that_a_command_line_names_is_found(project: Path, command: str) -> None:
+def test_changed_script_in_a_command_line_is_found(project: Path, command: str) -> None:
     settings = project / "aptui.yaml"
     entry = {"name": "other", "patterns": ["*.x"], "command": command.replace("{top}", str(project)), "products": ["*"]}
     settings.write_text(

@@ -148,7 +148,7 @@ def test_no_verb_in_a_copied_project_asks_the_original_engine(
     assert home.engine_at(home.project) == original
 
 
-def test_verbs_read_the_sources_of_a_copy_before_its_first_run(home: Copied, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verb_why_in_a_copied_project_checks_the_copied_sources(home: Copied, capsys: pytest.CaptureFixture[str]) -> None:
     home.make_copy(_COPIES["cp -a"])
     (home.copy / "assets/a.txt").write_text("of the copy")
 
@@ -207,9 +207,7 @@ _CLIENTS: list[Callable[[Path], bool]] = [_connect_verb, _connect_screen, _conne
 
 
 @pytest.mark.parametrize("connect", _CLIENTS)
-def test_clients_find_the_engine_through_a_cache_link_not_from_a_copied_project(
-    home: Copied, connect: Callable[[Path], bool]
-) -> None:
+def test_clients_find_the_engine_through_a_cache_link_but_not_in_a_copy(home: Copied, connect: Callable[[Path], bool]) -> None:
     home.make_copy(_COPIES["cp -a"])
     linked = home.project.parent / "linked"
     linked.mkdir()

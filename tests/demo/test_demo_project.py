@@ -31,7 +31,7 @@ pytestmark = pytest.mark.real
 
 WARNING = 2
 MOST_ROWS = 24 - 8
-"""Maximum rows of a text in a terminal of 24 rows: failures, summary, next steps and prompt need 8 rows."""
+"""Maximum number of rows of a text. A terminal has 24 rows, but failures, summary, next steps and prompt take 8 of them."""
 SHIPPED = (
     JsonBuilder,
     ImageBuilder,

@@ -25,9 +25,10 @@ def random_kills(
     mutant: str = "",
     say: Say = print,
 ) -> Report:
-    """Drills K1 and K2: kill the engine at random times during 12 changes of 60 sources, and restart it.
+    """Drills K1 and K2: kill the engine at a random time while it processes changes, and restart it; repeat this `count` times.
 
-    Every second time, revert the changes before the restart.
+    Each time, 12 random changes are made in a project that begins with 60 sources. In about half of the cases, the changes are
+    reverted before the restart.
     """
     say(f"seed {seed}")
     report = Report("K1" if is_family else "K2")
@@ -119,8 +120,8 @@ def every_point(
 ) -> Report:
     """Drills K3 and E1: at the n-th call that changes the disk, kill the engine, or let the call fail with `error`.
 
-    n grows from `first` by `step` until an engine ends before its n-th call. Each n has the same kinds of edits; every second time
-    they are reverted before the restart. With a `mutant`, which is an engine broken on purpose, the drill ends at the first
+    n grows from `first` by `step` until an engine ends before its n-th call. The same kinds of edits are made for each n. For every
+    second n, they are reverted before the restart. With a `mutant`, which is an engine broken on purpose, the drill ends at the first
     violation. Most of the time is spent on starting `workers`.
     """
     say(f"seed {seed}, error {errno.errorcode.get(error, 'none: kills')}")

@@ -33,7 +33,7 @@ from ..worlds.world import SETTINGS, World
 _SIZE_MIB = 48
 _TIMEOUT_S = 20.0
 _COPIES = 20
-"""Maximum number of attempts to copy the disk image without a write of the kernel during the copy."""
+"""Maximum number of attempts to copy the disk image. An attempt fails if the kernel writes to the image in the meantime."""
 _WORKER_WITHOUT_SYNCS = """
 import os, sys
 os.fsync = os.fdatasync = lambda _file: None
@@ -153,9 +153,9 @@ def _disk(folder: Path) -> Iterator[Disk]:
 
 
 def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """Drill P1: cut the power at `count` calls, spread evenly over the calls that change the disk, in random order.
+    """Drill P1: cut the power at `count` of the calls that change the disk.
 
-    In half of the cases the edits are reverted before the restart. With a `mutant`, which is an engine broken on purpose, the drill
+    The chosen calls are spread evenly over all of these calls, and come in random order. In about half of the cases the edits are reverted before the restart. With a `mutant`, which is an engine broken on purpose, the drill
     ends at the first violation.
     """
     say(f"seed {seed}")

@@ -114,7 +114,10 @@ def _count_down(at: int) -> None:
 
 
 def _inspect(world: Path, moment: str, report: Report) -> None:
-    """Check the results on all machines after the death of "mine", run "mine" again, and check that all results exist."""
+    """Check the results on all machines after the process of the machine "mine" died. Then let "mine" store its result again.
+
+    After that, all results must exist, and no file may be temporary or damaged.
+    """
     for name, keeps in (("stranger", False), ("mine", True)):
         _check(world, name, moment, report, keeps=keeps, must_find={THEIRS})
     if placing.living(str(world / "mine" / "store")):

@@ -70,7 +70,7 @@ def test_kill_drill_finds_a_broken_commit_protocol(tmp_path: Path, mutant: str) 
 
 
 _WEAK_SPOT = {"without-intents": 14, "rows-before-renames": 14, "in-place": 20}
-"""{broken commit protocol: number of the first rename of a product, among all calls that change the disk}.
+"""{broken commit protocol: number of the call that renames the first product}. Only calls that change the disk are counted.
 
 A kill soon after this call reveals the broken protocol. Kills at later calls would only take time.
 """

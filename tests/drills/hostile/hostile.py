@@ -87,7 +87,7 @@ LIES = {
 
 @contextlib.contextmanager
 def without_reaping() -> Iterator[None]:
-    """Break the pool on purpose: it kills only the worker, without its child processes."""
+    """Break the pool on purpose: when it kills a worker, the child processes of the worker continue to run."""
     with mock.patch.object(processes, "kill_family", return_value=set()):
         yield
 

@@ -161,7 +161,7 @@ def _scripts(outside: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _settings(outside: Path) -> Iterator[tuple[str, bytes]]:
-    """Yield folders with a `.aptui.yaml` that sets a forbidden key, and a source that the key would affect."""
+    """Yield the files of several folders: each has a `.aptui.yaml` that sets a forbidden key, and a source that the key affects."""
     evil, secret = f"{outside}/evil", f"{outside}/secret"
     document = {
         "compiler": ("a.frag", f"shaders: {{params: {{compiler: {evil}}}}}"),

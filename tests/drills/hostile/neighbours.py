@@ -187,7 +187,7 @@ def _turn_around(selector: selectors.BaseSelector, server: LinkServer, stack: Ex
 
 
 class Quiet:
-    """A request handler that only waits, and refuses every request."""
+    """A request handler that is never idle, and answers every request with an empty answer."""
 
     def is_idle(self) -> bool:
         return False

@@ -30,7 +30,10 @@ _TRUST_S = 3.0
 Drills that lose notifications start after this time, because the second checks would find the changes.
 """
 _FOLDERS = 40
-"""Number of folders; changes in all of them must not cause a full scan, so that only notified files are checked."""
+"""Number of folders in which files change. With more than 64 changed folders, the engine would scan everything.
+
+With fewer folders, it checks only files for which notifications arrived.
+"""
 
 
 def _in_threads(count: int, act: Callable[[int], None]) -> None:
@@ -50,7 +53,10 @@ def _too_often(engine: Serving, report: Report, where: str, most: int = BUILDS_P
 
 
 def new_trees(folder: Path, count: int, seed: int, *, trees: int = 400, mutant: str = "", say: Say = print) -> Report:
-    """Drill W1: nested trees of 5 files each, made by 4 writers, `count` times."""
+    """Drill W1: four threads write nested folders while the engine runs.
+
+    In each of `count` rounds, the threads write `trees` folders together. Each folder has 5 files.
+    """
     say(f"seed {seed}")
     report = Report("W1 live")
     world = LiveWorld(folder / "project", seed=seed)

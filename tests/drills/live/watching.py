@@ -159,7 +159,10 @@ def _verify(harness: CheckingHarness, top: bytes, report: Report, where: str) ->
 
 
 def new_trees(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
-    """Drill W1: 400 nested trees of 5 files, made by 4 writers, `count` times."""
+    """Drill W1: four threads write nested folders while the watcher runs.
+
+    In each of `count` rounds, the threads write 400 folders together. Each folder has 5 files.
+    """
     say(f"seed {seed}")
     report = Report("W1")
     top = os.fsencode(folder) + b"/root"

@@ -342,9 +342,10 @@ class Storm(Programs):
         self._write_settings()
 
     def change_builders(self, branch: int | None = None) -> str:
-        """Change the builder and the tool to `branch`, as a checkout does. Without `branch`, also change a source.
+        """Change the builder and the tool to `branch`, as a checkout does.
 
-        Without `branch`, the builder and the tool each change with a probability of 70 %.
+        If `branch` is None, choose a branch at random, and also change a source. Then the builder and the tool each change with a
+        probability of 70 %.
         """
         self._branch = self.random.randrange(3) if branch is None else branch
         say = f"branch {self._branch}"
