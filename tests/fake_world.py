@@ -6,13 +6,14 @@ A source of the `script` builder lists the work of its builder, line by line:
 
     include x / glob a/*  / uuid <hex>       source dependencies
     job k [platform]      another job besides `main`; `jobs-from x` makes a job for each line of x, and includes x
-    after x:k[#1,2]       job dependency of kind Order on job k of x (on its products with sub ids 1 and 2). Kinds of other words:
-                          `print` Fingerprint, `once` OrderOnce, `only` OrderOnly. `k@platform` is a job of another platform
+    after x:k             job dependency of kind Order on job k of x; `k@platform` is a job of another platform
+    after x:k#1,2         the same dependency, but only on the products with sub ids 1 and 2
+    print, once, only     like `after`, for job dependencies of the kinds Fingerprint, OrderOnce and OrderOnly
     read x                the run finds that it depends on x; `reprocess x` requests that the jobs of x run again
     scribble x            its jobs write another line into x
     extra n               one more product, with sub id n; `make name` makes a product of that name
     stage name=line;line  a job `chain` on platform common makes this intermediate with these lines; `stage+` adds a line
-                          `info DIGEST` with a digest of all inputs of the job
+                          `info DIGEST`, and DIGEST changes with every input of the job
     critical, priority n, info text, FAIL, FAIL ANALYSIS, WARN, INTERMEDIATE
 
 A file `.aptui.yaml` is JSON: {builder: {"params": {...}, "platforms": {...}}}. Products contain the parameters of `script`. Its
@@ -231,7 +232,7 @@ class World:
         self.code = "1"
         """The code of the script builder on the disk; an engine uses the code that was there when the engine started."""
         self.tool = ""
-        """Version of the program that runs start, "" = none. An engine uses the version that exists when the engine starts."""
+        """Version of the tool that each job starts, "" = no tool. An engine uses the version that exists when the engine starts."""
         self.blind = ""
         """Kind of change ("code" or "tool") that runs do not report. Tests set it; then only a later check can find the change."""
         self._folder_ids: dict[str, int] = {}
@@ -316,7 +317,10 @@ class World:
     # ------------------------------------------------------------------------------------------------------ start, stop, settle
 
     def boot(self, **attributes: object) -> World:
-        """Set `attributes` of this object. Then start an engine on the stored state: recover as `engine.cache`; make a pipeline."""
+        """Set `attributes` of this object, and then start an engine on the stored state.
+
+        Like `engine.cache`, it first recovers from interrupted commits. Then it makes a pipeline.
+        """
         for name, value in attributes.items():
             setattr(self, name, value)
         self.staging: dict[str, Digest] = {}
@@ -1047,7 +1051,10 @@ class World:
         return [*script.includes, *script.jobs_from, *matched]
 
     def misled_jobs(self) -> set[str]:
-        """Return the jobs that depend on a source whose own dependencies are unknown, because settings above it are broken."""
+        """Return the jobs that depend on a source with broken settings (a `.aptui.yaml` file that applies to the source).
+
+        The dependencies of that source itself are unknown.
+        """
         if not self.pipeline.jobs.settings.problems:
             return set()
         return {name for name, job in self.live_jobs().items() if self._is_misled(job)}
@@ -1122,9 +1129,9 @@ class World:
 
 
 def name_of(job: Job) -> str:
-    """Return PATH@PLATFORM:KEY of a job, or PATH:analyse of an analysis.
+    """Return the name of a job, for example `a.s@linux:main`. The name of an analysis is, for example, `a.s:analyse`.
 
-    The path of a duplicate ends in `~` and its scan folder. `!twin` is appended if the builder is `twin`.
+    The path of a duplicate source ends in `~` and the id of its scan folder. The names of jobs of builder `twin` end in `!twin`.
     """
     rel = f"{job.source.rel}~{job.source.scan_folder}" if job.source.is_duplicate else job.source.rel
     name = f"{rel}:analyse" if job.is_analysis else f"{rel}@{job.platform}:{job.key}"

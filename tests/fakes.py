@@ -539,7 +539,7 @@ class FakeArchive:
         return max(tables.sources, default=0) + 1, max(tables.jobs, default=0) + 1, max(tables.products, default=0) + 1, run_key + 1
 
     def reopen(self) -> FakeArchive:
-        """Return the archive as another process opens it: the same rows, and nothing is unpacked yet."""
+        """Return another archive with the same rows, as if a new process had opened it: no row is unpacked yet."""
         other = FakeArchive()
         other.tables, other.max_run_key = self.tables, self.max_run_key
         other._index = self._index

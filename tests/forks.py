@@ -7,8 +7,8 @@ interpreters and switches, another `PYTHON…` variable, programs that are wrapp
 (`conftest`).
 
 A forked `aptui` process first forks a waiting child. Engines and workers that the `aptui` process starts are forked from this
-child, but their parent is the `aptui` process, as after a real start. A forked worker has loaded the modules of a started worker
-only.
+child, but their parent is the `aptui` process, as after a real start. A forked worker has loaded only the
+modules that a worker loads when it starts normally.
 
 The process to fork from runs this module: `python … forks.py DESCRIPTOR PROGRAM …`.
 """
@@ -41,9 +41,10 @@ _FLOOR = 900
 """Descriptors of this module are above this number, so that they do not collide with the descriptors of a child."""
 _FRAME_BYTES = 1 << 20
 _TOLERATED = "multiprocessing.forkserver"
-"""Word in the command line of a process to fork from.
+"""Word in the command lines of the processes from which others are forked.
 
-A run ends the child processes of its process, except those with this word (`aptui.worker.processes`).
+After a run, the process that ran the builder ends its remaining child processes, but not those with this word in the command line
+(`aptui.worker.processes`).
 """
 _COMMAND_BYTES = 1 << 10
 _ENVIRONMENT_BYTES = 1 << 15
@@ -146,7 +147,7 @@ class Forks:
         theirs.update({fd: fd for fd in pass_fds})
         pid = nursery.fork(command, environment, folder, is_session, theirs)
         if pid is None:
-            self._nurseries.clear()  # the test may have ended the processes to fork from
+            self._nurseries.clear()  # the test may have ended the processes from which others are forked
             return False
         process.pid, process._child_created = pid, True
         process._close_pipe_fds(*pipes)
@@ -266,8 +267,8 @@ def _become(
 ) -> list[str]:
     """Apply a session, descriptors, folder and environment to this forked process; return its command line.
 
-    An `aptui` process also calls `_nest`. Processes that are later forked from the waiting child of `_nest` return from this
-    call, too, with their own command lines.
+    If this is an `aptui` process, `_nest` forks a waiting child of it. Later, each process that is forked from the waiting child
+    also returns from this call, with its own command line.
     """
     if is_session:
         os.setsid()
@@ -295,10 +296,10 @@ def _become(
 
 
 def _nest(theirs: list[int]) -> list[str]:
-    """Fork a waiting child, from which children of this process are forked later.
+    """Fork a waiting child. From the waiting child, children of this process are forked later.
 
-    The call returns [] in this process. It also returns in each process forked from the waiting child, with that process's
-    command line.
+    In this process, the call returns []. In each process that is forked from the waiting child, the call returns the command line
+    of that process.
     """
     mine, channel = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     entries = dict(os.environ)

@@ -100,8 +100,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     `pytest … &` in a script starts with SIGINT ignored. The programs that tests start and interrupt would inherit that.
 
-    The path of a socket has at most 107 bytes. Engines with a longer folder share a folder in /tmp: with `popen-gw0` in every path,
-    the engines of two workers' tests would share it.
+    The path of a socket has at most 107 bytes. Engines whose own folder would have a longer path use one common folder in /tmp.
+    With `popen-gw0` in every path, that would happen in many tests, and tests of different workers would share the folder.
     """
     sys.addaudithook(_record)
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:

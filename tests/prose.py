@@ -35,7 +35,7 @@ TURNS: dict[str, str] = {
     r"thereof|therefrom|therein|whereof": "name the thing",
     r"of such|no such|all such": "name the thing",
     r"of which|of whose|in which case": "split the sentence",
-    # Rule 4 forbids verbs for people ("hear", "owe") with components of a program.
+    # Rule 4 forbids verbs ("hear", "owe") that say that a component of a program acts like a person.
     r"told|tells|tell of|is telling": "report, notify, print",
     r"heard|hears|hear of|unheard": "receive, notice",
     r"owed?|owes|owing": "pending, due",
@@ -80,7 +80,7 @@ WORDS: dict[str, str] = {
 }
 """{words that are forbidden in prose: what to write instead}.
 
-`tests/test_meta.py` forbids these words and more in identifiers. Prose may use the additional words in a second meaning.
+The list for identifiers in `tests/test_meta.py` is longer. Prose may use its other words, because they also have a usual meaning.
 """
 
 ALLOWED = {
@@ -166,7 +166,10 @@ def _name(path: Path) -> str:
 
 
 def _count_lines(text: str, joined: str, offset: int) -> int:
-    """Return the number of line ends in `text` before the word at `offset` in `joined`, which is `text` in one line."""
+    """Return the number of line ends in `text` before a given word.
+
+    `joined` is the same text in one line. `offset` is the position of the word in `joined`.
+    """
     words = len(joined[:offset].split())
     for position, match in enumerate(re.finditer(r"\S+", text)):
         if position == words:

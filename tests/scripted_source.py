@@ -9,7 +9,7 @@ SCRIPTED = (Path(__file__).parent / "stories" / "scripted.py").read_text()
 def one_product(
     name: str, pattern: str, make: str, *, product: str = 'request.stem + ".out"', key: str = "", head: str = "", edges: str = "[]"
 ) -> str:
-    """Return the text of a builder with one job for each platform that makes one product.
+    """Return the text of a builder. It has one job for each platform, and each job makes one product.
 
     Args:
         make: statements of `process_job` that set `data`, a text or bytes.

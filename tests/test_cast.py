@@ -1,4 +1,4 @@
-"""Test the animated picture: it draws a row that several frames share once, and shows the row only in these frames."""
+"""Test the animated picture: if several frames have the same row, the row is drawn only once and visible only in these frames."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ def test_popen_does_not_fork_if_an_argument_is_not_supported(tmp_path: Path, cha
 
 
 @pytest.mark.starts
-def test_popen_starts_processes_normally_in_a_test_marked_starts(tmp_path: Path) -> None:
+def test_mark_named_starts_makes_popen_start_processes_normally(tmp_path: Path) -> None:
     with started(tmp_path) as process:
         assert not is_forked(process)
         process.communicate(b"[]")

@@ -449,7 +449,7 @@ def test_every_skip_reason_names_a_program_or_a_limit_of_the_machine() -> None:
         ({"a": MACHINE + "no root"}, {"a": MACHINE + "no root"}, set(), []),
     ],
 )
-def test_compare_skips_lists_tests_that_should_not_have_been_skipped(
+def test_wrongly_skipped_and_wrongly_run_tests_are_reported(
     had: dict[str, str], had_not: dict[str, str], missing: set[str], wrong: list[str]
 ) -> None:
     found = compare_skips(had, had_not, missing)

@@ -47,7 +47,7 @@ def test_phrase_in_the_second_line_is_reported_with_that_line() -> None:
     assert [(turn.line, turn.phrase) for turn in find_turns(passage)] == [(11, "anew")]
 
 
-def test_list_passages_finds_docstrings_comments_messages_and_test_names(tmp_path: Path) -> None:
+def test_passages_of_a_module_are_docstrings_comments_messages_and_test_names(tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text(
         '"""Head."""\n\n# Two lines\n# of comment.\n\ndef test_of_x():\n    raise ValueError(f"the file {1} is gone")\n',
@@ -69,7 +69,7 @@ def test_strings_of_a_test_module_are_messages_only_in_asserts(tmp_path: Path) -
     assert [(each.line, each.kind, each.text) for each in list_passages([path])] == [(2, "message", "the file has no text")]
 
 
-def test_list_passages_finds_markdown_paragraphs_and_yaml_comments(tmp_path: Path) -> None:
+def test_markdown_paragraphs_and_yaml_comments_are_passages(tmp_path: Path) -> None:
     page, config = tmp_path / "PAGE.md", tmp_path / "config.yaml"
     page.write_text("# Head\n\n```\nnobody\n```\n\nOne line\nand another.\n", encoding="utf-8")
     config.write_text("a: 1  # the first\n# the second\n", encoding="utf-8")

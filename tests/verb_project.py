@@ -101,5 +101,5 @@ def run(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capsys:
 
 
 def write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Write the project into `folder`/project and change to it, without the user's own configuration."""
+    """Write the project into `folder`/project, change to this folder, and hide the configuration of the real user."""
     return own_project(folder, monkeypatch, FILES)

@@ -1,9 +1,9 @@
 """First builds of two trees, compared with a script that makes the same library calls in two bare processes.
 
-* `tree` has pictures, sounds and other files, which are copied. The folder is `APTUI_BENCH_TREE`, by default that of Debian's
+* `real-tree` has pictures, sounds and other files, which are copied. The folder is `APTUI_BENCH_TREE`, by default that of Debian's
   supertux-data. If the folder does not exist, the tree is generated.
-* `textures` has pictures from which textures are made. The folder is `APTUI_BENCH_TEXTURES`. By default, pictures with sides of 64 to
-  2048 pixels are generated.
+* `textures` has pictures from which textures are made. The folder is `APTUI_BENCH_TEXTURES`. By default, pictures with sides of 64
+  to 2048 pixels are generated.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ ELSEWHERE = {
     "features/o3de/bundling/object_stream.py",
     "features/sharing/record.py",
 }
-"""Modules whose errors need no place or hint: they print O3DE's messages, or another error that has a hint wraps them."""
+"""Modules whose errors need no place or hint: an error repeats a message of O3DE, or is wrapped in an error with a hint."""
 
 
 def test_every_error_raised_in_the_code_has_a_place_or_a_hint() -> None:

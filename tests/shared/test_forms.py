@@ -60,7 +60,7 @@ def test_simultaneous_first_decoding_of_a_type_does_not_crash() -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
-def test_prepare_form_returns_the_type_that_it_receives() -> None:
+def test_prepared_type_equals_the_given_type() -> None:
     assert prepare_form(int | None) == int | None
     assert prepare_form(dict[bytes, int]) == dict[bytes, int]
 
@@ -75,7 +75,7 @@ def test_every_module_prepares_the_types_that_it_decodes() -> None:
 
 
 def _unprepared(source: str) -> Iterator[int]:
-    """Yield numbers of source lines that decode into a type without `prepare_form`; decoding without a type is allowed."""
+    """Yield the line numbers of calls that decode into a type without `prepare_form`. A call without a type is allowed."""
     if "msgspec" not in source or not any(f"{word}(" in source for word in _LAST_WORDS):
         return
     for call in ast.walk(ast.parse(source)):

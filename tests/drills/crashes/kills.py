@@ -121,8 +121,8 @@ def every_point(
     """Drills K3 and E1: at the n-th call that changes the disk, kill the engine, or let the call fail with `error`.
 
     n grows from `first` by `step` until an engine ends before its n-th call. The same kinds of edits are made for each n. For every
-    second n, they are reverted before the restart. With a `mutant`, which is an engine broken on purpose, the drill ends at the first
-    violation. Most of the time is spent on starting `workers`.
+    second n, they are reverted before the restart. With a `mutant`, which is an engine broken on purpose, the drill ends at the
+    first violation. Most of the time is spent on starting `workers`.
     """
     say(f"seed {seed}, error {errno.errorcode.get(error, 'none: kills')}")
     report = Report("E1" if error else "K3")

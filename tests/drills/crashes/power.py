@@ -155,8 +155,8 @@ def _disk(folder: Path) -> Iterator[Disk]:
 def power_cuts(folder: Path, count: int, seed: int, *, mutant: str = "", say: Say = print) -> Report:
     """Drill P1: cut the power at `count` of the calls that change the disk.
 
-    The chosen calls are spread evenly over all of these calls, and come in random order. In about half of the cases the edits are reverted before the restart. With a `mutant`, which is an engine broken on purpose, the drill
-    ends at the first violation.
+    The chosen calls are spread evenly over all of these calls, and come in random order. In about half of the cases, the edits are
+    reverted before the restart. With a `mutant`, which is an engine broken on purpose, the drill ends at the first violation.
     """
     say(f"seed {seed}")
     report, dice = Report("P1"), random.Random(seed)

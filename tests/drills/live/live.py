@@ -30,9 +30,9 @@ _TRUST_S = 3.0
 Drills that lose notifications start after this time, because the second checks would find the changes.
 """
 _FOLDERS = 40
-"""Number of folders in which files change. With more than 64 changed folders, the engine would scan everything.
+"""Number of folders in which files change. If more than 64 folders changed, the engine would scan everything.
 
-With fewer folders, it checks only files for which notifications arrived.
+With fewer folders, it checks only files for which notifications arrived (`engine.live.changes`).
 """
 
 

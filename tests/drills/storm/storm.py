@@ -473,7 +473,10 @@ _WEIGHTS = {
 
 
 def storm(folder: Path, count: int, seed: int, *, mutant: str = "", most: int = 14, say: Say = print) -> Report:
-    """Run `count` rounds of fewer than `most` random actions each; end early after the first round with a difference."""
+    """Run up to `count` rounds. End early after the first round with a difference.
+
+    Each round consists of at least 2 and fewer than `most` random actions.
+    """
     tick_ns = random.Random(seed).choice(_TICKS_NS)
     say(f"seed {seed}" + f", times in steps of {tick_ns / 1e9:g} s" * bool(tick_ns))
     report = Report("storm")

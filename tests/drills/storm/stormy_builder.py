@@ -1,9 +1,10 @@
-"""A builder for the storm, copied into its project: analysed sources that name their dependencies.
+"""A builder that the drill `storm` copies into its project. The sources of the builder name their dependencies.
 
-Its lines:
+The lines of a source:
 
-* `use PATH` and `own PATH` are declared: the file of the scan folder that wins, and that of the source's own scan folder.
-* `glob PATTERN` is declared. `read PATH` is found while processing.
+* `use PATH` is a declared dependency on the file in the first scan folder that has this path.
+* `own PATH` is a declared dependency on the file in the source's own scan folder.
+* `glob PATTERN` is a declared dependency. `read PATH` is found while processing.
 * `early PATH` and `inner PATH` are like `use` and `own`, but the analysis reads them and hands the text to the job.
 * `order|fingerprint PATH` are job dependencies.
 * `fail` fails the job, `refuse` fails the analysis. Every other line is text.

@@ -22,10 +22,10 @@ _STAGES = (("common", ".mid"), ("common", ".low"), (HOST, ".low"))
 
 
 class ChainedWorld(World):
-    """`<name>.top` becomes the intermediates `.mid` and `.low`, and then the product `.low`; some `.top` files have a `.meta` file.
+    """`<name>.top` becomes the intermediate `.mid`, that becomes the intermediate `.low`, and that becomes the product `.low`.
 
     The second stage reads only the first 40 bytes of `.mid`, so that an edit of `.top` often changes no `.low`. Each `.mid` has a
-    `.meta` file, which is made and deleted with it.
+    `.meta` file, which is made and deleted with it. Some `.top` files have a `.meta` file, too.
     """
 
     settings = f"metadata_types: [.mid]{SETTINGS}{CHAIN}"
@@ -91,7 +91,7 @@ class ChainedWorld(World):
         return [*super().half_products(), *(f"{name}: half an identity file" for name, data in metas.items() if data[-1:] != b"}")]
 
     def violations(self) -> list[str]:
-        """Return the violations that `World` finds after a restart, wrong UUIDs of sources, and missing identity files."""
+        """Return all mistakes after a restart: mistakes that `World` finds, wrong UUIDs of sources, and missing identity files."""
         wanted: dict[str, bytes] = {}
         for rel in sorted(self.sources, reverse=True):  # the order of `expected`: a source in assets/ replaces one in shared/
             wanted[rel.partition("/")[2]] = self.uuids[rel].bytes if rel in self.uuids else bytes(path_uuid(rel.partition("/")[2]))

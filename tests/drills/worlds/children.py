@@ -159,7 +159,10 @@ class Child:
         return not select.select([self._descriptor], [], [], seconds)[0]
 
     def await_word(self) -> None:
-        """Wait until the child has sent its first run to a worker and has called its `action`; it must have an `action`."""
+        """Wait until the child has sent its first run to a worker and has then called `action`.
+
+        The constructor must have received an `action`.
+        """
         assert select.select([self._pipe], [], [], TIMEOUT_S)[0], "the child process did not start a run in time"
         os.read(self._pipe, 1)
 

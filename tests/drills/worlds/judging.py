@@ -75,7 +75,10 @@ def _failed_sources(cache: Path) -> Iterator[str]:
 
 
 def _remaining_intermediates(cache: Path, clean: Path, failing: set[str]) -> set[str]:
-    """Return intermediates of failed jobs, and intermediates made from these. Omit intermediates that a clean build has."""
+    """Return the intermediates that remain in the cache because of `failing` sources, and that a clean build does not make.
+
+    Each is a failing source itself, or is made from a failing source, or is made from a remaining intermediate.
+    """
     sql = (
         f"SELECT substr(p.ProductName, 8), {_SOURCE} FROM Products p JOIN Jobs j ON j.JobID = p.JobPK "
         f"JOIN Sources s ON s.SourceID = j.SourcePK {_FOLDER} WHERE p.ProductName LIKE 'common/%'"

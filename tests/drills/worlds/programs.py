@@ -17,9 +17,9 @@ from pathlib import Path
 from disk_project import Project
 
 _SETTLE_S = 900.0
-"""Timeout (seconds) of each program: longer than a few dozen jobs take on a machine under load.
+"""Timeout (seconds) of each program. A few dozen jobs need less time, even on a machine under load.
 
-A program that takes longer hangs, and its stacks are printed.
+If a program exceeds the timeout, it is assumed to hang, and its stacks are printed.
 """
 _START_S = 300.0
 

@@ -1,7 +1,7 @@
-"""A real `aptui serve` over a world that changes in the meantime.
+"""A real `aptui serve` whose project changes while it runs.
 
-Its notices are read over its socket, its products are compared on the disk, and mutants break it on purpose. `python -m
-tests.drills.worlds.serving MUTANT VERB …` is the same engine without one of its rules.
+Drills read its notices over its socket, and compare its products on the disk. The command `python -m tests.drills.worlds.serving
+MUTANT VERB …` runs an aptui that is broken on purpose: the name MUTANT selects the rule that it lacks.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def without_start_scan() -> None:
 
 
 def without_polling() -> None:
-    """Break the engine on purpose: it does not poll folders without notifications."""
+    """Break the engine on purpose: it does not poll the folders for which the kernel sends no notifications."""
     from aptui.engine.watch import polling
 
     replace_members(polling.Poller, _run=lambda _self: None)
@@ -207,7 +207,10 @@ class LiveWorld(World):
 
 
 class Serving:
-    """An engine in a separate process; `runs` {`source:key[!]`: count}, `messages` and `healths` are its reports since `forget`."""
+    """An engine in a separate process, and its reports since `forget`: `runs`, `messages` and `healths`.
+
+    `runs` counts the runs of each job by a name, for example `a.txt:data`. The name of a failed run ends in `!`.
+    """
 
     def __init__(self, world: LiveWorld, *options: str, mutant: str = "") -> None:
         self.world, self.started_s = world, time.monotonic()

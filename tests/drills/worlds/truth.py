@@ -139,7 +139,7 @@ def live_truth(folder: Path, minutes: float, seed: int, *, mutant: str = "", cha
             if victim in ("engine", "family", "worker"):
                 truth.kill(victim, process)
             if victim in ("", "worker"):
-                time.sleep(1.5)  # an earlier request could make the engine notice a change that it missed
+                time.sleep(1.5)  # send no request earlier: it could make the engine find a change that the watcher missed
                 truth.aptui("status")
                 unrested = _unrested(truth)
                 if process.poll() is not None:

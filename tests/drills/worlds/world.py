@@ -123,7 +123,7 @@ class World(Project):
         return database(self.cache)
 
     def wrong_rows(self) -> list[str]:
-        """Return products whose row does not match the file and that no intent names.
+        """Return products whose database row does not match the file, without products of interrupted commits (`aptui_intents`).
 
         After a kill, the engine would never notice this difference.
         """

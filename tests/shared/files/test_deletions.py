@@ -17,7 +17,10 @@ CALLS = {
 }
 METHODS = {"unlink", "rmdir", "rename"}
 TREES = {"tree", "logs", "self._sources", "self._targets", "self._memory"}
-"""Variables with methods `unlink`, `rmdir` or `rename` that are harmless: `ConfinedTree` objects, and an object in memory."""
+"""Variables whose methods `unlink`, `rmdir` and `rename` may be called.
+
+They contain `ConfinedTree` objects. Only `self._memory` contains an object without files.
+"""
 ALLOWED = {
     "builders/shader_builder.py": "what a program made in the temporary folder of a run becomes its product",
     "cli/verify_verb.py": "a folder of its own, made by tempfile",

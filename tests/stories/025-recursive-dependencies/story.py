@@ -1,4 +1,7 @@
-"""A change of a dependency's dependency runs the job again, also in cycles, until an edge between them is removed."""
+"""If a dependency of a dependency of a job changes, the job runs again, even if the dependencies form a cycle.
+
+If a source between the two drops its dependency, later changes of the file no longer run the job.
+"""
 
 from scripted_source import SCRIPTED
 

@@ -1,4 +1,4 @@
-"""A product is made again if it is deleted after an engine was killed before it became idle."""
+"""An engine is killed before it becomes idle. Later a product is deleted: the next run makes the product again."""
 
 FILES = {"assets/f/a.txt": "a", "assets/f/b.txt": "b"}
 

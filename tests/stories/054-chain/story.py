@@ -35,7 +35,7 @@ def play(story):
     story.run(*A)
     story.delete("Cache/linux/sub/a.end")
     story.run(A[2])
-    # An intermediate that a user changed, with or without another size, is made again before jobs that depend on it run.
+    # A user changes an intermediate: it is made again before dependent jobs run. This holds even if its size stays the same.
     for text in ("changed by hand", "THREE"):
         story.write("Cache/Intermediate Assets/sub/a.mid", text)
         story.run(A[0], analysed=0)

@@ -50,7 +50,7 @@ def play(story):
     story.write("assets/sub/b.txt", "other bytes")
     story.run("sub/b.txt:copies", "user.scr:scripted")
 
-    # the `.meta` file gets another UUID: the source is found by the UUIDs of its earlier paths, but not by the first UUID
+    # the `.meta` file gets the UUID TWO: then the UUID ONE finds the source only if ONE is one of its `legacyUuids`
     story.write("assets/sub/b.txt.meta", meta(TWO))
     story.run("sub/b.txt:copies", "user.scr:scripted")
     assert uuids(story)["sub/b.txt"] == two

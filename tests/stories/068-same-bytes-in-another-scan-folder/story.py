@@ -48,7 +48,7 @@ def play(story):
     story.delete("assets/part.inc")
     story.run("b.scr:scripted")
     story.move("shared/part.inc", "shared/PART.inc")
-    assert set(story.engine_run().runs) == set(BOTH)  # jobs whose result is fetched from the store count as run
+    assert set(story.engine_run().runs) == set(BOTH)  # a job also counts as run if its result is fetched
     assert story.texts() == {"a.glue": "", "b.out": "(missing)", "plain.out": "plain"}
 
     story.config(CONFIG + "ignore: ['*.none']\n")  # another configuration makes the next scan check every file

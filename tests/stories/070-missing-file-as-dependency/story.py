@@ -1,4 +1,4 @@
-"""A file that a run reads, or does not find, beside its source is a dependency at that exact path.
+"""If a run reads a path beside its source, that exact path is a dependency, even if the file does not exist.
 
 This holds even if another scan folder has the same relative path.
 """
