@@ -6,9 +6,9 @@ A source of the `script` builder lists the work of its builder, line by line:
 
     include x / glob a/*  / uuid <hex>       source dependencies
     job k [platform]      another job besides `main`; `jobs-from x` makes a job for each line of x, and includes x
-    after x:k             job dependency of kind Order on job k of x; `k@platform` is a job of another platform
-    after x:k#1,2         the same dependency, but only on the products with sub ids 1 and 2
-    print, once, only     like `after`, for job dependencies of the kinds Fingerprint, OrderOnce and OrderOnly
+    after x:k             job dependency of kind Order on job k of x. `k@platform` is a job of another platform.
+    after x:k#1,2         the same dependency, but only on the products with sub ids 1 and 2.
+    print, once, only     like `after`, for job dependencies of the kinds Fingerprint, OrderOnce and OrderOnly.
     read x                the run finds that it depends on x; `reprocess x` requests that the jobs of x run again
     scribble x            its jobs write another line into x
     extra n               one more product, with sub id n; `make name` makes a product of that name

@@ -2,8 +2,8 @@
 
 * `python -m tests.tools packages` prints the Debian packages of the programs that are missing.
 * `python -m tests.tools hide FOLDER` fills FOLDER with links to the programs of PATH, without the optional ones.
-* `python -m tests.tools compare WITH WITHOUT` compares the skipped tests of two runs: only the first run had
-  the programs.
+* `python -m tests.tools compare WITH WITHOUT` compares the skipped tests of two runs: only the first
+  run had the programs.
 
 A run writes its skipped tests to the file that `APTUI_TEST_SKIPS` names (`lanes`).
 """

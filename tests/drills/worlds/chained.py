@@ -22,7 +22,7 @@ _STAGES = (("common", ".mid"), ("common", ".low"), (HOST, ".low"))
 
 
 class ChainedWorld(World):
-    """`<name>.top` becomes the intermediate `.mid`, that becomes the intermediate `.low`, and that becomes the product `.low`.
+    """In three stages, `<name>.top` becomes the intermediate `.mid`, then the intermediate `.low`, then the product `.low`.
 
     The second stage reads only the first 40 bytes of `.mid`, so that an edit of `.top` often changes no `.low`. Each `.mid` has a
     `.meta` file, which is made and deleted with it. Some `.top` files have a `.meta` file, too.
