@@ -116,7 +116,7 @@ def _count_down(at: int) -> None:
 def _inspect(world: Path, moment: str, report: Report) -> None:
     """Check the results on all machines after the process of the machine "mine" died. Then let "mine" store its result again.
 
-    After that, all results must exist, and no file may be temporary or damaged.
+    After that, all results must exist, no result may be damaged, and no temporary file may remain after a sweep.
     """
     for name, keeps in (("stranger", False), ("mine", True)):
         _check(world, name, moment, report, keeps=keeps, must_find={THEIRS})

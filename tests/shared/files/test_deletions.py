@@ -19,7 +19,7 @@ METHODS = {"unlink", "rmdir", "rename"}
 TREES = {"tree", "logs", "self._sources", "self._targets", "self._memory"}
 """Variables whose methods `unlink`, `rmdir` and `rename` may be called.
 
-They contain `ConfinedTree` objects. Only `self._memory` contains an object without files.
+They contain `ConfinedTree` objects, except `self._memory`. The method `rename` of the latter changes no file.
 """
 ALLOWED = {
     "builders/shader_builder.py": "what a program made in the temporary folder of a run becomes its product",
