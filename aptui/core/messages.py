@@ -158,10 +158,10 @@ class RowsSaved(Struct, frozen=True):
 class RequestReceived(Struct, frozen=True):
     """Event: a request of a client. `verb` is one of the words below, `keys` are sources, `job_ids` jobs.
 
-    The words are "reprocess", "cancel", "escalate", "stop", "analyse", "save", "interest" and "expire". "analyse" runs pending
-    analyses first, because a client needs the list of jobs. "save" saves every job without a row, so that a client can read it.
-    "interest" boosts the sources `keys`; each boost has a number, `value`, that is higher than the number of the previous boost.
-    "expire" ends all boosts with numbers up to `value`.
+    The words are "reprocess", "cancel", "escalate", "stop", "analyse", "save", "interest" and "expire". "escalate" raises
+    the urgency of jobs to at least `value`. "analyse" does so for pending analyses, because a client needs the list of jobs. "save"
+    saves every job without a row, so that a client can read it. "interest" boosts the sources `keys`; each boost has a number,
+    `value`, that is higher than the number of the previous boost. "expire" ends all boosts with numbers up to `value`.
     """
 
     seq: int

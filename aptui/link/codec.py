@@ -148,7 +148,9 @@ T = TypeVar("T")
 LINE_LIMIT_BYTES = 1 << 20
 """Maximum length of a request in bytes, without its line feed."""
 _BOUNDS = Bounds(text=16_384, items=LINE_LIMIT_BYTES)
-"""Maximum sizes of fields. A path always fits: it has at most 4,096 bytes (limits.h), and at most a character per byte as text.
+"""Maximum sizes of fields. A path always fits into `text`, because a path has at most 4,096 bytes (limits.h).
+
+The text form of a path never has more characters than the path has bytes.
 
 `items` is never reached, because the line limit allows fewer items.
 """

@@ -186,7 +186,10 @@ class ResumeJobs(Struct, frozen=True):
 
 
 class Drain(Struct, frozen=True):
-    """Finish pending work while new changes wait, then stop the engine if `stops`. Answered with {} when no work is pending."""
+    """Finish the pending work, and stop the engine if `stops` is set. Answered with {} when no work is pending.
+
+    New changes are not processed until `ResumeJobs`.
+    """
 
     stops: bool = False
 
@@ -204,7 +207,7 @@ class StopEngine(Struct, frozen=True):
 
 
 class FeatureRequest(Struct, frozen=True):
-    """Base of requests that a feature adds (`aptui.feature.Feature.requests`) and answers; `wire_name` is the name on the wire."""
+    """Base of requests that a feature both defines (`Feature.requests`) and answers; `wire_name` is the name on the wire."""
 
     wire_name: ClassVar[str]
 

@@ -243,9 +243,10 @@ class PathDependency(Struct):
     If these products change, no job runs again; the path need not exist yet.
 
     `path` is relative to the scan folders (the path of a source may be absolute, too), or to the folder of the product's own
-    platform; case is ignored. In `path`, `*` stands for any text, also `/`. A path that begins with `!` excludes products from
-    the matches of this product's paths with `*`. A PRODUCT_FILE with the extension of an image (`.png`, `.tif` ...) counts as a
-    SOURCE_FILE, because builders name images by their sources. `load` is as in `ProductDependency`.
+    platform; case is ignored. In `path`, `*` stands for any text, also `/`. A path that begins with `!` is an exception:
+    products at this path do not match the paths with `*` that the same product declares. A PRODUCT_FILE with the extension of an
+    image (`.png`, `.tif` ...) counts as a SOURCE_FILE, because builders name images by their sources. `load` is as in
+    `ProductDependency`.
     """
 
     path: str

@@ -61,7 +61,7 @@ def more_like_this(count: int) -> str:
 
 
 class ErrorReports:
-    """Prints errors that clients can cause on stderr: at most ten of a kind per minute, and the number of suppressed errors."""
+    """Prints to stderr the errors that clients can cause: at most ten of a kind per minute, and the number of suppressed ones."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._gate, self._clock = FloodGate(), clock

@@ -32,7 +32,7 @@ class _Piece:
         return found.start() if found else -1
 
     def last(self, text: str, start: int, end: int) -> int:
-        """Return the last index from `start` on at which this piece matches `text` and ends at or before `end`, -1 = no match."""
+        """Return the index of the last match of this piece in `text[start:end]`, relative to `text`; -1 = no match."""
         return next((at for at in range(end - self.length, start - 1, -1) if self.is_at(text, at)), -1)
 
 

@@ -61,7 +61,7 @@ def without(*names: str) -> Iterator[None]:
 
 @contextmanager
 def defer(*names: str) -> Iterator[None]:
-    """Defer imports of the modules `names` by code in this block: the first call of a function in a module imports the module."""
+    """Defer the import of the modules `names` in this block: a module is imported when one of its functions is first called."""
     with _instead({name: _Deferred(name) for name in names}):
         yield
 

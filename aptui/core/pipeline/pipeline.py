@@ -221,7 +221,7 @@ OVERHEAD_MS = 1.0
 MOST_JOBS = 4_000
 """Maximum number of ready jobs, and of waiting jobs, whose duration is estimated one by one.
 
-The estimates of 4,000 jobs take about 5 ms in total. The other ready and waiting jobs count with the average of the examined ones.
+These estimates take about 5 ms in total. The other ready and waiting jobs count with the average of the examined ones.
 All running jobs are examined. If more jobs than this are waiting, the longest chain of jobs is not estimated.
 """
 _UNDER_WAY = -1.0

@@ -196,7 +196,7 @@ class Drafts(PipelinePart):
             self._takes_any = False
 
     def choose(self, job: Job, number: int, assembly: Assembly) -> tuple[int, Manifest]:
-        """Return the pair (fingerprint, manifest) for the next run of `job`. It says whether the run makes draft or final products.
+        """Return the pair (fingerprint, manifest) for the next run of `job`, a run for draft or final products.
 
         `number` is the fingerprint of a run that makes final products, and `assembly.manifest` is the manifest of this run.
         """

@@ -267,7 +267,10 @@ class Conflicts:
         self._reduce(job, tuple(product for product in job.products if product.name not in names))
 
     def replace(self, job: Job, placed: Mapping[str, Product]) -> None:
-        """Record products that a failed commit put in place of earlier products of `job`, and mark the job as needing a run."""
+        """Record the products of `job` after a failed commit, and mark the job as needing a run.
+
+        `placed` are the products that the commit had already exchanged for earlier products of the same names.
+        """
         self._reduce(job, tuple(placed.get(product.name, product) for product in job.products))
 
     def _reduce(self, job: Job, products: tuple[Product, ...]) -> None:
@@ -310,9 +313,10 @@ class Conflicts:
         return verdict.lost.get(job) == job.error and not verdict.taken
 
     def free_names(self, job: Job, names: Iterable[str]) -> list[Job]:
-        """Return the other jobs that claim one of `names` and can now publish it.
+        """Return the other jobs that claim one of `names`, and that may publish it now.
 
-        `job` made products with these names, but does not publish them, because it has an invalid intermediate.
+        `job` made products with these names, but has an invalid intermediate, so it publishes nothing. Jobs that would also have
+        an invalid intermediate are left out.
         """
         rivals = dict.fromkeys(other for name in names for other in self.claimants(name) if other is not job)
         return [other for other in rivals if not self._chains.problem(other, self._claims_of(other))]
@@ -335,7 +339,8 @@ class Conflicts:
     def release_names(self, job: Job, gone: Iterable[str] = ()) -> list[Job]:
         """Drop all claims of `job`, because its last run had no name conflict.
 
-        Return the other jobs that claim one of these names, or one of the names in `gone`, which `job` no longer makes.
+        Return the other jobs that claim a name that is now free: a name that `job` claimed until now, or a name in `gone`.
+        `gone` are names of products that `job` no longer makes.
         """
         return self._release(job, [*self._claims_of(job), *gone]) if self._claims else []
 

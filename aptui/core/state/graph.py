@@ -144,7 +144,10 @@ def _describe_cycle(edges: Edges, names: Mapping[int, str], component: set[int])
 
 _MOST_KNOWN_PATHS = 65_536
 _HIDES = "\nhides"
-"""Mark in an entry of `Graph._places`: the entry's scan folder comes first, so its files hide files of the source's folder."""
+"""Text that `Graph._places` adds to an entry if the entry's scan folder comes before the source's scan folder.
+
+Files of the earlier folder hide files with equal paths in the later folder.
+"""
 Identity = tuple[PathKey, bytes, str, str]
 Cycle = tuple[frozenset[Identity], tuple[str, ...]]
 """(The jobs of a cycle, the sorted names of these jobs); both parts are empty for a job that is not in a cycle."""
@@ -155,8 +158,8 @@ class Assembly(Struct):
 
     `waits` are the keys for which the job waits; `unread` are the files among them with bytes that have not been read yet.
     `blockers` are the unsettled jobs among the job dependencies. `has_drafts`: at least one job in the manifest has made only its
-    draft, not its final products. `finals` are the names of the jobs in the manifest whose builder supports drafts, and whose
-    present products are not drafts.
+    draft, not its final products. `finals` are the names of the jobs in the manifest that have made final products, although
+    their builders support drafts.
     """
 
     manifest: Manifest
@@ -168,7 +171,7 @@ class Assembly(Struct):
     has_drafts: bool = False
     finals: set[str] = field(default_factory=set)
     waits_for_chains: bool = True
-    """Whether the job waits for missing files as long as a chain of jobs may still make them; False for an analysis."""
+    """Whether the job waits for missing files until no chain of jobs can make them any more; False for an analysis."""
 
 
 class Graph:
@@ -254,12 +257,12 @@ class Graph:
     def _places(self, source: Source, word: str, entries: Iterable[Entry]) -> list[Entry]:
         """Return manifest entries for the locations of the files that `entries` name, one entry for each scan folder with files.
 
-        These entries change when a file moves to another scan folder, or its name changes case. A builder that opens the file by
-        its earlier path then finds no file, or another file. A file in the source's own scan folder is left out if its path is
-        exactly the name in `entries`.
+        The job must run again if a file moves to another scan folder, or if the case of its name changes: a builder that opens the
+        file by its earlier path then finds no file, or another file. So both changes also change an entry. A file in the source's
+        own scan folder is left out if its path is exactly the name in `entries`.
 
-        An entry also changes if its scan folder changes place with the source's scan folder in the order of the scan folders. Files
-        of the earlier folder hide files with equal paths in the later folder.
+        An entry also shows whether its scan folder comes before the source's scan folder. Files of the earlier folder hide files
+        with equal paths in the later folder.
         """
         found: dict[int, list[str]] = {}
         for _kind, name, _digest in entries:

@@ -28,10 +28,10 @@ _TAKEN_BACK: dict[str, tuple[tuple[str, int], ...]] = {
     "drop_draft": (("put_draft", 0),),
     "drop_conflict": (("put_conflict", 1),),
 }
-"""{drop operation: ((put operation, index), ...)}: unsaved put rows that a drop operation in the same event removes.
+"""{drop operation: ((put operation, index), ...)}: a drop operation removes unsaved rows of these put operations.
 
-A put row is removed if its value at `index` equals the first value of the drop row. If the drop row has more values, the put row
-must also have these values, from index 1 on.
+A row of a put operation is removed if its value at `index` equals the first value of the drop operation's row. If the drop
+operation's row has more values, its second value, third value and so on must equal the same values of the other row.
 """
 
 

@@ -16,8 +16,9 @@ before, files that were reported when they were opened, and files that were foun
   changed and the analysis of the job was not repeated yet. At the end, this file must have the digest in the manifest, and the
   same stamp as at the start. The stamp is needed because a file that changed and changed back may have had other bytes when the
   run read it.
-* Any other file is checked once, at the end: it must equal the engine's records, and be older than the run. A file on a server
-  with a clock ahead of ours may never be older; it is accepted if it has the same stamp after two runs.
+* Any other file is checked once, at the end: it must equal the engine's records, and be older than the run. If the clock of a
+  file server is ahead of ours, a file can look newer than each run. So it is also accepted if it has the same stamp after two
+  runs.
 
 `UndeclaredReadCheck` compares the same report with the dependencies of the source, and finds files that the run did not declare.
 """
@@ -88,7 +89,8 @@ class StaleResultCheck:
     def _find_appeared(self, job: Job, known: Mapping[str, Stamp], used: Used) -> list[str]:
         """Return the paths of files that exist although the manifest of a run says that they are missing.
 
-        A file that has the same stamp after a second run is left out: the project ignores it, so the engine never records it.
+        A file with the same stamp after a second run is left out. The engine would have recorded it after the first run, unless the
+        project ignores it.
         """
         present = {file.path: file.stamp for file in (*used.files, *used.found) if file.stamp and not known.get(file.path)}
         if not present:
@@ -154,10 +156,10 @@ class StaleResultCheck:
         return tuple(bad)
 
     def find_hiders(self, job: Job, paths: Iterable[str]) -> tuple[str, ...]:
-        """Return the files that hide one of `paths`, the files that a run read. A file hides equal paths of later scan folders.
+        """Return the paths of the files that hide a file in `paths`; `paths` are the files that a run read.
 
-        The hiding file may have appeared after the run read the hidden file. If its stamp is the same after two runs of the job,
-        it is left out, so that the job does not run again forever.
+        A file hides files with equal paths in later scan folders. The hiding file may have appeared after the run read the hidden
+        file. If its stamp is the same after two runs of the job, it is left out, so that the job does not run again forever.
         """
         before = {name for name, _digest in job.discovered}
         hiders = [hider for path in paths if normalize(path) not in before and (hider := self._graph.hider(path)) is not None]
@@ -234,7 +236,7 @@ class StaleResultCheck:
 
     @staticmethod
     def _is_new(job: Job, path: str, stamp: Stamp) -> bool:
-        """Record the stamp of a file; return whether a different stamp, or none, was recorded after the job's previous run."""
+        """Record the stamp of a file for `job`. Return False if the previously recorded stamp of this file is equal, else True."""
         job.ties = job.ties or Ties()
         previous = job.ties.doubted.get(path)
         job.ties.doubted[path] = stamp
@@ -299,9 +301,9 @@ class UndeclaredReadCheck:
         return replace(result, discovered=(*result.discovered, *found), log=(*result.log, *log))
 
     def _find_hidden(self, reads: Iterable[Read]) -> list[tuple[Read, FileFact | None]]:
-        """Return (read, hiding file) for each read of a file that is hidden by a file of another scan folder, or ignored.
+        """Return the pair (read, hiding file) for each read of a hidden or ignored file.
 
-        If the project ignores the file, the hiding file is None.
+        A file of another scan folder hides a file with the same path. If the project ignores the read file, no file hides it: None.
         """
         return [
             (read, self._graph.hider(read.path)) for read in reads if read.is_hidden and self._graph.counting(read.path) is None
@@ -364,8 +366,8 @@ class UndeclaredReadCheck:
             if rel is None:
                 continue
             is_source = self._memory.file(key_of(rel)) is not None
-            # A file that exists but is not a source cannot become a dependency. A missing file can, if undeclared reads are added:
-            # the dependency waits until the file exists.
+            # A file that exists but is not a source cannot become a dependency. A missing file can become a dependency that waits
+            # until the file exists, but only if the builder's `undeclared_reads` is ADD.
             if (is_source or (adds and not read.digest)) and not self._graph.is_ignored(rel):
                 found.append((rel, read))
         return found

@@ -3,7 +3,7 @@
 A source is loaded whole (`load`) before it may change, and is released when all its jobs are settled and all its rows are
 acknowledged (`acknowledge`). Reading a source without changing it is cheaper (`view`): a source that is not in memory is read from
 the archive as a read-only copy, and a small LRU cache keeps these copies. A file is *unsettled* until the scan has reached its
-folder and its bytes, if they are needed, have been read.
+folder. If the bytes of the file are needed, it is also unsettled until they have been read.
 """
 
 from __future__ import annotations
@@ -109,7 +109,10 @@ class Unsaved:
         return folder in self.jobs or folder in self.placing
 
     def list_awaited(self, folder: str) -> set[PathKey]:
-        """Return the files that delay the row of a folder: files whose copies are being placed, and sources of unsaved jobs."""
+        """Return the files that delay saving the row of a folder.
+
+        They are sources of unsaved jobs, and files whose products are being copied into the cache.
+        """
         return {job.source.key for job in self.jobs.get(folder, ())} | self.placing.get(folder, set())
 
 
@@ -232,7 +235,7 @@ class NewerFacts:
         """Files whose digests were read after the rows of their folders had been saved without these digests."""
 
     def move_to(self, pending: PendingFolder, changed: set[PathKey]) -> None:
-        """Move the facts of files in a reported folder to its pending state; drop the facts of `changed` files."""
+        """Move the facts of files in a reported folder to `pending`, the new state of the folder; drop facts of `changed` files."""
         for key in [key for key in self.facts if parent(key) == pending.folder]:
             fact = self.facts.pop(key)
             if key in pending.winners and key not in changed:
@@ -240,7 +243,7 @@ class NewerFacts:
                 pending.parts[fact.scan_folder][1][fact.rel] = fact
 
     def list_digest_rows(self, parts_of: Callable[[str], Parts]) -> list[tuple[int, str, bytes, tuple[FileFact, ...]]]:
-        """Return the rows of folders that lack the digests of `learned` files, completed with these digests.
+        """Return complete rows for the folders whose saved rows lack the digests of `learned` files.
 
         The rows are saved when the engine is idle, after the rows of all plans. Without the digests, each later engine would read
         those files again, and evaluate all their dependents.

@@ -25,7 +25,9 @@ class Dial(Struct, frozen=True):
 
 
 class PeerSettings(Struct, frozen=True):
-    """Settings of connections: devices to connect to, and lists of canonical entries (`shared.connections.addresses`).
+    """Settings of connections: devices to connect to, allowed addresses and rejected addresses.
+
+    Addresses are written in the form that `shared.connections.addresses.canonical` returns.
 
     The names of the fields in JSON are the keys below `serve:` in the configuration.
 

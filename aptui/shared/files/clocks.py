@@ -19,10 +19,10 @@ def is_coarse(ctime_ns: int) -> bool:
 
 
 def is_settled(stamp: tuple[int, ...], read_ns: int) -> bool:
-    """Whether the times of a file with this stamp show every change after `read_ns`.
+    """Whether every change of a file after `read_ns` also changes the times in its stamp (size, mtime_ns, ctime_ns, inode).
 
-    They may hide a change if the file was modified less than one tick of its file system's clock before `read_ns`. A stamp is
-    (size, mtime_ns, ctime_ns, inode).
+    The result is False if the file was modified shortly before `read_ns`: a later change in the same tick of the file system's
+    clock would leave the times equal.
     """
     return max(stamp[1:3]) < read_ns - RACY_NS
 

@@ -485,7 +485,7 @@ class ConfinedTree:
 
 
 def parts_of(path: bytes) -> list[bytes]:
-    """Return the parts of a path; raise ConfinementError unless each one names an entry of the folder before it."""
+    """Return the parts of a path; raise ConfinementError if a part is empty, `.` or `..`, or if the path has a NUL byte."""
     parts = path.split(b"/")
     if b"\0" in path or not {b"", b".", b".."}.isdisjoint(parts):
         raise ConfinementError(errno.EACCES, "is not a path below its folder")

@@ -118,7 +118,7 @@ _GIT = (
 )  # fmt: skip
 """Beginning of every command line of git; it disables hooks, the monitor of file changes, and the check of signatures."""
 _ENVIRONMENT = {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_ALLOW_PROTOCOL": "none", "LC_ALL": "C"}
-"""Variables of git: it does not refresh the index, does not fetch missing objects, and writes messages in English."""
+"""Environment variables, so that git does not refresh the index, does not fetch objects, and writes messages in English."""
 _GIT_LIMIT_S = 5.0
 """Default timeout of a run of git (seconds)."""
 
@@ -198,7 +198,10 @@ _LOCKS = {
     ".jj": ("working_copy/working_copy.lock",),
 }
 _OPERATIONS = {".git": ("rebase-merge", "rebase-apply", "MERGE_HEAD", "CHERRY_PICK_HEAD", "sequencer")}
-"""Files and folders that exist during an operation of several steps, for example a rebase, also while it waits for the user."""
+"""Files and folders that exist during an operation of several steps, for example a rebase.
+
+They also exist while the operation waits for the user.
+"""
 _PULSE = {".git": ("index", "HEAD", "ORIG_HEAD", "logs/HEAD", "rebase-merge", "rebase-apply")}
 """Files and folders that the program keeps changing while it works on an operation, but not while it waits for the user."""
 QUIET_S = 1.0
