@@ -189,7 +189,8 @@ class LastVisit:
         """Read when each of these jobs began to fail or to succeed; runs in a thread."""
         try:
             with closing(open_reader(self._pane.database)) as reader, reader.snapshot():
-                changes = read_changes(reader, [info.key for info in infos[:_MOST_NAMED]], project)
+                shown = [info.key for listed in _split_failed(infos) for info in listed[:_MOST_NAMED]]
+                changes = read_changes(reader, shown, project)
         except KnownError:
             changes = {}  # ignored here, because the feed reports the error
         self._pane.shell.in_ui(self._accept, infos, changes)
@@ -198,7 +199,7 @@ class LastVisit:
         shell = self._pane.shell
         now_ms, width = shell.session.clock_ms(), shell.app.size.width
         since = moment_text(self.left_ms, now_ms).partition(".")[0]
-        failed, fixed = ([info for info in infos if (info.status == "failed") is is_failed] for is_failed in (True, False))
+        failed, fixed = _split_failed(infos)
         words = [f"{len(failed):,} newly failed{_describe_cause(failed, changes)}"] * bool(failed)
         words += [f"{len(fixed):,} fixed"] * bool(fixed)
         self._lines = [(), (Part(f" Since your last visit, {since}", "title"),)]
@@ -226,6 +227,11 @@ class LastVisit:
         elif not self._is_compared:
             nothing = "the changes since your last visit appear when the scan has ended and failed jobs have run again"
         self._pane.shell.sheets.show_news(self._lines or [(), (Part(f" {nothing}", "muted"),)])
+
+
+def _split_failed(infos: Sequence[JobRowInfo]) -> tuple[list[JobRowInfo], list[JobRowInfo]]:
+    """Return (failed jobs, other jobs)."""
+    return [info for info in infos if info.status == "failed"], [info for info in infos if info.status != "failed"]
 
 
 def read_changes(reader: Reader, job_ids: Iterable[int], project: Path | None) -> dict[int, OutcomeChange]:

@@ -235,6 +235,22 @@ def test_paused_queue_does_not_delay_the_changes_since_the_last_visit(tmp_path):
 
 
 @pytest.mark.usefixtures("at_once")
+def test_changes_of_fixed_jobs_are_read_also_if_very_many_jobs_failed(tmp_path, monkeypatch):
+    asked = []
+    reader = nullcontext()
+    monkeypatch.setattr(selection, "open_reader", lambda _path: SimpleNamespace(close=lambda: None, snapshot=lambda: reader))
+    monkeypatch.setattr(selection, "read_changes", lambda _reader, keys, _project: asked.extend(keys) or {})
+    visit = Visit(tmp_path)
+    visit.status, visit.failed_too = "completed", set(range(2, 300))
+
+    visit.last.compare()
+
+    assert visit.messages[0] == "298 newly failed, 1 fixed"
+    assert 1 in asked
+    assert len(asked) == 201
+
+
+@pytest.mark.usefixtures("at_once")
 def test_job_that_was_cancelled_is_not_reported_as_fixed(tmp_path):
     visit = Visit(tmp_path)
     visit.status = "cancelled"
