@@ -52,7 +52,8 @@ CROSS JOIN Sources s ON s.SourceID = k.value CROSS JOIN Jobs j ON j.SourcePK = s
 _PRODUCTS_SQL = """SELECT p.ProductName FROM json_each(?) k CROSS JOIN Products p ON p.JobPK = k.value ORDER BY 1"""
 _KEYS_SQL = "SELECT BuilderGuid, Platform, JobKey FROM Jobs WHERE SourcePK = ?"
 _PLANS_SQL = """SELECT a.source_id, a.builder, a.plans FROM json_each(?) k CROSS JOIN aptui_analyses a ON a.source_id = k.value"""
-_INTERMEDIATES_SQL = f"""SELECT p.ProductName FROM json_each(?) k CROSS JOIN Jobs j ON j.SourcePK = k.value
+_INTERMEDIATES_SQL = f"""SELECT p.ProductName, k.value, j.BuilderGuid, j.Platform, j.JobKey FROM json_each(?) k
+CROSS JOIN Jobs j ON j.SourcePK = k.value
 CROSS JOIN Products p ON p.JobPK = j.JobID WHERE p.Flags & {INTERMEDIATE_FLAG} ORDER BY 1"""
 
 
@@ -237,7 +238,8 @@ class Spreading:
         """
         if not self._through_products:
             return {}
-        names = [name for (name,) in self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))]
+        made = self._ask(_INTERMEDIATES_SQL, (json.dumps(list(self.found.sources)),))
+        names = [name for name, *job in made if self.found.covers(*job)]
         paths = [str(name)[len(COMMON_PLATFORM) + 1 :].lower() for name in names]
         reasons = {path: f"its source '{path}' is made by an affected job" for path in self.edges.by_path(paths)}
         self._touch_paths(reasons)

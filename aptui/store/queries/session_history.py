@@ -196,7 +196,8 @@ def outcome_change(reader: Reader, job_id: int, head: Callable[[], str]) -> Outc
     _outcome, ended_ms, session, commit = first
     before = reader.ask(_COMMIT_BEFORE_SQL, (session,)).fetchone()
     commit = head() if session == _NEXT else commit
-    return OutcomeChange(is_failed, ended_ms, commit, bool(before and before[0] and before[0] != commit))
+    is_after_checkout = bool(commit and before and before[0] and before[0] != commit)
+    return OutcomeChange(is_failed, ended_ms, commit, is_after_checkout)
 
 
 def _run(row: tuple[int, str, str, str, bytes, int, int, int, int, int, int]) -> SessionRun:

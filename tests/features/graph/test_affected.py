@@ -136,6 +136,14 @@ def test_change_spreads_through_intermediate_products(rows: Rows, spread: Spread
     assert spread("s0") == {"s0", "s1", "s2"}
 
 
+def test_intermediate_products_of_a_job_that_would_not_run_are_not_affected(rows: Rows, spread: Spread) -> None:
+    with closing(sqlite3.connect(rows.path)) as database, database:
+        rows.product(database, 11, 2, "common/s2", path_uuid("s1"), "common", 5, flags=2)
+    rows.depend(1, "s0", builder=OTHER)  # The job of s1 that made s2 has another builder.
+
+    assert spread("s0") == {"s0"}
+
+
 def test_changed_builder_runs_its_jobs_and_their_dependants(rows: Rows) -> None:
     with closing(sqlite3.connect(rows.path)) as database, database:
         database.execute("UPDATE Jobs SET BuilderGuid = ? WHERE JobID > 1", (OTHER,))

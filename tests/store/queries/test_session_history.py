@@ -196,6 +196,15 @@ def test_outcome_change_names_the_git_commit_of_the_first_failed_run(store: Stor
     assert outcome_change(store.reader(), 9, lambda: "dd") is None
 
 
+def test_outcome_change_outside_git_is_not_after_a_checkout(store: Store) -> None:
+    job(store, 1, 5, completed_ms=2 * SECOND)
+    store.put(put_session=[session_row(1 * SECOND, 3 * SECOND, commit="aa")])
+    job(store, 1, 6, completed_ms=12 * SECOND, outcome=1)
+    store.put(put_session=[session_row(11 * SECOND, 13 * SECOND)])
+
+    assert outcome_change(store.reader(), 1, lambda: "dd") == OutcomeChange(True, 12 * SECOND, "", False)
+
+
 def test_outcome_of_a_pruned_session_has_no_git_commit(store: Store) -> None:
     job(store, 1, 5, completed_ms=2 * SECOND, outcome=1)
     store.put(put_session=[session_row(1 * SECOND, 3 * SECOND, commit="aa")])
