@@ -88,7 +88,7 @@ def order_for(
     Args:
         root: path of the source's scan folder.
         scan_folders: paths of all scan folders, in the order of their precedence.
-        staging: path of the folder for the products, which must not exist yet; if the builder only copies, path of the copied file.
+        staging: path of the folder for the products, which must not exist yet; if the builder only copies, path of the copy.
 
     Raises:
         UserError: the source cannot be read.

@@ -193,8 +193,8 @@ class _XmlReading:
     def _on_comment(self, _text: str) -> None:
         self._begin()
         if not self._is_in_dtd:
-            # The end of the comment is searched here, because the start of the next event may be too far on: expat reports a
-            # DOCTYPE only after its first characters.
+            # The end of the comment is searched in the text. The start of the next event may be behind it: expat reports a DOCTYPE
+            # only after it has read its first characters.
             end = self._data.index(self._comment_end, self._start) + len(self._comment_end)
             self.needless.append((self._start, end))
 

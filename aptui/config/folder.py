@@ -113,7 +113,7 @@ def wrong(rel: str, mistake: UserError) -> str:
 
 
 def _places(node: Node, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield (keys from the root, place) of every key below `node`."""
+    """Yield (path, position in the file) of every key below `node`. The path has the keys from the root to this key."""
     for key, child in node.value.items() if isinstance(node.value, dict) else ():
         yield (*path, key), child.key_where
         yield from _places(child, (*path, key))

@@ -660,5 +660,5 @@ def _with_identity(name: str) -> tuple[str, ...]:
 
 
 def _is_companion(name: str, products: Container[str]) -> bool:
-    """Whether the engine makes a file in addition to `products`: a catalog, or the identity file of a product."""
+    """Whether the file `name` is a catalog, or the identity file of one of `products`: the engine makes these files itself."""
     return find_identified(name) in products or (name.count("/") == 1 and name.rpartition("/")[2].startswith("assetcatalog."))

@@ -355,9 +355,9 @@ class SessionRecorder:
         return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}
 
     def end(self, archive: SessionHistory, account: Account | None, *, is_stopping: bool) -> Rows:
-        """End the session; return the rows that store it.
+        """End the session. Return its row, and one that removes an outdated session from the history if there is one.
 
-        If the history has an outdated session, another row merges runs of that session into session 0.
+        The runs of the removed session count as runs of session 0.
         """
         if self.is_held:
             return {}

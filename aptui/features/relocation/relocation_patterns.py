@@ -202,7 +202,10 @@ def _find_absolute(source: str, tree: DiskTree) -> FoundSource:
 
 
 def _no_match(source: str, tried: Iterable[tuple[ScanFolder, str]], tree: DiskTree) -> RelocationError:
-    """Return the error for a source without matches; it mentions a wildcard that would have to match across folders."""
+    """Return the error for a pattern that matches no file.
+
+    A pattern may match no file only because one of its wildcards would have to match `/`. Then the error says so.
+    """
     if source.count("*") > 1:
         for folder, pattern in tried:
             matches = Glob(pattern).matches

@@ -434,7 +434,7 @@ class JobsStore:
 
     @property
     def has_rows(self) -> bool:
-        """Whether rows can be shown: the rows of all jobs, or of the first jobs."""
+        """Whether rows can be shown: all jobs are loaded, or the first jobs are, which are loaded before the others."""
         return self.is_loaded or self._table.whole is not None
 
     def percent_of(self, key: int) -> int:

@@ -393,7 +393,7 @@ def test_change_that_is_reverted_before_its_run_ends_keeps_the_old_product(world
 
 
 @pytest.mark.parametrize("text", ["include e.bin", "jobs-from e.bin", "include e.bin\nread e.bin"])
-def test_result_is_checked_if_an_input_was_being_read_when_its_run_began(text: str) -> None:
+def test_input_that_was_being_read_at_the_start_of_a_run_is_checked_after_the_run(text: str) -> None:
     world = settled(World(Setup(builders=(scripter(),))), a_s=text, e_bin="one")
     world.post_request("reprocess", keys=("a.s",))
     world.run_until(lambda: any(job.key == "main" for job in world.pipeline.jobs.ready))

@@ -216,7 +216,7 @@ def _list_failing_parts(job_details: JobDetails, now_ms: int) -> list[list[Part]
 
 
 _SAMPLED_RECORDS, _WIDEST_WINDOW = 5000, 16
-"""Number of lines in which window names (origins of lines) are measured, and maximum width of their column (cells)."""
+"""Number of first lines whose longest window name sets the width of the window column, and the maximum of this width (cells)."""
 
 
 class LogColumns:
