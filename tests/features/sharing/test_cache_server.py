@@ -213,7 +213,7 @@ def test_public_address_needs_tokens_and_tls(tmp_path, options):
 
 
 def test_error_of_a_public_writable_server_names_the_option_to_use(tmp_path):
-    with pytest.raises(UserError, match="in place of --writable"):
+    with pytest.raises(UserError, match="replace --writable by"):
         application(CacheServer(str(tmp_path), "0.0.0.0", read_tokens=("t",), is_plain=True, is_writable=True))
 
 

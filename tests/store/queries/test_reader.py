@@ -291,7 +291,10 @@ def test_database_of_another_version_is_a_user_error(store: Store) -> None:
 
 @pytest.mark.parametrize(
     ("version", "advice"),
-    [(schema.OWN_VERSION - 1, "run 'aptui batch', which moves it aside"), (schema.OWN_VERSION + 1, "use that version of aptui")],
+    [
+        (schema.OWN_VERSION - 1, "run 'aptui batch', which moves the database aside"),
+        (schema.OWN_VERSION + 1, "use that version of aptui"),
+    ],
 )
 def test_database_of_another_aptui_version_is_refused_with_advice(store: Store, version: int, advice: str) -> None:
     with closing(sqlite3.connect(store.path)) as database, database:
