@@ -70,7 +70,7 @@ class Failure(_NamedJob, frozen=True):
 
 
 class SlowJob(_NamedJob, frozen=True):
-    """A job that became slower by more than the usual variation of its run times (`store.queries.session_history`)."""
+    """A job whose last run took longer than usual by more than its tolerance (`session_history.JobPace.margin_ms`)."""
 
     duration_s: float
     median_s: float
@@ -136,7 +136,7 @@ class Summary(Struct):
     unknown: tuple[str, ...] = ()
     """For each source folder that cannot be read, the reason. The stored state of these folders is unchanged."""
     mistakes: tuple[str, ...] = ()
-    """Mistakes in settings files of folders (`.aptui.yaml`), with file, line and column. All sources in these folders failed."""
+    """Mistakes in settings files of folders (`.aptui.yaml`), with file, line and column. All sources below them failed."""
     shared: dict[str, int] = field(default_factory=dict)
     findings: list[CheckFinding] = field(default_factory=list)
     """Findings of the checks of the configuration."""
@@ -295,7 +295,8 @@ def complete(summary: Summary, config: Config, wanted: Namespace, began_ms: int)
     Checks that start a program do not run; their findings are left out.
 
     Args:
-        wanted: the values of these options. If no job ran and `--json` is not set, queries that no option needs are skipped.
+        wanted: the values of these options. If no job ran and `--json` is not set, slow, flaky and draft jobs are found only if
+            an option needs them.
         began_ms: time of the start of the run.
     """
     asked, builders = _find_asked_platforms(config), {builder.uuid: builder.name for builder in config.project.builders}

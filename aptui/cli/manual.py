@@ -455,7 +455,10 @@ def _options(parser: parsers.Parser) -> Iterator[str]:
 
 
 def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
-    """Yield the actions of a verb; after an action, yield the allowed values of the option or argument that comes next."""
+    """Yield the actions of a verb if no action is given yet.
+
+    Otherwise, yield the allowed values of the last word, if this is an option, or of an argument that directly follows the verb.
+    """
     if actions_of(verb) and not set(actions_of(verb)).intersection(before):
         yield from actions_of(verb)
         return

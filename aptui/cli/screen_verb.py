@@ -155,7 +155,7 @@ def _ask_in_lines(config: Config, state: Trust, session: LinkSession) -> None:
 
 
 def _trust_question(config: Config, state: Trust, session: LinkSession) -> TrustQuestion:
-    """Return the question whether to trust a project. If its engine is already running, the screen does not ask the question."""
+    """Return the question whether to trust a project. If its engine is running, the screen only reports the changed files."""
     from aptui.cli import trust_verb
     from aptui.config import trust
     from aptui.link import places

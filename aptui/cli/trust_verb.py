@@ -122,9 +122,9 @@ def runnable_lines(config: Config, limit: int) -> list[str]:
 
 
 def change_lines(config: Config, state: records.Trust) -> list[str]:
-    """Return a line for each file that changed since the user trusted the project.
+    """Return a line for each of the first `_MOST_NAMED` files that changed since the user trusted the project.
 
-    If the change is committed to Git, the line names the commit and its author.
+    If the change is committed to Git, the line names the commit and its author. A last line has the number of further files.
     """
     lines = [
         f"{printing.line(path)} changed since you trusted this project{_describe_author(config.project_dir, path)}"

@@ -76,7 +76,7 @@ DIFFERENT = 1
 class RebuildDifference(Struct, frozen=True):
     """A difference between two results of a job.
 
-    `against` is "second run" if the two new runs differ. If they agree, it is the earlier result from which both differ:
+    `against` is "second run" if the two new runs differ. If they agree, or if one of them failed, it is the earlier result:
     "recorded" (in the database) or "kept" (in this machine's store).
     `kind`: "names" (other products), "size", "bytes" or "failed". `offset` is the first byte that differs, -1 = not known;
     `message` is a sentence.

@@ -263,7 +263,10 @@ def with_entries(text: str, name: str, key: str, entries: Sequence[Any]) -> str:
 
 
 def _change_list(text: str, name: str, key: str, wanted: list[Any]) -> str:
-    """Change the list `key` in `text` to the entries `wanted`, and return the new text. Equal entries keep their text."""
+    """Return `text` with the list `key` changed, entry by entry, to the entries `wanted`.
+
+    An entry keeps its text if an equal entry is wanted at its place. The caller checks the result.
+    """
     now = _entries(text, name, key)
     identities = {_identity(entry) for entry in wanted}
     differ = [at for at, (one, other) in enumerate(zip(now, wanted, strict=False)) if one != other]

@@ -74,7 +74,10 @@ class OwnFiles:
         self._written: frozenset[str] = frozenset()
         self._written_inodes: frozenset[int] = frozenset()
         self._printing: list[tuple[int, int, int]] = []
-        """(inode, device, process id) of each listed file to which a process writes its output. Ended processes are left out."""
+        """(inode, device, process id) of each listed file to which a process writes its output.
+
+        Processes that ended before the list was read are left out.
+        """
         self.names: set[str] = set()
         self.inodes: set[int] = set()
         """Inodes of files that verbs wrote, and of files to which output is redirected.

@@ -29,8 +29,8 @@ Its products, `count_expected_products()` in all:
 | 1 `sprites/*.png`              | `gpu` (texture)          | BC7                    | ASTC                 |        2 |
 |                                |                          |                        |                      |  **114** |
 
-The sources below the first total (98), and the builder `scripts`, are written only if this host has the programs and libraries
-that build them (`demo.demo_assets`). Without `scripts`, the builder `texts` copies the Lua files.
+The products below the first total (98), and the builder `scripts`, exist only if this host has the programs and libraries that
+they need (`demo.demo_assets`). Without `scripts`, the builder `texts` copies the Lua files.
 """
 
 from __future__ import annotations
