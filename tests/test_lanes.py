@@ -99,7 +99,7 @@ def test_unmarked_test_belongs_to_the_fast_lane(suite: pytest.Pytester) -> None:
     run(suite, "-m", "fast").assert_outcomes(passed=1, deselected=2)
 
 
-def test_only_the_test_that_changes_the_current_folder_fails(suite: pytest.Pytester) -> None:
+def test_only_the_test_that_does_not_restore_the_current_folder_fails(suite: pytest.Pytester) -> None:
     suite.makepyfile(
         "import os\nhere = os.getcwd()\n"
         "def test_a():\n    os.chdir('/')\n"

@@ -90,7 +90,9 @@ def test_proposal_excludes_files_that_would_make_the_product_of_another_file(tmp
     assert excluded == {"textures": (["art/Sky.jpg"], 2), "sounds": (["sounds/grow.ogg"], 3)}
 
 
-def test_init_prints_for_each_excluded_file_the_file_used_instead(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_init_prints_at_most_five_excluded_files_with_the_files_used_instead(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     names = {"art/Sky.jpg", "art/sky.png", *(f"sounds/{number}.{kind}" for number in range(7) for kind in ("wav", "ogg"))}
 
     assert main.main(["init", str(tree(tmp_path, names))]) == 0

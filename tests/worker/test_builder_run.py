@@ -93,7 +93,7 @@ class SaysAndReads(Says):
         (Analyses, False), (Overrides, False), (Reads, False), (SaysAndReads, False),
     ],
 )  # fmt: skip
-def test_analysis_is_valid_for_all_sources_if_it_reads_no_source(harness, builder, is_for_all):
+def test_analysis_is_valid_for_all_sources_if_declared_and_no_source_was_read(harness, builder, is_for_all):
     reads.watch((str(harness.root),))
     harness.source()
 

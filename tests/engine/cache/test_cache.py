@@ -488,7 +488,7 @@ def test_recovery_writes_nothing_if_no_commit_was_interrupted(cache: Cache, diar
 @pytest.mark.parametrize(
     ("before", "replaces", "after"), [(None, False, "new"), ("", False, "new"), ("x", False, "x"), ("x", True, "new")]
 )
-def test_existing_identity_file_is_kept_unless_the_commit_replaces_it(
+def test_non_empty_identity_file_is_kept_unless_the_commit_replaces_it(
     cache: Cache, diary: Diary, before: str | None, replaces: bool, after: str
 ) -> None:
     if before is not None:
@@ -522,7 +522,7 @@ def test_identity_file_is_deleted_with_its_intermediate(cache: Cache, diary: Dia
     assert not (cache.root / "Intermediate Assets").exists()
 
 
-def test_identity_file_of_an_unrecorded_intermediate_is_not_deleted(cache: Cache, diary: Diary) -> None:
+def test_identity_file_is_deleted_unless_its_intermediate_is_recorded(cache: Cache, diary: Diary) -> None:
     names = ("a.mid", "a.mid.meta", "gone.mid.meta")
     paths = [put(cache, f"Intermediate Assets/{name}", b"x") for name in names]
     put(cache, "linux/a.txt", b"x")

@@ -107,5 +107,5 @@ OTHERS = [replace(one, builder="other") for one in SHORT]
         ),
     ],
 )
-def test_worker_queues_a_message_only_behind_short_jobs_of_the_same_builder(behind, first, may):
+def test_jobs_may_wait_at_a_worker_only_behind_short_jobs_of_the_same_builder(behind, first, may):
     assert behind.may_wait_behind(first) is may

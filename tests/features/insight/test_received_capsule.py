@@ -236,7 +236,7 @@ def test_settings_of_a_capsule_that_lead_outside_its_folder_are_ignored(run: Run
     assert not (tmp_path / "home/.cache/aptui").exists()
 
 
-def test_capsule_runs_with_the_stricter_of_two_sandbox_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sandbox_of_a_capsule_is_auto_unless_the_user_requires_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own_homes(tmp_path / "home", monkeypatch)
     file = pack(tmp_path / "x.tgz", make_members(sandbox="off"))
     user_file().parent.mkdir(parents=True, exist_ok=True)

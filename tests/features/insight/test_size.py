@@ -143,7 +143,7 @@ def test_jobs_and_status_commands_report_a_job_that_became_slower(run: Run) -> N
     assert "slower     1 job compared with earlier runs" in run("status")[1]
 
 
-def test_slow_job_fails_every_batch_with_a_slowness_limit(run: Run) -> None:
+def test_job_slower_than_the_limit_fails_every_batch(run: Run) -> None:
     """The limit is the value of the option, for example `--fail-on slower:2x`."""
     code, out, _ = run("batch", "--json", "--fail-on", "slower:2x")
     (found,) = json.loads(out)["slower"]

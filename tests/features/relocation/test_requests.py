@@ -137,7 +137,7 @@ def test_hostile_relocation_pattern_ends_within_the_time_limit(project: LiveProj
     assert time.process_time() - began < 5
 
 
-def test_file_changes_are_processed_again_after_a_refused_relocation(project: LiveProject) -> None:
+def test_hold_on_file_changes_ends_after_a_refused_relocation(project: LiveProject) -> None:
     request = project.ask(Relocate("art", "new/", is_confirmed=True))
 
     assert "'art' is a folder" in request.refused

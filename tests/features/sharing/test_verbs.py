@@ -310,7 +310,7 @@ def test_changed_version_command_of_a_commit_runs_only_on_request(
     assert canary.exists()
 
 
-def test_readiness_check_refuses_new_builder_code_of_a_commit(run: Run, project: Path, tmp_path: Path) -> None:
+def test_readiness_check_runs_new_builder_code_of_a_commit_only_on_request(run: Run, project: Path, tmp_path: Path) -> None:
     canary = tmp_path / "canary"
     code = f"open({str(canary)!r}, 'w')\nclass B:\n    name = 'mine'\n    version = '1'\n    patterns = ('*.mine',)\n"
     code += "    def create_jobs(self, request): ...\n    def process_job(self, request): ...\n"

@@ -36,7 +36,7 @@ def test_filter_line_reports_each_key_and_escape_restores_the_filter():
     play(box, script)
 
 
-def test_typing_or_a_shorter_count_causes_no_layout_of_the_screen():
+def test_typing_or_a_count_that_is_not_wider_causes_no_layout_of_the_screen():
     box = FilterBox()
 
     async def script(app, pilot):

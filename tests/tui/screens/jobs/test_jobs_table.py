@@ -379,7 +379,7 @@ async def test_column_menu_marks_columns_that_do_not_fit(app, pilot):
 
 
 @on_jobs()
-async def test_each_sort_order_has_a_key_in_the_sort_menu(pilot, pane):
+async def test_keys_in_the_sort_menu_set_the_sort_order(pilot, pane):
     for key, column in (("s", "source"), ("p", "platform"), ("d", "duration"), ("f", "failed")):
         await pilot.press("S", key)
         await settled(pilot, pane)
