@@ -136,7 +136,7 @@ class Summary(Struct):
     unknown: tuple[str, ...] = ()
     """For each source folder that cannot be read, the reason. The stored state of these folders is unchanged."""
     mistakes: tuple[str, ...] = ()
-    """Mistakes in settings files of folders (`.aptui.yaml`), with file, line and column. All sources below them failed."""
+    """Mistakes in settings files of folders (`.aptui.yaml`), with file, line and column. All sources below these folders failed."""
     shared: dict[str, int] = field(default_factory=dict)
     findings: list[CheckFinding] = field(default_factory=list)
     """Findings of the checks of the configuration."""
