@@ -65,9 +65,9 @@ _OF_THE_PROJECT = (
 class _RegistryCache(Struct):
     """The contents of the file that stores the registry's answers about builders.
 
-    `signature` changes if the interpreter or an installed package changes. `entries`: {name of an entry point:
-    answer}. `files`: {path: answer}. `adapted`: {adapter and its environment: answer}. `versions`: {path, digest and version
-    command of a tool: the version that the tool printed}.
+    `signature` changes if the interpreter or an installed package changes. `entries`: {name of an entry
+    point: answer}. `files`: {path: answer}. `adapted`: {adapter and its environment: answer}. `versions`: {path, digest and
+    version command of a tool: the version that the tool printed}.
     """
 
     signature: str = ""
@@ -510,7 +510,9 @@ def _enumerate(names: Sequence[str]) -> str:
 def _check_lost(
     files: Mapping[str, ClassAnswer], before: Mapping[str, ClassAnswer], names: set[str], notify: Callable[[str], None]
 ) -> None:
-    """Refuse a code file that no longer defines any builder. If a file lost only some of its builders, report these builders.
+    """Refuse a file without builders if a builder that it had is lost. If a file lost only some of its builders, report them.
+
+    A builder that is found in another file is not lost.
 
     A source without its builder loses its products, and a mistake in a file must not cause that.
     """

@@ -103,7 +103,7 @@ class AnnouncedIntents:
             self._waiting.update((run_key, (key, recorded)) for key, run_keys in copies for run_key in run_keys)
 
     def covers(self, commit: JobCommit) -> bool:
-        """Whether an intent for every product of a commit was written before the commit began."""
+        """Wait until the announced intents are on the disk; return whether they include every product of a commit."""
         found = self._waiting.pop(commit.run_key, None)
         if found is None or commit.stale:
             return False

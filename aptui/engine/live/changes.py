@@ -156,7 +156,7 @@ class ChangeTracker:
         self._folders_due: dict[str, set[PathKey]] = {}
         """{folder to check: keys of its files that are read even if their stored state matches}."""
         self._whole: set[str] = set()
-        """Folders in `_folders_due` in which every file is checked. In the other folders, only files named by notifications are."""
+        """Folders that are checked as a whole. In other folders, only files named by notifications are checked if possible."""
         self._pending_folders: set[str] | None = None
         """Relative folders with pending work and the folders above them, listed once for each batch; None = not listed yet."""
         self._have_folders: dict[str, bool] = {}
@@ -590,8 +590,8 @@ class ChangeTracker:
 
 
 def _above_replaced_file(engine: Engine, folder: PathKey) -> tuple[str, ...]:
-    """Return the parent of an unknown folder, which may have replaced a file; return nothing for a known folder.
+    """Return the parent of `folder` if a file with the path of `folder` may be known; return nothing if none can be known.
 
-    Only a check of the parent folder finds that the file is gone.
+    `folder` may have replaced that file, and only a check of the parent folder finds that the file is gone.
     """
     return () if engine.is_unknown_path(folder) else (parent(folder),)

@@ -162,7 +162,7 @@ _TROUBLE_S = 10.0
 class _Obstacle(Struct, frozen=True):
     """A state of the engine in which pending work cannot end until a user acts, for example a pause.
 
-    `settle` requests, which wait for that work, are refused when the state has lasted `timeout_s`.
+    `settle` requests, which wait for that work, are refused after they have waited for `timeout_s` in this state.
     """
 
     what: str

@@ -604,7 +604,7 @@ class EngineSupervisor:
 
     @property
     def is_reopening(self) -> bool:
-        """Whether the engine will soon be reopened with a new configuration."""
+        """Whether the engine may soon be reopened, because the configuration was changed or is being read again."""
         return self._reopen_by is not None or self._rereading.is_pending
 
     def _notify_health(self) -> None:

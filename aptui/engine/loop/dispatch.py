@@ -54,9 +54,8 @@ def complete_results(pipeline: Pipeline, results: Sequence[Result]) -> list[Resu
 
 def _complete_result(pipeline: Pipeline, result: Result, stamps: dict[str, Stamp]) -> Result:
     job = pipeline.jobs.running.get(result.run_key)
-    is_fetched = isinstance(result, RunResult) and bool(
-        result.origin
-    )  # a shared or local store had the result, so no run has read the files
+    # a result with an origin comes from a shared or local store, so no run has read the files
+    is_fetched = isinstance(result, RunResult) and bool(result.origin)
     if job is None or job.ties is None or not job.ties.known or result.outcome not in _REPORTED or is_fetched:
         return result
     # imported here, because most runs need no check, and the engine starts faster without the module

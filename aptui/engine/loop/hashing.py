@@ -45,7 +45,7 @@ Clients and workers wait while the core processes these files.
 A file counts as one file if the core plans its copies in one step with other copies. Any other file counts as `_ALONE` files.
 """
 _ALONE = 4
-"""Weight, in `_FILES_TOGETHER` and `_LIVE_FILES_TOGETHER`, of a file whose copies are not planned in one step with other copies."""
+"""Weight of any other file in `_FILES_TOGETHER` and `_LIVE_FILES_TOGETHER`: it has no copies, or they are planned alone."""
 _LIVE_COPIES_TOGETHER = 256
 """Number of copies that are committed at once although more answers arrive; a smaller number waits for further copies."""
 _HERE_COUNT, _HERE_BYTES = 4, 1 << 16

@@ -199,12 +199,12 @@ class JobAdmission:
         return True
 
     def release(self, order: Order) -> None:
-        """Record that a job succeeded. From now on, other jobs may run at the same time."""
+        """Record that a run of a job ended and was not killed. From now on, other jobs may run at the same time."""
         if (identity := identity_of(order)) is not None:
             self.lonely.pop(identity, None)
 
     def note_answer(self, builder: str) -> None:
-        """Record that a builder has answered an order. From now on, the builder never counts as broken."""
+        """Record that a builder has answered an order. From now on, it does not count as broken, until `let_off` is called."""
         self._answered.add(builder)
         self._failures.pop(builder, None)
 

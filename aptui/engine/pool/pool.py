@@ -1,6 +1,6 @@
 """The pool of workers: starts workers, gives them orders, enforces time limits, and reports an outcome for every order.
 
-The engine's loop owns the selector and the thread; nothing here blocks. An order is one job or one set of files for a worker.
+The engine's loop owns the selector and the thread; nothing here blocks. An order is one analysis, run, copy or set of files.
 Each order gets exactly one outcome, even if its worker crashes, hangs, floods its output or sends malformed messages:
 
 * if a worker dies, its current run is LOST, and the reason says how the worker died; its waiting orders are RETURNED.

@@ -35,7 +35,7 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc
 _TEMP = "/tmp"  # noqa: S108  # a private folder in memory
 _PROBE_TIMEOUT_S = 10.0
 _PROBE_VALID_S = 10.0
-"""Time (seconds) for which the result of a test start of a sandbox is reused.
+"""Time (seconds) for which a successful test start of a sandbox is not repeated.
 
 A test start takes 20 ms, and a project with Python builders needs the result twice.
 """

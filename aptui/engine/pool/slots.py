@@ -306,7 +306,10 @@ class OrderAnswers:
         self._return(message, message.rest, "the configuration changed")
 
     def take_back(self, slot: WorkerSlot, *, is_outdated: bool) -> None:
-        """A worker ends normally: give its remaining orders to other workers, but not orders of an earlier configuration."""
+        """Give the remaining orders of a worker that ends normally, or did not start, to other workers.
+
+        Runs of an earlier configuration go back to the pipeline instead.
+        """
         for message in reversed(slot.messages):
             unwanted = [order for order in message.rest if order.run_key in message.cancelled]
             self.cancel(unwanted)

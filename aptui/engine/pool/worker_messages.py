@@ -322,6 +322,9 @@ def with_output(result: AnalyseResult | RunResult, text: BoundedText | None, win
 
 
 def make_unhashed(order: HashOrder, error: str) -> HashResult:
-    """Return a result in which each file of a hash order has the error `error`, because two workers died while they read it."""
+    """Return a result in which each file of a hash order has the error `error`.
+
+    No worker can read these files: two workers died while they read them, or no worker can be started.
+    """
     files = tuple((b"", 0, -1, 0, 0, 0) for _ in order.paths)
     return HashResult(order.order, files, tuple((index, error) for index in range(len(files))))

@@ -103,7 +103,7 @@ class PoolSettings(Struct, frozen=True):
 
     Args:
         nice: added to a worker's niceness, so that other programs of the user have priority.
-        recycle_runs, recycle_cpu_s: number of runs and processor time. A worker that has exceeded both limits is replaced. Starting
+        recycle_runs, recycle_cpu_s: number of runs and processor time. A worker that has reached both limits is replaced. Starting
             a worker takes 0.1 s of processor time.
         recycle_rss_bytes: maximum memory of a worker. A worker that uses more is replaced, too.
         term_grace_s: time between SIGTERM and SIGKILL.

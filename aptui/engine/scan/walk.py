@@ -52,7 +52,7 @@ from aptui.shared.files.confinement import ConfinedTree
 ROOTS_STATE = "roots"
 """Key in aptui_state: {name of a scan folder: [device, inode]}, saved when no work was pending."""
 MANY_FILES = 1_000
-"""Minimum number of stored files for which the loss of more than half of a scan folder's files is an error."""
+"""Minimum number of stored files of a scan folder for which a new folder at its path must have at least half of them."""
 _ACCEPTED = "accepted-folders.json"
 _ACCEPTED_FILE = f"{OWN_FOLDER}/{_ACCEPTED}".encode()
 _OF_FILE_SYSTEMS = frozenset((b"lost+found", b".snapshot"))
@@ -573,7 +573,8 @@ class Walk:
     def _enter(self, part: FolderPart, name: str, path: str, below: Below) -> None:
         """Add the subfolder `name` of the folder `part` to the folders in `below`, which are walked next.
 
-        It is not added if it is ignored, belongs to aptui or to another scan folder, or if the scan folder is not recursive.
+        It is not added if it is ignored, belongs to aptui or to an earlier recursive scan folder, or if `part` is in a scan folder
+        that is not recursive.
         """
         if not part.scan_folder.recursive or self.own.is_own_folder(path) or path in self._owned_elsewhere[part.scan_folder.id]:
             return

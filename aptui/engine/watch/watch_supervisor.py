@@ -143,6 +143,7 @@ class NativeWatch:
 
         The limit is a quarter of the queue's length, because creating and writing a file queues four notifications but is reported
         as one change. If the root needs only some kinds of changes (`NotifiedRoot.wants`), the limit is half of the queue's length.
+        A rename queues as many notifications as it reports changes.
         """
         since, total = self._window
         self._window = (now, count) if now - since > _WINDOW_S else (since, total + count)
@@ -182,7 +183,7 @@ class RootWatch(Struct, eq=False):
     """Why a full check is requested after the next watch is set."""
     failures: int = 0
     retries: int = 0
-    """Number of retries of a watch that ended because of a name below the root that is not UTF-8."""
+    """Number of retries since a name below the root that is not UTF-8 prevented or ended the watch."""
     arm_at: float = 0.0
     """Time of the next attempt to set the watch, in seconds of the clock."""
     armed_at: float = 0.0

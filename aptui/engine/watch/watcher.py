@@ -58,7 +58,7 @@ class _Passing(Struct):
 
 
 class SyncCookie:
-    """The sync cookies that at least one watch has reported, but not yet all watches.
+    """The sync cookies that at least one watch has reported, and that `notify` has not received yet.
 
     Args:
         folder: absolute path of the folder in which sync cookies are created; b"" = sync cookies are not used.
@@ -88,7 +88,10 @@ class SyncCookie:
         return changes - mine if mine else changes
 
     def notify_due(self, roots: Sequence[RootWatch]) -> None:
-        """Report each sync cookie that all watches have reported. Before that, report all earlier changes and losses."""
+        """Report each sync cookie that all watches have reported, or whose timeout has passed.
+
+        Before that, wait until no new folder has to be reported again, and report postponed losses.
+        """
         if not self._passing or not all(_is_steady(watched) for watched in roots):
             return
         now = self._clock()
