@@ -600,8 +600,8 @@ def _round_samples(block: Samples, bits: int, clipping: _Clipping, noise: _Noise
 def _report_clipping(clipping: _Clipping, source: Any, request: ProcessJobRequest, *, is_resampled: bool) -> None:
     """Log the number of clipped samples, as a warning if this job resampled the sound or the source stores floats.
 
-    In all other cases the source is lossy, and its decoder clipped the samples. This is usual for loud music, so it is only logged
-    as information.
+    In other cases the source is usually lossy, and its decoder returned samples above full scale. This is usual for loud music, so
+    it is only logged as information. The noise of `dither` can also lift samples of other sources above full scale.
     """
     if not clipping.sample_count:
         return

@@ -273,8 +273,8 @@ def _show_files(document: Document, hidden: dict[bytes, str]) -> None:
 def _name_textures(tree: Object, textures: str) -> None:
     """Replace the paths of picture files by the names of the products that are made from them, which are in lower case.
 
-    If the `texture` builder makes these products, the names get its file extension. Textures that use these products then lose
-    glTF extensions for other picture formats, such as EXT_texture_webp.
+    If the `texture` builder makes these products, the names get its file extension. Textures then refer to these products only by
+    the glTF extension in `_GPU_TEXTURES`, not by `source` or the extension of another picture format, such as EXT_texture_webp.
     """
     feature, kind = _GPU_TEXTURES.get(textures, ("", ""))
     changed = set()

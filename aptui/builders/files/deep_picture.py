@@ -110,7 +110,8 @@ class DeepPicture:
     def save(self, stream: IO[bytes]) -> None:
         """Write the picture as a PNG.
 
-        Pillow writes greyscale pictures (mode L), because it is faster than `write_png16`. It cannot write colours with 16 bits.
+        Pillow writes greyscale pictures (mode L), because it is faster than `write_png16`. It cannot write colours or
+        alpha with 16 bits.
         """
         import numpy as np
         from PIL import Image

@@ -49,7 +49,7 @@ class TooMuchWorkError(SourceError):
 
 
 class Work:
-    """Counts the steps of decoding one table of a font, and raises an error if they exceed a limit."""
+    """Counts the steps of decoding a table or a compressed font, and raises an error if they exceed a limit."""
 
     def __init__(self, what: str, most: int) -> None:
         self._what = what

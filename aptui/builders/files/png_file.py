@@ -1,10 +1,11 @@
-"""Read the chunks of a PNG file before a decoder sees it, and write PNG files with 16 bits a channel, which Pillow cannot.
+"""Read the chunks of a PNG file before a decoder sees it, and write PNG files with 16 bits a channel.
 
 The decoder gets only the chunks that affect pixels, because metadata can be large, compressed or damaged. No product has metadata.
 Section numbers are those of the PNG specification, third edition.
 
-aptui uses no library to write 16-bit files. Libraries that can write them need OpenCV or a collection of all codecs (50 MB and
-more), or filter each byte in Python. This module needs only numpy and zlib, which aptui uses already.
+Pillow writes 16-bit files only of grey pictures without alpha. Libraries that can write all 16-bit files need OpenCV or a
+collection of all codecs (50 MB and more), or filter each byte in Python. This module needs only numpy and zlib, which aptui uses
+already.
 
 Tests: `tests/builders/files/test_png_file.py`, `tests/builders/test_png_pixels.py`.
 """

@@ -120,7 +120,7 @@ class GltfContents:
             raise BrokenGltfError("the model would expand to far more bytes than its files have; it is damaged or malicious")
 
     def _once(self, what: str, index: int, make: Callable[[Array], Any]) -> Any:
-        """Return `make(array)` for the array of accessor `index`, and cache it; return None if the array cannot be read."""
+        """Return `make(array)` for the array of accessor `index`, and cache it; return None if `array_of` returns None."""
         if index not in self._arrays:
             return None
         if (what, index) not in self._known:

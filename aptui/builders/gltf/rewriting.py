@@ -356,7 +356,8 @@ class _Geometry:
     def _narrow(self, name: str, array: Array, scale: tuple[Array, float] | None, *, is_target: bool) -> tuple[Array, Object]:
         """Return an attribute and the new members of its accessor.
 
-        Joint numbers below 256 become bytes. If `quantises` is set, other attributes become integers if their range allows it.
+        Joint numbers become bytes if all are below 256. If `quantises` is set, other attributes become integers if their range
+        allows it, except those of morph targets and all weights but `WEIGHTS_0`.
         """
         if name.startswith("JOINTS_") and array.dtype.itemsize > 1 and array.max() < 256:
             return array.astype("u1"), {}

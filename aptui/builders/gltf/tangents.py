@@ -75,8 +75,8 @@ def _directions(corners: Array, coordinates: Array) -> tuple[Array, Array, Array
 def _list_groups(vertices: Array, is_flat: Array, is_good: Array, is_preserving: Array) -> tuple[Array, list[bool]]:
     """Return the group number of each corner (-1 = no group), and the orientation of each group. A group has one tangent.
 
-    A triangle that has no area on the texture joins the groups of its neighbours. It gets the orientation of the first of these
-    groups.
+    A triangle without directions (not `is_good`), for example without area on the texture, joins the groups of its neighbours. It
+    gets the orientation of the first of these groups.
     """
     import numpy as np
 

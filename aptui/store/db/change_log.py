@@ -114,7 +114,7 @@ class CatalogMark:
         self.changes = 0
         """Number of transactions that changed products."""
         self.names: set[str] | None = set()
-        """Names of the products that have changed since the catalogs were up to date; None = more than `MOST_NAMES`."""
+        """Names of the products that changed since the engine started or `put` set the mark; None = too many (`MOST_NAMES`)."""
         self._is_changed = False
         self._may_be_there = True
 
@@ -357,7 +357,10 @@ class ChangeLog:
         return bool(self._database.execute(sql, (self._rows.source_top, self._rows.product_top)).fetchone()[0])
 
     def _put_noted(self, subject: _Subject) -> list[tuple[Any, ...]]:
-        """Write a log entry for each changed row; return the earlier states of rows that were deleted or renamed."""
+        """Write a log entry for each changed row that kept its key (`_Key`).
+
+        Return the earlier states of rows that were deleted or renamed (have another key now).
+        """
         self._database.execute(subject.put_others)
         return self._database.execute(subject.renamed).fetchall()
 

@@ -84,7 +84,7 @@ def _read_names(data: bytes) -> tuple[int, int, str]:
 def _places(names: str, wanted: str) -> Iterator[int]:
     """Yield the index of each file name in `names` that equals the name in `wanted`.
 
-    `names` has the folder and then the file names, each enclosed in NULs; `wanted` is one name, enclosed in NULs.
+    `names` has the folder and then the file names, with a NUL after each of them; `wanted` is one name, enclosed in NULs.
     """
     at = names.find(wanted)
     while at >= 0:

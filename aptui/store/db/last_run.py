@@ -98,7 +98,8 @@ class FolderArchive:
     def _file_alone(self, key: PathKey, folder: str) -> dict[PathKey, FileFact] | None:
         """Return the result of `files` for one file, without unpacking its folder.
 
-        Return None if unpacking the folder is faster, or if several scan folders have a file with this key.
+        Return None if unpacking the folder is faster, or if other files may decide which file wins, for example a second file with
+        this key.
         """
         is_plain = not self._metadata_types and DUPLICATE_MARK not in key and key == key.lower()
         if not is_plain or self._asked.get(folder, 0) >= _ASKED_ALONE:

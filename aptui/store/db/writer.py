@@ -135,7 +135,7 @@ HELD_S = 0.005
 _RELIED_ON = ("drop_source", "drop_job", "drop_products")
 """Operations after which files of products are deleted from the cache, so their transactions are synced."""
 CHECKPOINT_PAGES = 4_000
-"""Size of the write-ahead log, in pages, at which a commit moves all its pages into the database; 4,000 pages are about 16 MiB."""
+"""Size of the write-ahead log (pages) from which a commit moves its pages into the database, as far as readers allow: 16 MiB."""
 CACHE_KIB = 64 * 1024
 BUSY_TIMEOUT_S = 1.0
 LOCK_TIMEOUT_S = 30.0
@@ -248,8 +248,8 @@ class Writer:
     ) -> Callable[[], dict[PathKey, frozenset[tuple[int, str]]]]:
         """Start saving intents (planned renames) while the bytes of the files are still being read, so without digests.
 
-        Return a function that waits until the intents are on the disk, and returns {file: (job id, product name)}. If saving them
-        fails, that result is empty, and the caller must record the intents.
+        Return a function that waits until the intents are on the disk, and returns {file: pairs (job id, product name)}. If
+        saving them fails, that result is empty, and the caller must record the intents.
 
         Args:
             copies: pairs (file, run keys); each product of the file gets one intent for each run key.
@@ -307,9 +307,10 @@ class Writer:
         return self._ask(self._links.pop_preloaders)
 
     def product_changes(self) -> tuple[int, frozenset[str] | None]:
-        """Return the number of transactions that changed products, and the products that changed since the last `mark_catalogs`.
+        """Return the number of transactions that changed products, and the names of products that changed.
 
-        All saves that were requested before this call are included. The products are None if there are too many to list.
+        The names count from the start of the engine, or from the last `mark_catalogs` that set the mark; None = too many to list.
+        All saves that were requested before this call are included.
         """
         return self._ask(lambda: (self._mark.changes, None if self._mark.names is None else frozenset(self._mark.names)))
 

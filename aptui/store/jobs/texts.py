@@ -184,7 +184,7 @@ class TextPool(dict[str, int]):
         return code
 
     def codes(self, texts: Sequence[str]) -> Codes:
-        """Return the code of each text; a text that does not exist in the column is appended."""
+        """Return the code of each text; a text that this pool does not remember is appended to the column."""
         return np.fromiter(map(self.__getitem__, texts), np.int32, len(texts))
 
 

@@ -70,7 +70,7 @@ Fact = SourceFact | ProductFact | AssetFile
 class Unmet(NamedTuple):
     """A dependency by path that a product declares and that does not name one existing product.
 
-    The path is missing, or it is a pattern or an exclusion.
+    The path is not resolved to a product, or it is a pattern or an exclusion.
     """
 
     product_id: int

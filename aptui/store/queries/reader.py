@@ -142,7 +142,7 @@ class RunRow(Struct, frozen=True):
     """One run of a job's history; `outcome` is `core.orders.Outcome`.
 
     `version` is the version of the builder. `products` is one digest over all products of the run, b"" if it has no products.
-    `step` is a packed difference in inputs and products, from which the states of earlier runs are computed (`core.rows`).
+    `step` is a packed difference, from which `core.rows` computes the inputs and products of a job's runs.
     """
 
     run_key: int

@@ -265,7 +265,7 @@ class JobPace(Struct, frozen=True):
 
     @property
     def margin_ms(self) -> float:
-        """The tolerance in ms: a run with a smaller difference from the median counts as neither slower nor faster."""
+        """The tolerance in ms: a run is slower only if it exceeds the median by more than this."""
         share = _LEAST_SHARE if self.runs >= _FEW else 1.0
         return max(_NOISES * self.noise_ms, share * self.median_ms, _LEAST_MS)
 
