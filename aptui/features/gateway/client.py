@@ -508,7 +508,7 @@ class Client:
 
     @property
     def welcome(self) -> Welcome:
-        """The gateway's answer to the hello of the current connection."""
+        """The gateway's last answer to a hello. A reconnect replaces it."""
         return self._connected.welcome
 
     @classmethod

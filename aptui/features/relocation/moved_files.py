@@ -51,7 +51,7 @@ class UnreadableError(Exception):
 
 
 class Rename(Struct, frozen=True):
-    """One path or UUID that changes. `target` is the index of the renamed file in the list of moved files.
+    """One path or UUID that changes. `target` is the index of the moved item that has the path or UUID, or `plan.OWN`.
 
     `is_seen_from_here`: `old` and `new` are relative to the folder of the file that contains the reference. Paths are written with
     `/`, UUIDs as 32 hex digits in lower case.

@@ -191,7 +191,7 @@ class Plan(Struct):
 # For each moved or deleted file, the plan lists the file's dependants, whether they would break, and how their texts are updated.
 
 OWN = -1
-"""Used as `Rename.target` for a relative reference inside a moved file; other renames have the index of a moved item."""
+"""Value of `Rename.target` for a relative reference inside a moved file to a file that is not moved."""
 
 
 def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]) -> None:
@@ -233,7 +233,7 @@ def note_dependants(plan: Plan, reader: Reader, known: Mapping[str, KnownSource]
 
 
 def _note_own(plan: Plan, reader: Reader) -> None:
-    """For each source that moves to another folder, record its dependencies that are not moved.
+    """For each source that moves to another folder of its scan folder, record its dependencies that are not moved.
 
     The moved source may name these dependencies by paths relative to its old folder.
     """
@@ -331,7 +331,10 @@ def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationI
 
 
 def _update(plan: Plan, mention: Mention, named: _MentionResult) -> Update | None:
-    """Return the planned rewrite of a file that contains moved paths, None if its text stays valid."""
+    """Return the update of a dependant: its references to rewrite, and the moved files to which no reference was found.
+
+    None = there are neither such references nor such files.
+    """
     missing = [
         at
         for at in mention.targets

@@ -47,7 +47,7 @@ class RelocationAction(StrEnum):
     DONE = "done"
     FAILED = "failed"
     LEFT = "left"
-    """The file was not moved or deleted, because another step of the relocation failed."""
+    """The file was not moved, deleted or rewritten, because another step of the relocation failed."""
 
 
 class Fate(StrEnum):
@@ -55,7 +55,7 @@ class Fate(StrEnum):
 
     BREAKS = "breaks"
     HOLDS = "holds"
-    """No file will have a broken dependency. For example, the dependant is deleted together with the file."""
+    """The dependency stays valid, or the dependant is deleted together with the file."""
     MENDED = "mended"
     """The dependant's text is updated to the new path."""
 

@@ -107,7 +107,7 @@ class Audit:
         })  # fmt: skip
 
     def report_unlogged(self) -> None:
-        """For each past minute, log the number of refused requests that have no log line of their own; called regularly."""
+        """For each identity and past minute, log the number of refused requests without their own log line; called regularly."""
         for name, count in self._refused.spans_over(self._clock()):
             self._append({"identity": name, "outcome": f"refused: {more_like_this(count)}", "count": count})
 

@@ -109,7 +109,10 @@ class Admission:
         """{address: record of its refused connections}, the latest refusal last."""
 
     async def adopt(self, settings: PeerSettings) -> None:
-        """Replace the settings, which have the allowed and rejected lists. Wait until the host names in the lists are resolved."""
+        """Replace the settings, which have the allowed and rejected lists, and resolve the host names in the lists.
+
+        Wait until each host name is resolved, or its resolution has failed.
+        """
         self.settings = settings
         await self.refresh()
 
@@ -291,7 +294,7 @@ class OutboundConnection:
             wait_s = min(1.5 * wait_s, RETRY_S[1])
 
     async def _try(self) -> str:
-        """Connect to the device, and serve it until the connection ends; return why connecting failed, "" = it succeeded."""
+        """Connect to the device, and serve it until the connection ends; return the error of connecting or serving, "" = none."""
         why = self._refuses(self.dial.address)
         if why:
             return why

@@ -458,7 +458,7 @@ def existing_bundles(target: Path) -> list[Path]:
 
 
 def delete_rollovers(target: Path, written: Sequence[Path]) -> None:
-    """Delete old bundles with the name `target` and a number. Keep `target` itself and the new bundles (`written`)."""
+    """Delete the bundles `<target>__*` of an earlier set. Keep `target` itself and the new bundles (`written`)."""
     for path in existing_bundles(target):
         if path not in written and path != target:
             path.unlink(missing_ok=True)

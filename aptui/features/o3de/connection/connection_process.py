@@ -40,7 +40,7 @@ _CHANGED, _REMOVED, _STARTED, _COMPLETED, _FAILED, _COUNT = 0, 1, 4, 5, 6, 7
 """Numbers of the types of notifications about assets and jobs."""
 _SOURCE_CHANGED, _SOURCE_REMOVED, _SOURCE_FAILED = range(3)
 _PAGE = 1_000
-"""Number of products in each message of the list of all products."""
+"""Maximum number of products in each message of the list of all products."""
 _MOST = 50_000
 """Maximum number of queued notices. Above this limit, all are dropped, and each client gets the list of all products again."""
 _REMEMBERED = 10_000
@@ -220,7 +220,7 @@ def _has_ended(notice: JobChanged) -> bool:
 
 
 def _list_jobs_of(pending: Sequence[NoticeLine], at: int) -> list[JobChanged]:
-    """Return the job notices that belong to `pending[at]`, a notice of changed products. These jobs made the products.
+    """Return the job notices that belong to `pending[at]`, a notice of changed products. These jobs changed the products.
 
     The job notices directly follow `pending[at]`, and all of them have the same `cause` as `pending[at]`.
     """

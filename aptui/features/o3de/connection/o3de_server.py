@@ -93,7 +93,7 @@ class O3deSession:
         self._reader, self._writer = reader, writer
         self.name = "a client"
         self.is_local = False
-        """Whether the client runs on this machine as the same user as the engine."""
+        """Whether the client runs on this machine as the same user as the engine, or as root."""
         self.platforms: tuple[str, ...] = ()
         self.backlog: list[tuple[Shape, bytes]] | None = []
         """Notifications that are stored until the client has the list of all products; None = notifications are sent at once."""

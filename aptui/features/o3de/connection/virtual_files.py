@@ -120,7 +120,8 @@ class VirtualFiles:
     def _find(self, path: str, *, to_write: bool = False) -> tuple[_Folder, bytes, str]:
         """Return (folder, path below the folder, alias of the folder).
 
-        Raise PermissionError if the path is not below the folder of an alias, or if `to_write` is set and the folder is read-only.
+        Raise PermissionError if the path is not below the folder of an alias. If `to_write` is set, also raise it if the folder is
+        read-only, or if a client that is not local would write settings (`_SETTINGS`).
         """
         text = path.replace("\\", "/")
         alias, rest = next(((each, text[len(each) :]) for each in self._folders if text.lower().startswith(each)), ("", text))

@@ -480,7 +480,10 @@ class _Run:
         return load_list(self._project.asset_list(name, self._platform))
 
     def show(self, given: BundlerSwitches, steps: Sequence[ComparisonStep]) -> None:
-        """Print the asset lists that `--print` names. Without names, print the result of the last comparison."""
+        """Print the asset lists that `--print` names. If it has no names, print the result of the last comparison.
+
+        Without `--print`, print this result only if the last comparison has no output.
+        """
         if not given.has("print") and steps[-1].output:
             return
         for name in given.all("print") or (steps[-1].output,):

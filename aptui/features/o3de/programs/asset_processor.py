@@ -123,7 +123,7 @@ class _Processor:
         """Call `then` when the engine next becomes idle, or at once if it is idle and has worked since it last notified a client.
 
         As in O3DE, a client that changes a file and then sends `signalidle` gets an answer, even if the change was processed before
-        the command arrived. aptui checks recently changed files a second time; during this check the engine counts as idle.
+        the command arrived. aptui checks recently changed files a second time; this check does not count as work.
         """
         known = self._done if self._reported is None else self._reported
         is_at_rest = self.is_idle() or self._live.watching.is_looking_again

@@ -48,7 +48,7 @@ def _process(start: RunRequest) -> int:
 
 
 class _Batch:
-    """One run of AssetProcessorBatch. Clients of the control channel can ask whether the run is idle, and can end it."""
+    """One run of AssetProcessorBatch. Clients of the control channel can wait for its end, or end it (`control.Processor`)."""
 
     def __init__(self, start: RunRequest) -> None:
         self.printer = EventPrinter(start.console, start.config.log_dir, self._root_of, self._builder_of)

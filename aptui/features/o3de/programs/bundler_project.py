@@ -274,7 +274,10 @@ class BundlerProject:
         return [path for path in dict.fromkeys(names) if path.is_file()]
 
     def default_dependencies(self, products: PlatformProducts) -> tuple[list[AssetKey], list[str]]:
-        """Return the products in the `*_Dependencies.xml` files of engine, gems and project, and messages about missing ones."""
+        """Return the products in the `*_Dependencies.xml` files of engine, gems and project.
+
+        Also return messages about missing products that these files require.
+        """
         engine, project = Path(self.facts.engine), self.config.project_dir
         files = [engine / "Assets" / "Engine" / "Engine_Dependencies.xml"]
         files += [Path(path) / "Assets" / f"{name}_Dependencies.xml" for name, path in self.facts.gems]

@@ -58,7 +58,7 @@ class Processor(Protocol):
 
 
 def commands_in(data: bytes) -> tuple[list[str], bytes]:
-    """Return the complete commands at the start of `data`, and an incomplete command after them. Drop unknown bytes."""
+    """Return the complete commands at the start of `data`, and an incomplete command after them. Drop the rest of the data."""
     found: list[str] = []
     while data := data.lstrip(_BETWEEN):
         command = next((name for name in COMMANDS if data.startswith(name.encode())), None)

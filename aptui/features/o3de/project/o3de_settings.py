@@ -36,7 +36,7 @@ _GEM_START = 100
 _PROJECT_FOLDER = "Project/Assets"
 """Name of the project's own scan folder.
 
-A setting can place scan folders of gems directly before or after this folder, if the gems are inside the project folder.
+A setting can place scan folders of gems before or after this folder, if the gems are inside the project folder.
 """
 
 
@@ -155,7 +155,7 @@ class ScanFolderSettings:
     def _of_gems(self, settings: Mapping[str, Node], project_order: int) -> Iterator[ScanFolderEntry]:
         """Yield the folders `Assets` and `Registry` of each gem as scan folders.
 
-        A setting can give gems inside the project folder a priority directly above or below the priority of the project folder.
+        A setting can give gems inside the project folder a priority just above or below the priority of the project folder.
         """
         start = _position(settings.get("GemScanFolderStartingPriorityOrder"), _GEM_START)
         placed = settings.get("ProjectRelativeGemsScanFolderPriority")

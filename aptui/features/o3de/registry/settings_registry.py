@@ -589,7 +589,7 @@ def plain_text(node: Node) -> str:
 def truth(node: Node | None, *, default: bool = False) -> bool:
     """Return a value as a boolean; `default` if the value is missing or empty.
 
-    The values true, 1, "1", "true", "enabled", "on" and "yes" mean true. All other values mean false.
+    The values true, 1, 1.0 and the texts "1", "1.0", "true", "enabled", "on" and "yes" mean true. All other values mean false.
     """
     if node is None:
         return default
