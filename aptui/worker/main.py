@@ -46,7 +46,7 @@ HELD_S = 0.02
 """Maximum delay (seconds) of an answer that is held to be sent with later answers.
 
 The engine also holds results, so that several results share a commit. It holds them for the same time, or longer if no client
-waits.
+waits and other ready jobs keep the workers busy.
 """
 _LEAST_SHARE_BYTES, _LARGEST_SHARE_BYTES = 2 << 30, 8 << 30
 """Minimum and maximum (bytes) of a worker's default memory limit.

@@ -413,8 +413,8 @@ def _is_hidden(path: str) -> bool:
     """Whether a file is ignored, or another scan folder has a file of the same relative path, which may be the source instead.
 
     For an existing file, all other scan folders are checked; the engine decides which of the files is the source. For a missing
-    file, only earlier scan folders are checked. A missing file that hides later files becomes the source when it appears, and the
-    jobs that depend on its path run again.
+    file, only earlier scan folders are checked. A missing file that no earlier folder has becomes the source when it appears, and
+    the jobs that depend on its path run again.
     """
     if any(path.startswith(f"{folder}/") and _is_ignored(as_text(path[len(folder) + 1 :])) for folder in _folders):
         return True

@@ -86,7 +86,10 @@ def _fact(pipeline: Pipeline, name: str, digest: str) -> FileFact | None:
 
 
 def can_travel(order: ProcessOrder, folders: Iterable[str]) -> bool:
-    """Whether another machine can run a job: its `ProcessOrder` names no path of this machine and keeps no files for debugging."""
+    """Whether an order can be sent to another machine.
+
+    The order must not keep files for debugging, and its parameters and settings must not contain a path of `folders`.
+    """
     given_values = (order.params, order.settings)
     return (
         not order.keeps_temp and not order.debug_output and not any(folder in text for folder in folders for text in given_values)

@@ -232,7 +232,7 @@ class Spreading:
         return any(row[1:] == (platform, job_key) and self.found.covers(source, *row) for row in rows)
 
     def _follow_intermediates(self) -> dict[str, str]:
-        """Record the intermediate sources that are made from the recorded sources.
+        """Record the intermediate sources that recorded jobs make.
 
         Return {path: reason} of the intermediate sources whose effects were not followed yet.
         """

@@ -107,7 +107,7 @@ class FilePlaces(Struct, frozen=True):
     def is_hidden_as_in_run(self, name: str) -> bool:
         """Return whether the file `name` of a record is hidden on this machine if and only if it was hidden in the record's run.
 
-        A file is hidden if a file of another scan folder has priority. A missing file counts as not hidden.
+        A file is hidden if a file of another scan folder has priority. If no scan folder has the file, it counts as not hidden.
         """
         _folder, _, rel = name.removeprefix("@").partition("/")
         winner = next((path for path in _paths_of(rel, tuple(self.named.values())) if os.path.isfile(path)), "")

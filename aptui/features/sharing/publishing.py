@@ -29,7 +29,7 @@ Open = Callable[[bytes], tuple[str, bytes]]
 
 
 class SharedResult(Struct, frozen=True):
-    """The record of a result, the record's bytes with its seal (checksum and signatures), and its key in a store."""
+    """The record of a result, the record's bytes with its seal (checksum, MAC, signature), and its key in a store."""
 
     record: Record
     data: bytes

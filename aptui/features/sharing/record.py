@@ -75,7 +75,8 @@ class Seal(Struct, frozen=True):
     def seal_body(self, kind: str, body: bytes) -> bytes:
         """Return a header line followed by `body`.
 
-        The line has the checksum of `body`. If a team key is configured, the line also has a MAC; if a signing key is, a signature.
+        The line has the checksum of `body`. A configured team key adds a MAC. A configured signing key adds a signature and the
+        public key.
         """
         fields = [f"sha256={hashlib.sha256(body).hexdigest()}"]
         if self.team_key:

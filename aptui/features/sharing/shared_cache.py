@@ -83,7 +83,8 @@ _FILES = frozenset({"source", "dependency", "companion", "discovered"})
 class _Group(Struct):
     """Orders that a worker receives in one message. `misses` are the orders without a stored result, which must run.
 
-    `open_count` is the number of unfinished lookups for these orders. When it is 0, the worker receives all `misses` together.
+    `open_count` is the number of lookups for which the group waits. A lookup that misses its deadline no longer counts; its order
+    is sent alone. When `open_count` is 0, the worker receives all `misses` together.
     """
 
     open_count: int = 0

@@ -24,8 +24,8 @@ _FILE = Path(OWN_FOLDER, "shared.json")
 class SharingTotals(Struct, frozen=True):
     """Counts of stored results that were used or missing, by builder.
 
-    `builders` has the counts of all runs of the engine since `since_ms`. `last` has the counts of the engine's last run, which
-    ended at `last_ms`.
+    `builders` has all counts since `since_ms`. `last` has the counts that the last call of `add` added, at `last_ms`: those of the
+    engine's last period of work.
     """
 
     builders: dict[str, SharingSum]

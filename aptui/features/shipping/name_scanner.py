@@ -156,7 +156,10 @@ class NameScan:
         self._scan(block, sys.maxsize)
 
     def _scan(self, block: bytes, limit: int) -> None:
-        """Add the paths and ids in `block` to the found names, but at most `limit` of each kind."""
+        """Add the paths and ids in `block` to the found names, until the number of paths or of ids of the line reaches `limit`.
+
+        The numbers also count the names in earlier blocks of the same line.
+        """
         for begin, end in _find_dotted(block):
             if self._path_count == limit:
                 self._names.is_partial = True
@@ -208,7 +211,8 @@ class NameScan:
     def _add_quoted(self, block: bytes, begin: int, end: int) -> None:
         """Add a quoted name with spaces, for example `"Crystal Sunset (new).png"`.
 
-        The last word of the name, here `(new).png`, is at `begin` to `end`. If a quote follows, search the opening quote before it.
+        The last word of the name, here `(new).png`, is at `begin` to `end`, and a quote follows. The opening quote must be in the
+        same line, at most `_QUOTED_MAX` bytes before `begin`.
         """
         quote = block.rfind(block[end : end + 1], max(0, begin - _QUOTED_MAX), begin)
         if 0 <= quote < begin - 1 and not _BREAK.search(block, quote, begin):

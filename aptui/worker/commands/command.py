@@ -42,7 +42,7 @@ If output has to be dropped, the run fails, because dependencies could be missin
 
 
 LONG_MS = 5
-"""Time (ms) after the start of a command at which `CommandWatch` is called a second time.
+"""Time (ms) after the start of a command, or of a persistent program's job, at which `CommandWatch` is called a second time.
 
 Most asset tools take longer. Quick tools, which may run thousands of times, end before the second call.
 """
@@ -54,7 +54,8 @@ class CommandWatch(Protocol):
     def __call__(self, *, takes_long: bool = False) -> None:
         """Do some work of the worker, such as sending results.
 
-        Called when a command has started, and again with `takes_long` if the command still runs after `LONG_MS`.
+        Called when a command has started or a persistent program got a job. If the command or job still runs after `LONG_MS`,
+        called again with `takes_long`.
         """
         ...
 

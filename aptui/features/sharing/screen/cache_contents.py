@@ -334,9 +334,9 @@ class CacheExamination:
         self._shell, self._found, self._turned, self._ended = shell, found, turned, ended
         self._task = BackgroundTask("aptui-cache-look", shell.in_ui)
         self.kind = ""
-        """Name of the running or last check, "verify" or "unowned"; "" = no check was started."""
+        """Name of the running or last check, "verify" or "unowned"; "" = no check was started, or the last check failed."""
         self.progress: CheckProgress | None = None
-        """Progress and findings so far, None = no check was started."""
+        """Progress and findings so far, None = no check was started, or the last check failed."""
         self.ended_ms = 0
         """When the check ended; 0 = it is running, negative = it was cancelled."""
 
@@ -415,7 +415,9 @@ class CacheExamination:
     # -------------------------------------------------------------------------------------------------- texts about the check
 
     def verdict(self, width: int, *, are_going: bool = False) -> tuple[Sequence[Part], Sequence[Part]]:
-        """Return the line above the table of findings: left the name and result of the check, right the time at which it ended.
+        """Return the line above the table of findings: left the name and the progress or result of the check.
+
+        On the right is the time at which the check ended. While the check runs, the progress bar or the key that cancels is there.
 
         Args:
             are_going: whether files that the engine was asked to delete still exist.
