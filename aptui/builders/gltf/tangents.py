@@ -150,8 +150,8 @@ def _mean_tangents(
 def _copy_to_flat(groups: Array, vertices: Array, is_flat: Array) -> Array:
     """Return for each corner the number of the corner whose tangent it gets: its own number, unless its triangle has no area.
 
-    A corner of a triangle without area gets the tangent of the first corner of the same vertex in a triangle with area. If that
-    does not exist, it keeps its own tangent.
+    A triangle counts as without area (`is_flat`) if two of its corners have one position. Its corners get the tangent of the first
+    corner of the same vertex in a triangle with area. If that does not exist, they keep their own tangent.
     """
     import numpy as np
 

@@ -133,7 +133,8 @@ OWN_TABLES = (
     make_table("aptui_retries", job_id=KEY, run_key=INTEGER, kinds=TEXT),
     # Jobs whose products are drafts (`core.quality`); `final` is the fingerprint of the planned run with final quality.
     make_table("aptui_drafts", job_id=KEY, final=INTEGER_OR_NULL),
-    # The last analysis of each source by each builder. `plans` has the job plans and edges of the last successful analysis.
+    # The last analysis of each source by each builder; analyses have no rows in Jobs. `plans` has the job plans and edges of the
+    # last successful analysis.
     make_table(
         "aptui_analyses", "source_id", "builder", source_id=INTEGER, builder=BLOB, state=TEXT, fingerprint=INTEGER_OR_NULL,
         error=TEXT, warnings=INTEGER, errors=INTEGER, duration_ms=INTEGER, completed_ms=INTEGER, log_file=TEXT, reason=TEXT,

@@ -307,8 +307,8 @@ def job_of_run(reader: Reader, run_key: int) -> tuple[int, int] | None:
 def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> list[int]:
     """Return at most `limit` sources that a search term matches.
 
-    If a source has the path `term`, return only this source. Otherwise return the sources whose path ends with the term; unless
-    `is_exact`, extensions are ignored.
+    If a source has the path `term`, return only this source. Otherwise return the sources whose path ends with the term. Unless
+    `is_exact`, the path may have another extension than the term.
     """
     exact = reader.source(term)
     if exact is not None:
