@@ -483,7 +483,7 @@ def _classify(key: str, rel: str, changed_in: set[str], changes: _Changes, proje
 
 
 def _owners(rel: str, config: Config) -> list[str]:
-    """Return the paths (lower case) of the sources to which this file may belong as a companion file, for example as settings."""
+    """Return the paths (lower case) of the sources to which this file may belong, as identity file or as a companion file."""
     key = rel.lower()
     owner = owner_of(key)  # type: ignore[arg-type]
     found: list[str] = [owner] if owner else []
