@@ -111,7 +111,7 @@ class Check(Struct, frozen=True):
 
 
 class CheckedProduct(Struct, frozen=True):
-    """The attributes of a product that an asset check compares with its limits."""
+    """The attributes of a product that asset checks read. `name` is used only in messages."""
 
     name: str
     size: int

@@ -217,10 +217,10 @@ class Job(Struct, eq=False):
     kinds of failure of the runs that failed before the committed run succeeded. `stale_count`: consecutive runs whose source
     changed while they ran. `is_doubted`: settled in memory but stored as pending, because a change of a dependency is not saved
     yet. `is_unsaved`: it has no row, or a row from before its source changed; the row of the source's folder is saved only
-    after the job's row. `is_due`: its next run makes its final products (`pipeline.plans`). `is_fetched`: the result before the
-    present plan was not made by a run of this engine, so `duration_ms` is not the duration of a run. `ties` are the files that
-    its last run used. `failure` is the failure of its last run; None after a success, or if no run is needed any more. `lost` are
-    products that were missing or changed when they were checked; their files may still exist.
+    after the job's row. `is_due`: its next evaluation may plan its final products (`pipeline.plans`). `is_fetched`: the result
+    before the present plan was not made by a run of this engine, so `duration_ms` is not the duration of a run. `ties` are the
+    files that its last run used. `failure` is the failure of its last run; None after a success, or if no run is needed any more.
+    `lost` are products that were missing or changed when they were checked; their files may still exist.
     """
 
     source: Source

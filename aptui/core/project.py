@@ -84,7 +84,7 @@ class RetryFailed(StrEnum):
     """Whether failed jobs run again at the next start or `aptui batch`, although their inputs and settings did not change.
 
     ALWAYS: yes, except after an expensive failure such as a time limit (`JobFailure.is_expensive`). CHANGED: only if the cause was
-    outside the job (`FailureKind.OBSTACLE`).
+    outside the job (`FailureKind.OBSTACLE`), and is not a conflict of product names that still exists.
     """
 
     ALWAYS = "always"

@@ -342,7 +342,7 @@ class CopyRule(Struct, frozen=True):
 
 
 class PlainCopy(Struct, frozen=True):
-    """One source whose product is a plain copy. `number` is the fingerprint of `manifest`; `job` is None if the source is new."""
+    """One plain copy of a source, for one rule. `number` is the fingerprint of `manifest`; `job` is None if the source is new."""
 
     job_id: int
     source_id: int
@@ -464,7 +464,8 @@ ROW_OPERATIONS: dict[str, str] = {
     # The row is written when the session ends. Until then, the runs with higher run keys than the last stored session belong to
     # the present session.
     "put_session": "started_ms|0, ended_ms|0, kind, detail, commit_id, outcome, saved_ms, fetched_bytes",
-    # Move some runs of this session into session 0, which stands for the time before all recorded sessions.
+    # Move some runs of this session into session 0, which stands for the time before all recorded sessions. Drop the session when
+    # it has no more runs.
     "prune_session": "session_id",
     # Mark a job so that the next engine runs it even if its inputs did not change. Either the job's products differ from their
     # rows, or a run was requested.

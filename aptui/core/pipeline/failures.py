@@ -210,9 +210,10 @@ class Failures(PipelinePart):
         self.give_up(job, text)
 
     def give_up(self, job: Job, text: str, kind: str | None = None) -> None:
-        """Fail a job that cannot succeed with its present inputs. `kind` is the kind of failure (`core.retry`).
+        """Fail a job that cannot succeed with its present inputs. `kind`: see `record`.
 
-        The job keeps its planned fingerprint, so that it runs again only after another change of its inputs.
+        The job keeps its planned fingerprint. While its inputs stay the same, it runs again only on request, as a retry, or after a
+        change of settings.
         """
         self.remember_run(job)
         self._jobs.feed(job, Trigger.REFUSE)

@@ -230,7 +230,7 @@ class Jobs:
         self.running: dict[int, Job] = {}
         """{run key: the job that runs}"""
         self.committing: dict[int, Commit | PlainCopy] = {}
-        """{run key: the new state of its job} for each run in the present commit. No event is handled until the commit ends."""
+        """{run key: the new state of its job} of the runs in the present commit. Until it ends, no other event is handled."""
         self.todo = Todo()
         self.waiters = Waiters()
         self.stale_results = StaleResultCheck(project, self.graph, self.memory)

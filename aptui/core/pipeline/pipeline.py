@@ -384,7 +384,7 @@ class Starts(PipelinePart):
     def _batch(self, first: Job, most: int) -> list[AnalyseOrder | ProcessOrder | CopyOrder]:
         """Remove the next jobs of one kind from the queue and return their orders, which are sent in one message to a worker.
 
-        The result has one order, or several orders if the jobs are quick.
+        The result has one order, or several orders if the jobs are quick, or if their command processes several files per start.
         """
         kind, limit = self._kind_of(first), min(most, self._batch_size(first))
         is_batched = self._files_per_start(first) > 1

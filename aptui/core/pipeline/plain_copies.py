@@ -41,7 +41,7 @@ from aptui.core.state.commits import Commit, CommitChange
 Copies = Mapping[PathKey, tuple[tuple[int, ...], int]]
 """Type of {key of a source: (run keys, milliseconds)}."""
 _TO_COMMIT = (Trigger.PLAN, Trigger.UNBLOCK, Trigger.START, Trigger.SUCCEED)
-"""Triggers that move the job of a plain copy, within one event, from its first plan to the commit."""
+"""Triggers that move the job of a plain copy, new or completed, from its plan to the state COMMITTING within one event."""
 
 
 class PlainCopies(PipelinePart):

@@ -146,8 +146,8 @@ class Analyses(PipelinePart):
     ) -> tuple[tuple[JobPlan, ...], tuple[SourceEdge, ...], tuple[LogRecord, ...], str]:
         """Return the valid plans and edges of an analysis, its log, and its error ("" = none).
 
-        As in O3DE, two kinds of items are left out with a warning in the log: plans for platforms that are not enabled, and edges
-        to paths outside all scan folders.
+        As in O3DE, two kinds of items are left out, and the log names them: plans for platforms that are not enabled, and edges to
+        paths outside all scan folders. A plan for an undeclared platform is an error, except for builders of other programs.
         """
         log, problem = list(result.log), ""
         enabled = {*self._planner.platforms_of(builder, job.source), COMMON_PLATFORM}
@@ -488,7 +488,7 @@ class Runs(PipelinePart):
         self._jobs.hash(unread.items())
 
     def _digest_of_other_case(self, rel: str) -> str:
-        """Return the digest of an existing file whose path differs from `rel` only in case, "" if no file exists.
+        """Return the digest of the file whose path differs from `rel` only in case, "" if the file does not exist.
 
         A run that opens an existing file by a path in another case does not find the file, and reports `rel` as missing. The
         manifest then gets the digest of the existing file (see `Graph._places`).

@@ -290,7 +290,7 @@ class ChainFeedback:
         return self._counts.get(source.key, (0, ""))[1]
 
     def _writer_of(self, source: Source, fact: FileFact) -> str:
-        """Return the name of a job that ran while `source` was written, "" = none.
+        """Return the name of a job that is running, or that ran while `source` was written; "" = none.
 
         Only jobs of later stages in the chain of `source` count.
         """

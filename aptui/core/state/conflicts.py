@@ -85,7 +85,7 @@ class ConflictVerdict(Struct):
         left: {job: products that it keeps} for the jobs that lose some products of earlier runs.
         taken: the names of the products that the jobs in `left` lose.
         again: {job: reason} for the settled jobs that lose a product. They run again and fail, so that the user sees the conflict.
-        claims: the claims of the jobs that lose a name in this batch.
+        claims: the new claims of jobs outside the batch that lose a name. `settle` adds the claims of the jobs in `lost`.
         ended: jobs of the batch that share a product name with another job, but are about to be deleted.
     """
 
@@ -160,7 +160,8 @@ class Conflicts:
     def are_free(self, names: Mapping[str, int]) -> bool:
         """Whether the jobs in `names` may publish products with these names: {product name: job id, 0 = the job has no id yet}.
 
-        False if another job has or claims one of these names, or has a product whose name conflicts with one of them.
+        True only if no job claims any name, and no other job has a product with an equal or conflicting name. The names must not
+        conflict with each other either.
         """
         unique = set(names)
         above = {folder for name in unique for folder in folders_above(name)}

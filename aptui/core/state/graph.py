@@ -158,8 +158,8 @@ class Assembly(Struct):
 
     `waits` are the keys for which the job waits; `unread` are the files among them with bytes that have not been read yet.
     `blockers` are the unsettled jobs among the job dependencies. `has_drafts`: at least one job in the manifest has made only its
-    draft, not its final products. `finals` are the names of the jobs in the manifest that have made final products, although
-    their builders support drafts.
+    draft, not its final products. `finals` are the names of the other jobs in the manifest whose builders support
+    drafts: they have made their final products, or they failed or were cancelled.
     """
 
     manifest: Manifest

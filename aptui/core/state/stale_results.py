@@ -267,7 +267,9 @@ class UndeclaredReadCheck:
         self._project, self._graph, self._memory = project, graph, memory
 
     def of_run(self, job: Job, builder: Builder, result: RunResult, now_ms: int) -> RunResult:
-        """Handle undeclared reads as the builder is configured: ignore them, warn of them, or add them as dependencies.
+        """Return `result` after its undeclared reads were handled as the builder is configured.
+
+        They are ignored, reported as warnings, or added as dependencies.
 
         A dependency that was added in this way ends when a later run of the job does not read the file.
         """

@@ -58,7 +58,10 @@ class Unsaved:
         self.placing: dict[str, set[PathKey]] = {}
         """{relative folder: files whose copies are being placed}; the folder's row also waits for these files."""
         self.complete: set[str] = set()
-        """Folders whose rows can perhaps be saved now: their last unsaved job has a row, or their copies are placed."""
+        """Folders whose rows can perhaps be saved now.
+
+        Files of the folder were read, its last unsaved job has a row or is removed, or its copies are placed.
+        """
 
     @property
     def has_any(self) -> bool:
@@ -308,7 +311,7 @@ class WorkingSet:
         self.moving = 0
         """Number of unsettled analyses, and of unsettled jobs on platform `common`: they may add sources."""
         self.has_grown = False
-        """Whether no running job can make another intermediate. Jobs then no longer wait for missing intermediates."""
+        """Whether no job can make another intermediate now. Jobs that are evaluated then do not wait for missing intermediates."""
         self.scan_is_done = True
         self._scanned = ""
         self._unchanged: set[str] = set()
