@@ -62,7 +62,7 @@ class VirtualFiles:
     Args:
         cache_dir: the cache; `platform` is the client's first platform.
         user_dir: the project's user folder; `log_dir` is its log folder.
-        is_local: whether the client runs on this machine as this user. Other clients must not write `@user@/Registry` and
+        is_local: whether the client runs on this machine as this user or root. Other clients must not write `@user@/Registry` and
             `@user@/project.json`, because settings there can make any folder of this machine a scan folder.
     """
 

@@ -138,8 +138,14 @@ def _manifest_path(early: Registry) -> str:
 def _engine(project: str, own: Node, early: Registry, options: Options, known: Node | None, recorder: InputRecorder) -> str:
     """Return the folder of the O3DE engine from the first of several places that names an engine.
 
-    The places are the options, the folders around the project, the project's `engine` in the user's manifest, the folders around
-    the program, a folder in the settings, the engine of an earlier command.
+    The places are, in this order:
+
+    - `engine_path` in the options or the user's settings, then in `user/project.json`
+    - the folders around the project, and the asset root
+    - the project's `engine` in the user's manifest; it comes first if the engine around the project has another name
+    - the folders around the program
+    - the folders around the project, for a folder with `Registry/AssetProcessorPlatformConfig.setreg`
+    - the engine of an earlier command
     """
     asked = early.text(f"{BOOTSTRAP}/engine_path") or _plain(
         read_manifest(os.path.join(project, "user", MARKER), recorder), "engine_path"
