@@ -31,7 +31,7 @@ class LatestOnly(Generic[R]):
         name: name of the thread.
         handle: called in the thread with the kind and the request.
         last: the kind of requests that are handled only while no request of another kind is waiting; "" = all kinds are equal.
-        pause_s: debounce time. If the last request was handled less than `3 * pause_s` ago, the thread first waits until no request
+        pause_s: debounce time. If the thread began the last request less than `3 * pause_s` ago, it first waits until no request
             has arrived for `pause_s`; 0 = no wait.
     """
 

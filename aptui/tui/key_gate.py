@@ -22,12 +22,12 @@ _CHECK_S = 0.05
 _NEVER_WAIT = frozenset({"ctrl+c", "ctrl+l"})
 """Keys that are never delayed, because they do not act on a row, log or filter."""
 _LEAVE, _SHOW = "quit", "switcher.number("
-"""`_LEAVE` is the action that closes the screen; every action that goes to another pane begins with `_SHOW`."""
+"""`_LEAVE` is the action that closes the screen; the actions of the number keys, which go to a pane, begin with `_SHOW`."""
 _ROWS = frozenset({"the first rows", "the filter", "the search"})
-"""Awaited states in which keys that quit or go to another pane work at once; all other keys wait.
+"""Awaited states of a pane in which keys that quit and number keys, which go to a pane, work at once; other keys wait.
 
-The state "the sheet" is not in this set, so in this state keys that quit or go to another pane wait too. Otherwise the sheet, which
-is about to open, would cover the next pane.
+The state "the sheet" is not in this set, so in this state keys that quit and number keys wait too. Otherwise the sheet, which is
+about to open, would cover the next pane.
 """
 
 

@@ -37,7 +37,7 @@ class PaneSwitcher(Actions):
         memory: remembers which pane was shown last.
         wake: requests a frame.
         read_jobs: reads the table of jobs again; called when a pane opens too late to receive the table from the feed.
-        hold: called with the name of the awaited state; delays all keys and returns a function that ends the delay.
+        hold: called with the name of the awaited state; delays keys that do not quit, and returns a function that ends the delay.
     """
 
     def __init__(

@@ -358,7 +358,7 @@ class Feed(NoticeListener):
             return read_job_table(reader, self._builders, self._analyses)
 
     def _read_already(self, early: EarlyRead) -> JobTable | None:
-        """Return the table that `early` read while the app started, None if the database has changed since then."""
+        """Return the table that `early` read while the app started, None if it failed or the database has changed."""
         parts = self._without_first(early.parts())
         try:
             beginning = next(parts, None)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 WORDS = tuple(STATUS_CODES)
 _TEXT_COLUMNS = ("platform", "key", "reason", "builder", "folder")
 _FETCHED = re.compile(r"(^|; )its result is (from [^(]+\S) \(.*\)$")
-"""Matches "its result is from PLACE (TIME)" in a job's reason. A row shows only "from PLACE"; the details show the full text."""
+"""Matches "its result is from PLACE (MACHINE, TIME)" in a reason. A row shows only "from PLACE"; the details show the full text."""
 _EXIT = re.compile(r"^command exited with status (?:\d+|#): (?=\S)")
 """Matches the first words of each error of a command. Cells omit them, because the column has room only for the error itself."""
 
@@ -318,7 +318,10 @@ _SCREENFUL = 100
 _SAMPLE = 300
 """Approximate number of rows after the first screenful in which the widths of texts are measured."""
 _CHEAP_SORT = 200_000
-"""Maximum number of rows that are sorted again while the user edits the filter (10 ms). A longer list keeps its order."""
+"""Maximum number of rows that are sorted again while the user edits the filter (10 ms).
+
+A longer list keeps its order, with new rows last.
+"""
 
 
 class ViewRequest(Struct, frozen=True):

@@ -264,7 +264,7 @@ class Sheet(Vertical):
         )
 
     def on_key(self, event: events.Key) -> None:
-        """If the input has the focus, arrow and page keys scroll. If it does not, the keys that opened the sheet close it."""
+        """If the input has the focus, arrow and page keys move the cursor. If not, the keys that opened the sheet close it."""
         ways = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
         key = event.key
         if not isinstance(self.app.focused, Input):
@@ -284,7 +284,8 @@ def help_lines(
 ) -> list[Parts]:
     """Return the entries of the help: active actions (those of the current pane first), commands, terms of filters, signs.
 
-    Enter on a line runs the action of the line. Lines are at most `width` cells wide; `BREAK` separates the lines of an entry.
+    Enter on the first line of an entry runs the action of the entry. Lines are at most `width` cells wide; `BREAK` separates the
+    lines of an entry.
     """
     keys: dict[str, list[str]] = {}
     found: dict[str, tuple[str, str]] = {}

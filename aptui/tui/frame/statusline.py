@@ -77,7 +77,8 @@ class TabBar(Line):
             middle = _join(health, state)
             less = least = _join(state if state.role != "muted" else health)
         else:
-            # The engine is connected and reports no problem. A narrow screen omits this state first, because line 1 implies it.
+            # No problem is known, and the engine is connected, or the screen shows a stored database. A narrow screen omits `state`
+            # first, because line 1 implies it.
             middle, less, least = _join(platforms, health), _join(platforms), _join(state)
         for gap, is_short, right in (
             (3, False, full), (2, False, full), (2, False, middle), (2, True, full), (2, True, middle), (2, False, less),

@@ -120,7 +120,7 @@ def _decode_answer(view: PictureView) -> tuple[dict[str, object], bytes]:
     plugin = f"PIL.{READERS[form]}ImagePlugin" if READERS[form] else "texture2ddecoder"
     for name in ("copy", "PIL.MpoImagePlugin", "PIL.TiffImagePlugin", plugin):
         try:
-            # Pillow would import these modules while it decodes, when this process can no longer open files.
+            # Otherwise these modules would be imported during decoding, when this process can no longer open files.
             import_module(name)
         except ImportError:
             return {"why": f"a preview of {form} needs the Python package {name}, which is not installed"}, b""
@@ -226,7 +226,7 @@ def _drop_rights(most_bytes: int) -> None:
 
 
 def _drop_privileges() -> None:
-    """Change from root to `nobody`, because root can end processes of other users. Stay root if the system refuses the change."""
+    """Change from root to `nobody`: root can start processes and end those of other users. Stay root if the system refuses this."""
     if os.geteuid() == 0:
         with suppress(OSError):
             os.setgroups([])

@@ -202,7 +202,7 @@ _LIT, _DARK = (150, 205, 255), (35, 55, 85)
 """Colours of the edges of a triangle that faces the light, and of one that faces away from the viewer."""
 _LIGHT = (-0.4, 0.6, 0.7)
 _SHADES, _DEPTHS = 1 << 8, 1 << 20
-"""Number of shades and of depths. A pixel is `depth * _SHADES + shade`, or -1 if empty; the edge with the largest value wins."""
+"""Number of shades and of depths. A pixel is `depth * _SHADES + shade`, so the nearest edge has the largest value; -1 = empty."""
 _KINDS = {5120: "i1", 5121: "u1", 5122: "i2", 5123: "u2", 5125: "u4", 5126: "f4"}
 """{component type of glTF: type of NumPy}."""
 

@@ -256,7 +256,7 @@ class Terminal(LinuxDriver):
         """Continue after SIGCONT; one `fg` of the shell may send this signal twice.
 
         Textual's handler starts a thread that reads keys, so it is called only if Textual has suspended the screen and has ended
-        its first thread. If another program uses the terminal, the code that started this program takes the terminal back.
+        its first thread. If another program uses the terminal, the code that started that program takes the terminal back.
         """
         if self._must_signal_resume:
             super()._sigcont_application(*arguments)
@@ -349,7 +349,7 @@ class Terminal(LinuxDriver):
             self._loop.call_soon_threadsafe(do, *arguments)
 
     def _end_question(self, question: PixelQuestion, then: Callable[[], object]) -> None:
-        """Evaluate the answers in a thread: set `pixels` of the output layer, then call `then`."""
+        """Evaluate the answers in a thread; then, in the event loop, set `pixels` of the output layer and call `then`."""
         if self._pixel_question is not question:
             return  # the question has already ended, or a newer question replaced it
         self._pixel_question = None

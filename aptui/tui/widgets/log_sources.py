@@ -126,7 +126,7 @@ class MemoryLines:
         return self._known[2]
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the next (`step` 1) or previous (-1) line after `index` with one of these levels, None = not found."""
+        """Return the index of the nearest line of these levels after (`step` 1) or before (-1) `index`, None = not found."""
         reach = range(index + step, self.line_count() if step > 0 else -1, step)
         return next((at for at in reach if (level := self.line(at).level) and level in levels), None)
 
@@ -276,7 +276,10 @@ class FileLines:
         """Return None: levels are known only for lines that were read."""
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the next (`step` 1) or previous (-1) line with one of these levels; search at most `_STEP_LINES` lines."""
+        """Return the index of the nearest line of these levels after (`step` 1) or before (-1) `index`.
+
+        Return None if the nearest `_STEP_LINES` lines do not have these levels.
+        """
         last = self.line_count() if step > 0 else -1
         reach = range(index + step, min(last, index + _STEP_LINES) if step > 0 else max(last, index - _STEP_LINES), step)
         with contextlib.suppress(IndexError):

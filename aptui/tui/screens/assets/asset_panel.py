@@ -312,8 +312,8 @@ def _unmet_ref(path: str) -> Ref:
 def _missing_group(details: ProductDetails) -> ReferenceGroup:
     """Return the group of the missing dependencies that the last scan found, the newest dependency first.
 
-    If the scan ended with a warning, the warning is the last line of the group.
-    The title of the group shows the number of dependencies. If the scan found nothing, the title shows the time of the scan.
+    If the stored result of the scan is not `NOTHING_MISSING`, its text is the last line of the group.
+    The title shows the number of dependencies, "not scanned yet", or the time of a scan that found nothing.
     """
     refs = tuple(
         Ref(PRODUCT if item.product_id else "", item.product_id, item.text, f"{glyph('error')} {short_id(item.asset_id)}",

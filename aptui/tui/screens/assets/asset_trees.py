@@ -317,7 +317,7 @@ class LiveTrees:
 
     @property
     def is_placed(self) -> bool:
-        """Whether the cursor will not be moved to the first problem: it was moved, the tree shows products, or the read failed."""
+        """Whether no move of the cursor to the first problem is due: it was tried once, products are shown, or the read failed."""
         return self._is_placed or self._trees.kind is Kind.PRODUCTS or self._store.error is not None
 
     @property

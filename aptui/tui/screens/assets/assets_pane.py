@@ -417,7 +417,11 @@ class AssetsPane(Pane):
             self.box.text = ""
 
     def action_zoom(self) -> None:
-        """Enlarge the focused widget to the whole screen, or undo this. On a narrow screen, switch between tree and preview."""
+        """Enlarge the focused widget to the whole pane, or undo this.
+
+        On a narrow screen, the tree has all the room already: if it has the focus, show the preview in its place. The next zoom
+        shows the tree again.
+        """
         if self.has_class(_PEEK):
             self._go_into_tree()
         elif self._zooms:

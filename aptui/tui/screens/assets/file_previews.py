@@ -219,7 +219,7 @@ class EarlierVersion(NamedTuple):
     Args:
         label: where it comes from, such as "run of Nov 26 14:02".
         path: path of a file with the bytes of the earlier version.
-        now: path of the current version of this file: the product, or the source if the earlier product is no longer stored.
+        now: path of the current file to compare: the asset, or the product's source if no other version of the product is stored.
         file: the file in memory that `path` names; None = `path` is on the disk.
     """
 

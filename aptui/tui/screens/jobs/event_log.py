@@ -77,7 +77,10 @@ class LineContext(Vertical):
         self.is_about_job = False
 
     def show(self, context: Sequence[tuple[str, str]], job_details: JobDetails | None) -> bool:
-        """Show the context of a log line, or facts about the job if the context is empty; return whether the content changed."""
+        """Show the context of a log line. If it is empty, show facts about the job, unless `job_details` is None.
+
+        Return whether the content changed.
+        """
         is_about_job = not context and job_details is not None
         pairs = job_facts(job_details) if is_about_job and job_details is not None else list(context)
         is_other = pairs != self.panel.pairs or is_about_job != self.is_about_job

@@ -301,7 +301,7 @@ class RunningStrip(Line):
                 self._counts.clear()
                 self._most = 0
         elif not self.display and not self._store.running:
-            pass  # jobs wait, but none has run yet: keep this line hidden
+            pass  # jobs wait, but none is running: keep this line hidden
         elif not self.display or not 0 <= now_ms - self._filled_ms < _SECOND_MS:
             self._filled_ms = now_ms
             self._counts.append(progress.done_now + progress.failed_now)

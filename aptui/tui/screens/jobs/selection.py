@@ -108,7 +108,7 @@ class FixedJobs:
         """Jobs that run again after they failed."""
 
     def note(self, batch: Batch) -> str:
-        """Return a message that lists jobs whose previous run failed and whose new run succeeded; "" = no jobs.
+        """Return a message about jobs whose previous run failed and whose new run succeeded: one source or a number; "" = no jobs.
 
         Call this before the batch of notices is applied to the store, because the store still has the results of the previous runs.
         """
@@ -154,7 +154,7 @@ class LastVisit:
             self._pane.shell.memory.put("jobs.left_ms", self._pane.shell.session.clock_ms())
 
     def compare(self) -> None:
-        """Find in a thread which jobs failed or were fixed since the user last left the Jobs screen. Later calls do nothing.
+        """Find, once, which jobs failed or were fixed since the user last left the Jobs screen; a thread reads commits and authors.
 
         A starting engine runs failed jobs again. Unless the queue is paused, the comparison waits until these runs have ended.
         """

@@ -202,7 +202,7 @@ class RecordLines:
         return found
 
     def next_of(self, index: int, levels: str, step: int) -> int | None:
-        """Return the next (`step` 1) or previous (-1) line after `index` with one of these levels, None = not found."""
+        """Return the index of the nearest line of these levels after (`step` 1) or before (-1) `index`, None = not found."""
         if step > 0:
             return min((at for level in levels.encode() if (at := self.levels.find(level, index + 1)) >= 0), default=None)
         return max((at for level in levels.encode() if (at := self.levels.rfind(level, 0, index)) >= 0), default=None)

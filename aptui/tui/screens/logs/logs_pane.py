@@ -231,7 +231,10 @@ class LogsPane(Pane):
         self._reader = LogReader(self.shell.wake)
         self._is_whole, self._is_check_due = True, False
         self.asked: LogView | None = None
-        """The requested view while it is loading, else None. A view with a search is loaded when the first hits have arrived."""
+        """The requested view while it is loading, else None.
+
+        A view with a search is loaded when the first hits, or all lines, have arrived.
+        """
 
     # --------------------------------------------------------------------------------------------------------------- widgets
 
