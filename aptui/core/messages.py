@@ -161,7 +161,7 @@ class RequestReceived(Struct, frozen=True):
     The words are "reprocess", "cancel", "escalate", "stop", "analyse", "save", "interest" and "expire". "escalate" raises
     the urgency of jobs to at least `value`. "analyse" does so for pending analyses, because a client needs the list of jobs. "save"
     saves every job without a row, so that a client can read it. "interest" boosts the sources `keys`; each boost has a number,
-    `value`, that is higher than the number of the previous boost. "expire" ends all boosts with numbers up to `value`.
+    `value`, that is not lower than the number of the previous boost. "expire" ends all boosts with numbers up to `value`.
     """
 
     seq: int
@@ -307,7 +307,7 @@ class CompareFiles(Struct, frozen=True):
 class DescribeBuilder(Struct, frozen=True):
     """Report that a run of the builder `builder` used code or tools that differ from those in the builder's description.
 
-    No run of this builder starts until the builder is described again, which needs a new pipeline.
+    No run of any builder starts until the builders are described again, which needs a new pipeline.
     """
 
     cause: int

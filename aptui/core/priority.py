@@ -77,7 +77,7 @@ _MAX_BOOSTED = 20_000
 class Boosts:
     """Sources that editors and running games show; their jobs start before other jobs of the same urgency (`ReadyQueue.rank`).
 
-    The boost of a source has the number of the last request for it; later requests have higher numbers. The boost lasts until
+    The boost of a source has the number of the last request for it; later requests never have lower numbers. The boost lasts until
     `expire` is called with its number or a higher number.
     """
 

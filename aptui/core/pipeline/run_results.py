@@ -345,7 +345,7 @@ class Runs(PipelinePart):
     def _had_other_code(self, job: Job, result: AnalyseResult | RunResult, now_ms: int) -> None:
         """Discard a run whose code or tools differ from those in the description of its builder.
 
-        No run of this builder starts until the builder is described again.
+        No run of any builder starts until the builders are described again.
         """
         builder = self._builders[job.builder].name
         if self._jobs.code_problem:
