@@ -127,7 +127,7 @@ def test_notices_of_many_jobs_and_products_are_sent_as_two_lines() -> None:
     assert len(beat.lines(0.0)) == 2
 
 
-def test_notice_of_an_unknown_kind_is_decoded_as_none() -> None:
+def test_notice_of_an_unknown_kind_or_with_unknown_fields_is_decoded_as_none() -> None:
     assert codec.decode_message(b'{"notices":"NeverHeardOf","epoch":1,"seqs":[2],"told":[{"x":1}]}') is None
     assert codec.decode_message(b'{"notices":"Said","epoch":1,"seqs":[2],"told":[{"x":1}]}') is None
 

@@ -177,7 +177,7 @@ def test_access_list_entry_matches_only_its_own_addresses():
 PHONE = Dial("phone", "192.168.1.20", 22229)
 
 
-def test_each_peer_action_changes_the_connection_settings():
+def test_peer_actions_change_the_connection_settings():
     settings = apply_order(PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
     settings = apply_order(settings, PeerOrder(PeerAction.DISABLE, "phone"))
     assert settings.connections == (replace(PHONE, is_auto=False),)
