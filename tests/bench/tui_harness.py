@@ -148,7 +148,7 @@ class _Handler:
 
 
 def _jobs_of(database: Path) -> tuple[list[tuple[int, str]], list[tuple[int, str]]]:
-    """Return (id, source) of the jobs that the screen shows first, and of 5,000 to 10,000 jobs from the whole database."""
+    """Return (id, source) of the jobs that the screen shows first, and of fewer than 10,000 jobs from the whole database."""
     sql = "SELECT j.JobID, s.SourceName FROM Jobs j JOIN Sources s ON s.SourceID = j.SourcePK "
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         visible = connection.execute(f"{sql} ORDER BY j.JobRunKey DESC LIMIT {_VISIBLE}").fetchall()

@@ -1,6 +1,6 @@
 """Three machines, a few jobs and a faulty store: a lookup returns exactly a stored result or none.
 
-Two machines store their own and fetched results in a local store; the third machine has no local store. Most runs of a job have
+Two machines store their own and fetched results in a local store; the third machine has no local store. Many runs of a job have
 different products. So the test detects a mixture of two results, and a second writer that replaces the result of the first writer.
 """
 
