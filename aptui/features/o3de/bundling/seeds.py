@@ -41,7 +41,7 @@ def flag_of(platform: str) -> int:
 
 
 def platforms_in(flags: int) -> tuple[str, ...]:
-    """Return the platforms whose bits are set in `flags`."""
+    """Return the platforms that `flags` includes (see `is_for`)."""
     return tuple(name for name in PLATFORMS if is_for(flags, name))
 
 
