@@ -307,7 +307,7 @@ class CompareFiles(Struct, frozen=True):
 class DescribeBuilder(Struct, frozen=True):
     """Report that a run of the builder `builder` used code or tools that differ from those in the builder's description.
 
-    No run of any builder starts until the builders are described again, which needs a new pipeline.
+    No run of any builder starts until the builders are described again. If the descriptions differ then, a new pipeline is needed.
     """
 
     cause: int
