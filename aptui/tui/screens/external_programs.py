@@ -45,7 +45,7 @@ def offer_pair(shell: Shell, panel: KeyValue, place: tuple[int, int] | None = No
 
 
 def copy_paths(shell: Shell, paths: Sequence[str]) -> None:
-    """Copy paths byte for byte. If any path contains control characters, remove these characters from the copied text."""
+    """Copy paths byte for byte. If any path has control characters, copy safe forms of all paths (`sanitize_lines`)."""
     names = [native(path) for path in paths if path]
     if not names:
         shell.show_toast("there is nothing to copy", "warning")

@@ -84,7 +84,7 @@ class References(LazyTree):
         return found
 
     def _adopt_key(self, branch: Branch, parent: Branch | None) -> Branch:
-        """Set the key of a branch. If the previous panel had an equal branch, reuse its key and the children that it has read."""
+        """Set the key of a branch. An equal branch gets its earlier key, and children that were read in the previous panel."""
         identity = branch.data[:3] if isinstance(branch.data, Ref) else branch.data
         place = (-1 if parent is None else parent.key, identity)
         branch.key = self._keys.setdefault(place, len(self._keys))

@@ -457,7 +457,7 @@ class Choices:
             box.show_count(count, self.find_hint())
 
     def find_hint(self) -> str:
-        """Return advice about the filter, "" = no advice. It says how to write the filter, or which field contains the typed word.
+        """Return advice about the filter, "" = no advice. It says how to write the filter, or which field has the word as a value.
 
         Words are compared with paths, but the user may mean a platform, a job key or a builder. The field is named if no job
         matches, or if the word is negated with `!`.
