@@ -526,9 +526,9 @@ def _check_lost(
             hint = "restore the builder; or remove the file, and the products of the builder are deleted"
             raise UserError(f"the file no longer has a builder; it had {listed}", where=path, hint=hint)
         new = _enumerate([repr(found.name) for found in answer.classes])
+        subject, owner = (f"builder {listed} was", "its") if len(lost) == 1 else (f"builders {listed} were", "their")
         notify(
-            f"builder {listed} was removed from '{FOLDER}/{os.path.basename(path)}', so its products are deleted; the file now has"
-            f" {new}"
+            f"{subject} removed from '{FOLDER}/{os.path.basename(path)}', so {owner} products are deleted; the file now has {new}"
         )
 
 

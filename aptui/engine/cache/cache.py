@@ -641,7 +641,7 @@ def _path_of(name: str, *, is_folder: bool = False) -> bytes:
         return path
     parts = parts_of(path)
     if parts[0] == OWN_FOLDER.encode() or not (is_folder or parts[1:]):
-        raise ConfinementError(errno.EACCES, "the path is not in the folder of a platform")
+        raise ConfinementError(errno.EACCES, "is not in the folder of a platform")
     return path
 
 

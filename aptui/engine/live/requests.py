@@ -551,7 +551,7 @@ class RequestHandler:
         if verb.platforms is not None and set(verb.platforms) != {platform.id for platform in project.platforms}:
             return f"processes the platforms {', '.join(platform.id for platform in project.platforms)}"
         if verb.sets:
-            return f"cannot use --set {verb.sets[0]}, because an engine reads settings only when it starts"
+            return f"cannot use --set {verb.sets[0]}, because it reads --set options only when it starts"
         if verb.debug_output is not None and verb.debug_output != project.debug_output:
             return "runs with debug output" if project.debug_output else "runs without debug output"
         return ""
