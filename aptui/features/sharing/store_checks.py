@@ -316,8 +316,10 @@ def _remove(stored: Mapping[int, tuple[RebuildTask, FoundResult]], differences: 
     """
     differing = (item for item in differences if item.against == STORED and item.kind != "failed")
     wrong = {(item.builder, item.source, item.platform, item.job_key) for item in differing}
+    removed = 0
     for task, found in stored.values():
         job = task.job
         if (task.builder.name, job.source.rel, job.platform, job.key) in wrong and found.namespace.local is not None:
             found.namespace.local.drop_record(found.result.key)
-    return len(wrong)
+            removed += 1
+    return removed
