@@ -354,19 +354,25 @@ class _RelocationSteps:
             self._items[at] = replace(self._items[at], action=RelocationAction.DONE)
 
     def _perform(self, item: RelocationItem) -> None:
-        git = self._plan.git if item.old_file in self._plan.tracked else None
-        if self._plan.order.is_delete:
-            (git.delete if git else moved_files.delete)(item.old_file)
-        elif git:
-            git.move(item.old_file, item.new_file)
+        if not self._plan.order.is_delete:
+            self._move(item, item.old_file, item.new_file)
+        elif git := self._git_of(item):
+            git.delete(item.old_file)
         else:
-            moved_files.move(item.old_file, item.new_file)
+            moved_files.delete(item.old_file)
+
+    def _move(self, item: RelocationItem, old: str, new: str) -> None:
+        git = self._git_of(item)
+        (git.move if git else moved_files.move)(old, new)
+
+    def _git_of(self, item: RelocationItem) -> moved_files.Git | None:
+        return self._plan.git if item.old_file in self._plan.tracked else None
 
     def _move_back(self, moved: list[int]) -> None:
         for at in reversed(moved):
             item = self._items[at]
             try:
-                self._perform(replace(item, old_file=item.new_file, new_file=item.old_file))
+                self._move(item, item.new_file, item.old_file)
                 self._items[at] = replace(item, action=RelocationAction.LEFT)
             except OSError as error:
                 self._items[at] = replace(

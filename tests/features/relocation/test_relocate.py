@@ -615,6 +615,25 @@ def test_git_moves_and_deletes_tracked_files_on_request(git: RelocationHarness) 
 
 
 @pytest.mark.real
+def test_git_also_moves_tracked_metadata_back_if_its_source_cannot_be_moved(
+    git: RelocationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    git.write("assets/a.png.meta")
+    run_git(git, "add", "assets/a.png.meta")
+    run_git(git, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-m", "b")
+    really = relocate_files.Git.move
+    monkeypatch.setattr(
+        relocate_files.Git, "move", lambda self, old, new: full() if old.endswith("/a.png") else really(self, old, new)
+    )
+
+    report = git.do("a.png", "new/", uses_scm=True)
+
+    assert {item.action for item in report.items} == {RelocationAction.FAILED, RelocationAction.LEFT}
+    assert git.files() == ["a.png", "a.png.meta", "b.png"]
+    assert run_git(git, "status", "--short", "assets/a.png.meta", "assets/new") == ""
+
+
+@pytest.mark.real
 def test_relocation_does_not_use_git_by_default(git: RelocationHarness) -> None:
     git.do("a.png")
 
