@@ -176,7 +176,7 @@ class EngineTools:
             return
         ask = partial(self._shell.ask, SetOption("debug_output", wanted), then=self._accept_option)
         to, now = ("on", "off") if wanted else ("off", "on")
-        text = f"turn debug output {to}? it applies to jobs that start from now on"
+        text = f"turn debug output {to}? jobs of builders with debug products run again"
         self._shell.question(text, [Choice("y", f"turn it {to}", ask), Choice("n", f"leave it {now}")])
 
     def set_fast_scanning(self, word: str = "") -> None:
