@@ -294,7 +294,7 @@ LACKING = {
 
 @pytest.mark.parametrize("is_known", [True, False], ids=["known builder", "unknown builder"])
 @pytest.mark.parametrize(("line", "what"), LACKING.values(), ids=LACKING)
-def test_builder_class_that_lacks_a_member_is_refused_with_its_place(place, line, what, is_known):
+def test_error_for_a_builder_class_without_a_needed_member_names_its_line(place, line, what, is_known):
     assert line in CODE
     if is_known:
         place.write("mesh.py")
@@ -442,7 +442,7 @@ def test_failed_version_command_is_the_fault_of_its_builder_alone(tmp_path, monk
     assert (builder.version, other.fault) == ("1", "")
 
 
-def test_repaired_version_command_gives_its_builder_the_same_version_again(tmp_path, monkeypatch):
+def test_builder_has_its_old_version_after_its_version_command_was_repaired(tmp_path, monkeypatch):
     config, memory = versioned(tmp_path, monkeypatch), tmp_path / "memory"
     tool = tmp_path / "project/tool.sh"
     first, text = complete_checked(config(), memory), tool.read_text()

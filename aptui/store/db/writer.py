@@ -412,9 +412,10 @@ class Writer:
         return self._queue.get()
 
     def _save_together(self, saves: list[_Save], call: _Call, asked: _Transaction) -> None:
-        """Save the rows of `saves` and of `asked`, the action of `call`, in one transaction, and mark `call` as done.
+        """Save the rows of the pending saves and of one call in the same transaction, and mark the call as done.
 
-        If a row is refused, the saves and `asked` get separate transactions, so that only one caller gets the error.
+        `asked` has the rows of `call`. If a row is refused, the saves and the call get separate transactions, so that only one
+        caller gets the error.
         """
         if self._failure is None:
             batches = [*(save.rows for save in saves), asked.rows]

@@ -330,7 +330,7 @@ class Reader:
         return found if root == found.root else replace(found, root=root)
 
     def products(self) -> Iterator[ProductRow]:
-        """Yield every product by name."""
+        """Yield all products in the order of their names."""
         for row in self._database.execute(f"{PRODUCTS_SQL} ORDER BY p.ProductName, p.ProductID"):
             yield ProductRow(*row)
 

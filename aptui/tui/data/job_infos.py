@@ -318,7 +318,7 @@ _SCREENFUL = 100
 _SAMPLE = 300
 """Approximate number of rows after the first screenful in which the widths of texts are measured."""
 _CHEAP_SORT = 200_000
-"""Maximum number of rows that are sorted again while the user edits the filter (10 ms).
+"""Maximum number of rows that are sorted again while the user edits the filter. Sorting them takes 10 ms.
 
 A longer list keeps its order, with new rows last.
 """

@@ -38,7 +38,7 @@ class ShellProvider(Provider):
     """Supplies the lines of the palette: the actions that have a key now, and each command with each possible argument."""
 
     async def discover(self) -> Hits:
-        """Yield every entry while the input is empty."""
+        """Yield all entries of the palette. Textual calls this while nothing is typed."""
         for title, does, run in self._offers():
             yield DiscoveryHit(Content.assemble(title, (f"  {does}", "dim")), run, text=title)
 

@@ -292,7 +292,7 @@ def _active(wanted: dict[str, str], sources: dict[str, _GemFolder]) -> tuple[tup
     return tuple(gems.values()), tuple(missing)
 
 
-# ── programs whose builds list the active gems ────────────────────────────────────────────────────────────────────────
+# ── programs for which a build wrote a list of active gems ────────────────────────────────────────────────────────────────────────
 
 
 def _program(project: str, engine: str, own: Node, early: Registry, recorder: InputRecorder) -> tuple[str, dict[str, str]]:

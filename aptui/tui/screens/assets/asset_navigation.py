@@ -297,7 +297,7 @@ class AssetNavigation:
         self._find_moved_file()
         trees, wanted = self._trees, self._trees.wanted
         if wanted is None or wanted[0] is not trees.kind or trees.model.tree is None or self._search.is_under_way:
-            return  # nothing is requested in this tree, or the tree or a search is not complete yet
+            return  # no asset of this tree is requested, or the tree is not read yet, or a search is running
         trees.wanted = None
         node = trees.model.node_of(wanted[1])
         if node is None:

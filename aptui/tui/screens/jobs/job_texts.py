@@ -138,7 +138,7 @@ def job_facts(job_details: JobDetails) -> list[tuple[str, str]]:
 def find_first_failure(job_details: JobDetails) -> str:
     """Return time and commit of the first run in the current series of failed runs.
 
-    Return "" if an older run is shown, or if only the last run failed and its commit is unknown.
+    Return "" if an older run is shown. Also return "" if the commit is unknown and only one run in a row has failed.
     """
     failing = job_details.failing if job_details.is_newest else None
     failed = list(takewhile(lambda run: run.outcome, job_details.runs))
