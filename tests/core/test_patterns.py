@@ -46,7 +46,7 @@ def test_a_wildcard_matches_the_whole_path_across_folders(pattern: str, path: st
 
 
 @given(st.text("ab/", max_size=8), st.text("ab*?", max_size=6))
-def test_wildcard_matches_as_its_direct_translation_to_a_regex(path: str, pattern: str) -> None:
+def test_wildcard_matches_the_same_paths_as_its_direct_translation_to_a_regex(path: str, pattern: str) -> None:
     plain = re.escape(pattern).replace(r"\*", ".*").replace(r"\?", ".")
 
     assert bool(wildcard(pattern).fullmatch(path)) == bool(re.fullmatch(plain, path))

@@ -33,7 +33,7 @@ from aptui.worker.processes import KILLED
 SHORT_IN_FLIGHT = 2
 PATIENT_PASSES = 16
 PATIENT_S = 10.0
-"""A job that waits for memory blocks all later jobs after it was overtaken `PATIENT_PASSES` times, or after this time (seconds)."""
+"""Time (seconds) after which a job that waits for memory blocks all later jobs. It also does after `PATIENT_PASSES` overtakes."""
 
 
 class WorkerSlot(Struct, eq=False):

@@ -251,9 +251,9 @@ class Scanner:
     def _hold_back(
         self, facts_of: dict[int, list[FileFact]], before: Mapping[int, Sequence[FileFact]], digests: dict[int, bytes]
     ) -> dict[int, bytes]:
-        """Replace the facts of each source that waits for an identity file by its stored facts; leave out a source without them.
+        """Let each source that waits for an identity file keep the facts that the database has of both files.
 
-        Also add the stored facts of the missing identity file. `before` has the stored facts.
+        `before` has these stored facts. A waiting source without stored facts is left out of `facts_of`.
         """
         held = self._metadata.held
         for part, facts in facts_of.items():
