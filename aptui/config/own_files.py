@@ -69,7 +69,6 @@ class OwnFiles:
 
     def __init__(self, paths: Iterable[str] = ()) -> None:
         self.paths = frozenset(paths)
-        self._own_names = frozenset(map(os.path.basename, self.paths))
         self._list_stamp = ""
         self._written: frozenset[str] = frozenset()
         self._written_inodes: frozenset[int] = frozenset()
@@ -99,7 +98,7 @@ class OwnFiles:
                 with open(path, encoding="ascii", errors="replace") as stream:
                     self._read_list(stream.read().split("\n"))
                 self._list_stamp = now
-        self.names = {*self._own_names, *map(os.path.basename, _being_written)}
+        self.names = {os.path.basename(path) for path in (*self.paths, *_being_written)}
         self._printed = {(seen.st_ino, seen.st_dev) for _descriptor, seen in printing.find_redirected()}
         self._printed.update((inode, device) for inode, device, process in self._printing if _is_alive(process))
         self.inodes = {*self._written_inodes, *(inode for inode, _device in self._printed)}
