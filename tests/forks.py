@@ -7,8 +7,8 @@ interpreters and switches, another `PYTHON…` variable, programs that are wrapp
 (`conftest`).
 
 A forked `aptui` process first forks a waiting child. Engines and workers that the `aptui` process starts are forked from this
-child, but their parent is the `aptui` process, as after a real start. A forked worker has loaded only the
-modules that a worker loads when it starts normally.
+child, but their parent is the `aptui` process, as after a real start. A forked worker has loaded only the modules that a worker
+loads when it starts normally.
 
 The process to fork from runs this module: `python … forks.py DESCRIPTOR PROGRAM …`.
 """
@@ -267,8 +267,8 @@ def _become(
 ) -> list[str]:
     """Apply a session, descriptors, folder and environment to this forked process; return its command line.
 
-    If this is an `aptui` process, `_nest` forks a waiting child of it. Later, each process that is forked from the waiting child
-    also returns from this call, with its own command line.
+    An `aptui` process also forks a waiting child (`_nest`). Each process that is later forked from the waiting child returns its
+    own command line.
     """
     if is_session:
         os.setsid()

@@ -352,7 +352,7 @@ def decode_message(line: bytes) -> AnswerLine | RefusalLine | NoticeLine | Notic
 
 
 class _Refusal(Struct, frozen=True):
-    """The engine's refusal of a request, as it stands in a line of the protocol."""
+    """The engine's refusal of a request: the content of a line of the protocol."""
 
     what: str = "refused"
     hint: str = ""

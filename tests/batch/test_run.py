@@ -599,7 +599,7 @@ def test_summary_reports_no_retry_of_a_job_that_writes_its_own_source(run: Run, 
 
     first, second = run("batch"), run("batch")
 
-    assert "check whether the job itself writes it" in first[1], first
+    assert "check whether the job itself writes it" in first[1]
     assert "1 failed job not run again: it reached its limit on consecutive runs; 'aptui reprocess a.log' runs it" in second[1]
     assert "0 jobs run" in second[1]
 

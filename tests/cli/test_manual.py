@@ -81,8 +81,7 @@ PAGES = [ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "aptui").glob
 _INCOMPLETE = re.compile(r"are required|expected one argument|expected at least one argument")
 """Parser errors of missing arguments. Commands that a sentence mentions, for example `aptui why`, may omit arguments."""
 _PLACEHOLDER = re.compile(r"\b[A-Z][A-Z]+\b|…|\.\.\.|\[|\]|\|")
-"""Placeholders in capitals and optional words in brackets. A line with these words shows
-the syntax of a command. It is not an example that can be run."""
+"""Placeholders in capitals, and optional words in brackets. A line that has them shows a syntax, not an example that can be run."""
 
 
 def blocks(page: Path, language: str) -> list[str]:

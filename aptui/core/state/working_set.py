@@ -539,7 +539,7 @@ class WorkingSet:
         return self.newer.facts.get(key) or self.archive.files((key,)).get(key)
 
     def last_seen(self, key: PathKey) -> FileFact | None:
-        """Return the file at this path as it was when its folder was last reported or saved; it may have changed since then.
+        """Return the last reported or saved facts of the file at this path; the file may have changed since then.
 
         If several scan folders have the path, this is the file that hides the others.
         """

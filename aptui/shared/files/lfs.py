@@ -11,7 +11,7 @@ LONGEST_POINTER_BYTES = 1024
 """Pointer files are smaller than this size (bytes), as git-lfs docs/spec.md, "The Pointer", says."""
 NOT_HERE = "not fetched from Git LFS: run 'git lfs pull'"
 OR_COPY = ", or set 'lfs_pointers: copy' in aptui.yaml"
-"""Text that is appended to `NOT_HERE` if a job copies a source that is only a pointer: the alternative to `git lfs pull`."""
+"""Second advice in the error of a job that copies its source, if the source is only a pointer; it follows `NOT_HERE`."""
 _FIRST_LINES = (b"version https://git-lfs.github.com/spec/", b"version https://hawser.github.com/spec/")
 _OID = re.compile(rb"\noid sha256:([0-9a-f]{64})\n")
 

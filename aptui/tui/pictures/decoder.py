@@ -226,7 +226,10 @@ def _drop_rights(most_bytes: int) -> None:
 
 
 def _drop_privileges() -> None:
-    """Change from root to `nobody`: root can start processes and end those of other users. Stay root if the system refuses this."""
+    """Change from root to `nobody`. Stay root if the system refuses this.
+
+    Root could start processes despite RLIMIT_NPROC, and could end processes of other users.
+    """
     if os.geteuid() == 0:
         with suppress(OSError):
             os.setgroups([])
