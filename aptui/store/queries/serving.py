@@ -1,6 +1,6 @@
 """Queries of editors and games: the catalog by pages, products as files, assets by id, path and search term.
 
-Tests: `tests/features/gateway/ws/test_frames.py`, `test_client_sessions.py`.
+Tests: `tests/store/queries/test_serving.py`, `tests/features/gateway/ws/test_frames.py`, `test_client_sessions.py`.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import queue
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
@@ -252,21 +253,13 @@ def asset_ids(reader: Reader) -> list[tuple[str, bytes, int]]:
 # ----------------------------------------------------------------------------------------------------------- search terms
 
 
-def is_meant(term: str, path: str, *, is_exact: bool) -> bool:
-    """Return whether a search term matches a source, by O3DE's rules for asset status requests.
+def _is_meant(term: str, path: str, *, is_exact: bool) -> bool:
+    """Return whether a search term matches the path of a source, by O3DE's rules for asset status requests.
 
-    Both must be in lower case and use `/`. The term matches if the path ends with it. Unless `is_exact`, extensions are ignored,
-    and the term also matches if the path contains the part of the term before its last `_`.
+    Both must be in lower case and use `/`. The term matches if the path ends with it. Unless `is_exact`, extensions are ignored.
     """
-    if path.endswith(term):
-        return True
-    if is_exact:
-        return False
-    bare = _bare(term)
-    if bare and _bare(path).endswith(bare):
-        return True
-    stem, cut, _ = term.rpartition("_")
-    return bool(cut and stem) and stem in path
+    bare = "" if is_exact else _bare(term)
+    return path.endswith(term) or (bool(bare) and _bare(path).endswith(bare))
 
 
 def _bare(path: str) -> str:
@@ -277,10 +270,13 @@ def _bare(path: str) -> str:
 def find_pending_jobs(reader: Reader, term: str, platform: str, *, is_exact: bool) -> list[JobRow]:
     """Return the pending and running jobs, of one platform or ("") of all, whose sources match a term.
 
+    Unless `is_exact`, these are also the jobs of sources whose path contains the part of the term before its last `_`: they may
+    still make the requested product. Whether a finished job made it is known, so `sources_meant` does not need this rule.
     A job is left out if its draft is up to date and only the run that makes its final products is pending: clients get the draft.
     """
-    pending = reader.jobs(statuses=("pending", "processing"), platform=platform)
-    return [row for row in pending if not row.is_finishing and is_meant(term, row.source.lower(), is_exact=is_exact)]
+    stem = "" if is_exact else term.rpartition("_")[0]
+    pending = ((row, row.source.lower()) for row in reader.jobs(statuses=UNSETTLED, platform=platform) if not row.is_finishing)
+    return [row for row, path in pending if _is_meant(term, path, is_exact=is_exact) or (stem and stem in path)]
 
 
 def jobs_by_id(reader: Reader, ids: Collection[int]) -> list[JobRow]:
@@ -307,20 +303,15 @@ def job_of_run(reader: Reader, run_key: int) -> tuple[int, int] | None:
 def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> list[int]:
     """Return at most `limit` sources that a search term matches.
 
-    If a source has the path `term`, return only this source. Otherwise return the sources whose path ends with the term. Unless
-    `is_exact`, the path may have another extension than the term.
+    If a source has the path `term`, return only this source.
     """
     exact = reader.source(term)
     if exact is not None:
         return [exact.source_id]
-    words = [term] if is_exact else [term, _bare(term)]
-    found = []
-    for word in words:
-        pattern = "".join(f"\\{character}" if character in "\\%_" else character for character in word)
-        sql = "SELECT source_id, path_key FROM aptui_sources WHERE path_key LIKE ? ESCAPE '\\' ORDER BY path_key LIMIT ?"
-        like = f"%{pattern}" if is_exact or word == term else f"%{pattern}.%"
-        found += [number for number, path in reader.ask(sql, (like, limit)) if is_meant(term, path, is_exact=is_exact)]
-    return list(dict.fromkeys(found))[:limit]
+    rows = reader.ask(
+        "SELECT source_id, path_key FROM aptui_sources WHERE instr(path_key, ?) ORDER BY path_key", (_bare(term) or term,)
+    )
+    return list(islice((number for number, path in rows if _is_meant(term, path, is_exact=is_exact)), limit))
 
 
 def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: int) -> list[Served]:
