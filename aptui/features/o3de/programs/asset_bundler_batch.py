@@ -410,9 +410,9 @@ def _comparison_rules(given: BundlerSwitches, project: BundlerProject, output: B
     steps = _with_files(_steps(given), given)
     if not steps:
         raise UserError("'comparisonRules' needs --comparisonType", hint=HELP.format("comparisonRules"))
-    if path.exists() and given.has("addComparison") and not given.has("allowOverwrites"):
-        steps = [*bundle_files.load_rules(path), *steps]
-    elif not given.has("addComparison"):
+    if given.has("addComparison"):
+        steps = [*(bundle_files.load_rules(path) if path.exists() else ()), *steps]
+    else:
         output.refuse_overwriting([path], is_allowed=given.has("allowOverwrites"))
     output.save(path, bundle_files.rules_text(steps), "Comparison Rules file")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lytesttools import PLATFORMS, RULES, O3deProject
 
-from aptui.features.o3de.bundling.bundle_files import load_list
+from aptui.features.o3de.bundling.bundle_files import ComparisonKind, load_list, load_rules
 from aptui.features.o3de.bundling.seeds import SeedList
 from aptui.features.o3de.programs import asset_bundler_batch, asset_processor_batch, bundler_switches
 
@@ -293,6 +293,14 @@ def test_comparison_step_can_use_the_named_result_of_an_earlier_step(bundler: Bu
     lines = bundler.run("compare", "--comparisonType=5", firsts, "--intersectionCount=3")
     assert "- rock.txt" in lines
     assert "Total number of assets (1)." in lines
+
+
+@pytest.mark.parametrize("switches", [["--addComparison"], ["--addComparison", "--allowOverwrites"]])
+def test_added_comparison_keeps_the_comparisons_of_the_rules_file(bundler: Bundler, switches: list[str]) -> None:
+    for kind in ("delta", "union"):
+        bundler.run("comparisonRules", "--comparisonRulesFile=r.rules", f"--comparisonType={kind}", *switches)
+
+    assert [step.kind for step in load_rules(bundler.root / "r.rules")] == [ComparisonKind.DELTA, ComparisonKind.UNION]
 
 
 def test_bundles_made_from_lists_settings_or_seeds_are_equal(bundler: Bundler) -> None:
