@@ -85,7 +85,7 @@ class Feature(NamedTuple):
     """The declaration of one optional capability.
 
     `verbs` are {verb: `VerbInfo`} (or a plain tuple of its fields). `requests` are {name on the wire: record}; `answers` is the
-    class that answers these requests (it is called with the supervisor, and has a method `take(request, verb)`). `points` are
+    class that answers these requests (it is called with the supervisor, and has a method `handle(request, verb)`). `points` are
     {extension point: object}. Records, classes and objects are named `module:name`. `panes` are additional screens: {id: (number
     key 1 to 9, title, short title, `Pane` class)}.
     """

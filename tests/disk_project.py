@@ -109,7 +109,7 @@ class Project:
         settings = load.load(self.root, sets=list(sets), workers=workers or self.workers)
         with mock.patch.object(scans, "RACY_NS", 0):
             opening = PreparedSession(settings, trusts_times=not is_full_scan)
-            opening.take()
+            opening.acquire()
             if opening.is_current:  # as in `aptui batch`, no engine starts if no job is pending
                 opening.close()
                 walk = opening.walk

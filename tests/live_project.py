@@ -114,7 +114,7 @@ class LiveProject(Project):
 
     def ask(self, verb: port.Verb, client: int = 1) -> Request:
         request = Request(verb, client)
-        self.handler.take(request)
+        self.handler.handle(request)
         self.until(lambda: request.is_over, str(verb))
         return request
 

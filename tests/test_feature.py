@@ -56,7 +56,7 @@ class Sparkler:
     def __init__(self, live):
         self._live = live
 
-    def take(self, request, verb):
+    def handle(self, request, verb):
         request.answer(count=verb.factor * self._live.working_engine().pipeline.status().run)
 
     def forget_client(self, client):

@@ -143,7 +143,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
 
     opening = PreparedSession(config, trusts_times=not options.is_full_scan, starts_worker=True)
     try:
-        opening.take()
+        opening.acquire()
     except BusyError as busy:
         summary = _run_by_engine(config, options, reporter, began_s)
         if summary is None:

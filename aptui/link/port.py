@@ -280,7 +280,7 @@ class Request(Protocol):
 class Answerer(Protocol):
     """Handler of requests in the engine. Its methods are called in the engine's thread and must not block."""
 
-    def take(self, request: Request) -> None:
+    def handle(self, request: Request) -> None:
         """Handle a request; answer it now or later.
 
         `EngineHello`, `PingEngine`, `Subscribe`, `ReadStatus` and `Disconnect` are also passed to this method.

@@ -442,7 +442,7 @@ class LinkServer:
             request.refuse(what, "restart the engine", BusyError.exit_code)
             return
         try:
-            self._answerer.take(request)
+            self._answerer.handle(request)
         except KnownError as error:
             request.refuse(error.what, error.hint, error.exit_code)
         except Exception as error:  # noqa: BLE001  # a bug in the handling of one request must not end the engine

@@ -132,7 +132,7 @@ class _Handler:
         self._cache = cache
         self.epoch, self.seq = moment
 
-    def take(self, request: ClientRequest) -> None:
+    def handle(self, request: ClientRequest) -> None:
         match request.verb:
             case EngineHello():
                 cache = {"cache": str(self._cache), "cache_id": identity_of(self._cache)}

@@ -46,7 +46,7 @@ class Handler:
         self.taken = []
         self.gone = []
 
-    def take(self, request) -> None:
+    def handle(self, request) -> None:
         self.taken.append(request)
         match request.verb:
             case EngineHello():

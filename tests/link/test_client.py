@@ -117,8 +117,10 @@ def test_client_gives_up_an_engine_that_sends_no_hello() -> None:
 
 
 def test_client_refuses_a_malformed_hello_of_an_engine(engine: Engine) -> None:
-    take = engine.harness.handler.take
-    engine.harness.handler.take = lambda request: request.answer(pid="many") if not engine.harness.handler.taken else take(request)
+    handle = engine.harness.handler.handle
+    engine.harness.handler.handle = lambda request: (
+        request.answer(pid="many") if not engine.harness.handler.taken else handle(request)
+    )
 
     with pytest.raises(EngineGone, match="greeting is invalid"):
         connect(engine)
@@ -151,7 +153,7 @@ def test_client_gives_up_if_the_engine_accepts_no_connection_or_reads_nothing(mo
 def test_request_without_time_limit_ends_only_if_the_engine_answers_no_ping(
     is_stuck: bool, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    take = engine.harness.handler.take
+    handle = engine.harness.handler.handle
     pings: list[object] = []
 
     def answer(request) -> None:
@@ -161,9 +163,9 @@ def test_request_without_time_limit_ends_only_if_the_engine_answers_no_ping(
                 return
             if len(pings) == 3:
                 next(each for each in engine.harness.handler.taken if isinstance(each.verb, Settle)).answer(run=1)
-        take(request)
+        handle(request)
 
-    monkeypatch.setattr(engine.harness.handler, "take", answer)
+    monkeypatch.setattr(engine.harness.handler, "handle", answer)
     monkeypatch.setattr("aptui.link.client._SILENCE_S", 0.2 if is_stuck else 0.05)
     with connect(engine) as client:
         if is_stuck:

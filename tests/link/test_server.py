@@ -96,14 +96,14 @@ def test_request_is_refused_if_a_bug_or_database_error_interrupts_it(
     harness: Harness, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     guest = harness.guest()
-    take = harness.handler.take
+    handle = harness.handler.handle
 
     def fail(request) -> None:
         if isinstance(request.verb, RescanSources):
             raise sqlite3.OperationalError("LIKE or GLOB pattern too complex")
-        take(request)
+        handle(request)
 
-    monkeypatch.setattr(harness.handler, "take", fail)
+    monkeypatch.setattr(harness.handler, "handle", fail)
     for number in range(2, 40):
         guest.say(id=number, verb="rescan")
         refusal = guest.receive()["refusal"]
@@ -374,9 +374,9 @@ def test_server_stops_reading_from_a_client_that_does_not_read_answers(harness: 
 
 def ask_for_much(harness: Harness) -> Bare:
     """Return a client that sent 400 requests with answers of 20 kB and has read nothing."""
-    take = harness.handler.take
-    harness.handler.take = lambda request: (
-        request.answer(text="x" * 20_000) if isinstance(request.verb, ReadStatus) else take(request)
+    handle = harness.handler.handle
+    harness.handler.handle = lambda request: (
+        request.answer(text="x" * 20_000) if isinstance(request.verb, ReadStatus) else handle(request)
     )
     guest = harness.subscriber()
     guest.send(b'{"id":5,"verb":"status"}\n' * 400)

@@ -158,7 +158,7 @@ class Cache:
 
     # ---------------------------------------------------------------------------------------------------------- open, close
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Create the cache folder if necessary, and lock it.
 
         Raises:

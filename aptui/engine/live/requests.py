@@ -49,7 +49,7 @@ class InterestRequests:
         self._numbers: deque[int] = deque()
         live.parts.append(self)
 
-    def take(self, request: Request, verb: port.NoteInterest) -> None:
+    def handle(self, request: Request, verb: port.NoteInterest) -> None:
         """Raise the priority of the jobs of the shown sources.
 
         Raises:
@@ -104,7 +104,7 @@ class LogRequests:
         self._asking: list[_Asking] = []
         live.parts.append(self)
 
-    def take(self, request: Request, verb: port.ReadRunLog) -> None:
+    def handle(self, request: Request, verb: port.ReadRunLog) -> None:
         """Request the log of a job from its worker; the client is answered later.
 
         Raises:
@@ -197,7 +197,7 @@ class _WaitingRequest(Struct):
 class FeatureAnswerer(Protocol):
     """Answers the requests of one feature (`Feature.answers`); its methods run in the engine's thread and must not block."""
 
-    def take(self, request: Request, verb: Any) -> None:
+    def handle(self, request: Request, verb: Any) -> None:
         """Handle a request of the feature; answer it now or later."""
 
     def forget_client(self, client: int) -> None:
@@ -234,10 +234,10 @@ class RequestHandler:
 
     # ------------------------------------------------------------------------------------------------------------ requests
 
-    def take(self, request: Request) -> None:
-        """Handle a request, whose record is `verb`; answer it now or later."""
+    def handle(self, request: Request) -> None:
+        """Handle a request; answer it now or later."""
         try:
-            self._take(request)
+            self._handle(request)
         except KnownError as error:
             request.refuse(error.what, error.hint, error.exit_code)
 
@@ -254,7 +254,7 @@ class RequestHandler:
             self._live.follow(is_followed=bool(self._followers))
         self._notify_connections()
 
-    def _take(self, request: Request) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each verb, and nothing else
+    def _handle(self, request: Request) -> None:  # noqa: C901, PLR0912, PLR0915  # one case for each verb, and nothing else
         live, verb = self._live, request.verb
         match verb:
             case port.EngineHello():
@@ -266,7 +266,7 @@ class RequestHandler:
             case port.ReprocessJobs() | port.Cancel() | port.EscalateJobs():
                 self._ask_jobs(request, verb)
             case port.NoteInterest():
-                self._interest.take(request, verb)
+                self._interest.handle(request, verb)
             case port.RescanSources():
                 self._rescan(request, verb)
             case port.SetOption():
@@ -298,9 +298,9 @@ class RequestHandler:
                 live.watching.hold(request.client, verb.why)
                 request.answer()
             case port.ReadRunLog():
-                self._logs.take(request, verb)
+                self._logs.handle(request, verb)
             case port.FeatureRequest():
-                self._answerers[type(verb)].take(request, verb)
+                self._answerers[type(verb)].handle(request, verb)
             case port.StopEngine():
                 live.stops_when_idle = live.stops_when_idle or verb.is_when_idle
                 request.answer()

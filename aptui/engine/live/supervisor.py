@@ -197,7 +197,7 @@ class EngineSupervisor:
                 f"the project folder '{self.config.project_dir}' does not exist", hint="mount the folder, or move it back"
             )
         opening = PreparedSession(self.config, trusts_times=self.is_scanning_fast)
-        opening.take()
+        opening.acquire()
         engine = Engine(
             self.config, [self._notify], is_full_scan=not self.is_scanning_fast, opening=opening, selector=self.selector,
             live=self.watching,

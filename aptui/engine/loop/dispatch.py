@@ -464,7 +464,7 @@ class RunDispatcher:
     def _take_from_pool(self, results: Sequence[AnalyseResult | RunResult | HashResult]) -> None:
         for result in results:
             if isinstance(result, HashResult):
-                self._context.digests.take(result)
+                self._context.digests.accept_result(result)
             elif isinstance(result, AnalyseResult):
                 self._analyses.append(result)
             elif self._shared is None or self._shared.note_ended(result):

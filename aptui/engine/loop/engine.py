@@ -224,7 +224,7 @@ class Engine:
             self.closing.callback(self.selector.close)
         if self._opening is None:
             self._opening = PreparedSession(self.config, trusts_times=not self.is_full_scan)
-            self._opening.take()
+            self._opening.acquire()
         self.cache = self._opening.cache
         self.closing.callback(self._opening.close)
         try:
@@ -292,7 +292,7 @@ class Engine:
             self.inbox.next_seq,
             self.inbox.post,
             is_live=is_live,
-            is_little=opening.is_little,
+            is_small_build=opening.is_small_build,
             copying=copying,
             note_read=lambda fact, read_ns, read_s: self.scans.fresh_reads.note(fact, read_ns, read_s),  # noqa: PLW0108  # no scans yet
         )

@@ -109,7 +109,7 @@ class HashQueue:
         next_seq: numbers orders and events.
         post: receives the `FilesHashed` event.
         is_live: whether clients wait. Then orders are small, and the engine itself reads a few small files.
-        is_little: whether there is so little work that the engine itself reads and copies the files.
+        is_small_build: whether there is so little work that the engine itself reads and copies the files.
         copying: how copies are staged while files are read.
         note_read: called with each file that was read, and the earliest time at which its reading began (nanoseconds since 1970,
             and monotonic seconds).
@@ -122,12 +122,12 @@ class HashQueue:
         post: Callable[[Event], None],
         *,
         is_live: bool,
-        is_little: bool,
+        is_small_build: bool,
         copying: CopyStaging,
         note_read: Callable[[FileFact, int, float], object] = lambda _fact, _read_ns, _read_s: None,
     ) -> None:
         self._roots, self._next_seq, self._post, self._is_live = roots, next_seq, post, is_live
-        self._is_little, self._copying, self._note_read = is_little, copying, note_read
+        self._is_small_build, self._copying, self._note_read = is_small_build, copying, note_read
         self._together = _LIVE_FILES_TOGETHER if is_live else _FILES_TOGETHER
         self._orders: dict[int, _Order] = {}
         self._waiting: deque[_FileToRead] = deque()
@@ -165,13 +165,13 @@ class HashQueue:
         A live engine does not copy files itself, because the screen and other clients would have to wait. It leaves files that
         need copies to workers, which read and copy them in one step.
         """
-        if not (self._is_live or self._is_little) or self._orders or not 0 < len(self._waiting) <= _HERE_COUNT:
+        if not (self._is_live or self._is_small_build) or self._orders or not 0 < len(self._waiting) <= _HERE_COUNT:
             return
         may_copy = self._copying.may_start()
         if self._is_live and may_copy and any(wanted.run_keys for wanted in self._waiting):
             return
         if all(wanted.fact.size <= _HERE_BYTES for wanted in self._waiting):
-            self.take(files.hash_files(self._order(may_copy=may_copy and not self._is_live)))
+            self.accept_result(files.hash_files(self._order(may_copy=may_copy and not self._is_live)))
 
     def send(self, pool: Pool) -> None:
         """Send waiting files to free workers."""
@@ -209,7 +209,7 @@ class HashQueue:
     def _path_of(self, fact: FileFact) -> str:
         return f"{self._roots[fact.scan_folder]}/{fact.rel}"
 
-    def take(self, result: HashResult) -> None:
+    def accept_result(self, result: HashResult) -> None:
         """Receive the answer to an order."""
         order = self._orders.pop(result.order, None)
         if order is not None:

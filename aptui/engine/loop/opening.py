@@ -83,7 +83,7 @@ class PreparedSession:
         """Errors in `.aptui.yaml` files, for a project that is up to date. Otherwise the engine finds these errors."""
         self._closing = contextlib.ExitStack()
 
-    def take(self) -> None:
+    def acquire(self) -> None:
         """Lock the cache and find out whether work is pending."""
         refuse_other_user(self.config.cache_dir)
         for path in (str(self.config.cache_dir), *(folder.path for folder in self.config.project.scan_folders)):
@@ -93,17 +93,17 @@ class PreparedSession:
                 )
         with schema.translate_errors(self.database):
             schema.refuse_foreign(self.database)
-        self.cache.take()
+        self.cache.acquire()
         self._closing.callback(self.cache.close)
         self._closing.callback(lambda: schema.note_left(self.database))
         try:
             with schema.translate_errors(self.database):
-                self._take()
+                self._prepare()
         except BaseException:
             self.close()
             raise
 
-    def _take(self) -> None:
+    def _prepare(self) -> None:
         config = self.config
         self.cache.refuse_full_disk()
         is_new = not self.database.exists()
@@ -120,7 +120,7 @@ class PreparedSession:
         self.signature = signature(config.project, self.builders)
         if not is_new and not note:
             self._check_up_to_date()
-        if not self.is_current and not self.is_little:
+        if not self.is_current and not self.is_small_build:
             self._start_worker()
 
     def _start_worker(self) -> None:
@@ -132,7 +132,7 @@ class PreparedSession:
             self._closing.callback(self.early.close)
 
     @property
-    def is_little(self) -> bool:
+    def is_small_build(self) -> bool:
         """Whether the engine itself reads and copies changed files: if all builders are plain copies, and few folders changed."""
         are_copies = all(builder.is_plain_copy for builder in self.builders)
         return are_copies and self.check is not None and len(self.check.differing) <= _FEW_FOLDERS

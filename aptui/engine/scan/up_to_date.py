@@ -136,8 +136,8 @@ class _Comparison(Struct, frozen=True):
     def process_count(self) -> int:
         """Number of processes that compare sources with the stored state."""
         folders = len(self.digests)
-        is_little = folders < _FOLDERS_FOR_READERS if self.reads else folders < _FOLDERS_FOR_TWO and self.files < _FILES_FOR_TWO
-        if is_little:
+        is_small = folders < _FOLDERS_FOR_READERS if self.reads else folders < _FOLDERS_FOR_TWO and self.files < _FILES_FOR_TWO
+        if is_small:
             return 1
         return min(os.cpu_count() or 1, _MOST_READERS if self.reads else 2)
 

@@ -232,7 +232,7 @@ class GatewayRequests:
         self._ready_epoch = -1
         live.parts.append(self)
 
-    def take(self, request: Request, verb: GatewayRequest) -> None:
+    def handle(self, request: Request, verb: GatewayRequest) -> None:
         """Answer a request now or later.
 
         Raises:

@@ -422,7 +422,7 @@ def hold_engines_off(config: Config) -> Iterator[None]:
     """
     platforms = [platform.id for platform in config.project.platforms]
     cache = Cache(config.cache_dir, [*platforms, *config.project.resting_platforms])
-    cache.take()
+    cache.acquire()
     with closing(cache):
         yield
 
@@ -454,7 +454,7 @@ class RelocationRequests:
         self._give_up_at = 0.0
         live.parts.append(self)
 
-    def take(self, request: Request, order: Relocate) -> None:
+    def handle(self, request: Request, order: Relocate) -> None:
         """Queue a request, which is answered when the relocation is done.
 
         Raises:

@@ -284,7 +284,7 @@ class RestoreRequests:
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
 
-    def take(self, request: Request, verb: Restore) -> None:
+    def handle(self, request: Request, verb: Restore) -> None:
         """Queue a run that restores the products of an earlier run of the job, and answer the request.
 
         Raises:

@@ -90,7 +90,7 @@ def look_up(config: Config) -> CommitReadiness:
     with _private(sharing.local_store) as folder:
         dry = replace(config, cache_dir=folder / "Cache", log_dir=folder / "logs", temp_dir=folder / "temp")
         opening = PreparedSession(dry, own_paths=own_paths(config))
-        opening.take()
+        opening.acquire()
         builders = {builder.uuid: builder.name for builder in opening.builders}
         troubles: dict[str, None] = {}
 

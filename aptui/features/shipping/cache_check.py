@@ -36,7 +36,7 @@ def refuse_stale(config: Config, platform: str) -> None:
         config = load.load(config.project_dir, platforms=(platform,))
     opening = PreparedSession(config, platforms=(platform,))
     try:
-        opening.take()
+        opening.acquire()
     except BusyError:
         return
     opening.close()

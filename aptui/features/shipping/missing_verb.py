@@ -130,7 +130,7 @@ def _hold_database(config: Config) -> Iterator[Writer]:
     with closing(open_reader(asset_database(config.cache_dir))) as reader:
         processed = AssetGraph(reader).platforms()
     opening = PreparedSession(config, platforms=[item.id for item in config.project.platforms if item.id in processed])
-    opening.take()
+    opening.acquire()
     with closing(opening):
         if not is_settled(opening):
             printing.complain("aptui: warning: jobs are pending, so findings may be out of date; run 'aptui batch' first", "yellow")

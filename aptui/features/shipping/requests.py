@@ -54,7 +54,7 @@ class MissingScanRequests:
         live.parts.append(self)
         live.endings.append(self.close)
 
-    def take(self, request: Request, verb: ScanMissing | ClearMissing) -> None:
+    def handle(self, request: Request, verb: ScanMissing | ClearMissing) -> None:
         """Handle a request.
 
         Raises:

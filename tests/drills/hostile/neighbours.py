@@ -153,7 +153,7 @@ def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
         place = stack.enter_context(served(project, folder / "state" / "tokens.json"))
         tokens.add(place.token_file, "phone", [wire_codec.Scope.READ])
         cache = Cache(project.cache, [HOST])
-        cache.take()
+        cache.acquire()
         stack.callback(cache.close)
         selector = stack.enter_context(selectors.DefaultSelector())
         server = LinkServer(str(folder / "run" / "socket"), selector, Quiet())
@@ -192,7 +192,7 @@ class Quiet:
     def is_idle(self) -> bool:
         return False
 
-    def take(self, request: Any) -> None:
+    def handle(self, request: Any) -> None:
         request.answer()
 
     def forget_client(self, client: int) -> None:

@@ -77,7 +77,7 @@ class Handler:
         self.pending = 0
         self.seq = 0
 
-    def take(self, request) -> None:
+    def handle(self, request) -> None:
         match request.verb:
             case EngineHello():
                 request.answer(protocol=PROTOCOL, version="0", pid=os.getpid(), epoch=1)

@@ -71,7 +71,7 @@ def product(name: str, data: bytes) -> Product:
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[Cache]:
     cache = Cache(tmp_path / "Cache", ["linux"])
-    cache.take()
+    cache.acquire()
     yield cache
     cache.close()
 
@@ -122,7 +122,7 @@ def test_second_engine_on_a_cache_fails_and_names_the_first_process(cache: Cache
     other = Cache(cache.root, ["linux"])
 
     with pytest.raises(BusyError, match=f"process {os.getpid()}"):
-        other.take()
+        other.acquire()
 
 
 @pytest.mark.parametrize("is_old", [False, True])
@@ -133,7 +133,7 @@ def test_cache_denies_other_users_access_to_its_own_folder_and_lock(tmp_path: Pa
         own.chmod(0o755)
         (own / "lock").touch(0o644)
     cache = Cache(tmp_path / "cache", ["linux"])
-    cache.take()
+    cache.acquire()
 
     assert [path.stat().st_mode & 0o077 for path in (own, own / "lock")] == [0, 0]
     cache.close()
@@ -143,7 +143,7 @@ def test_cache_can_be_opened_again_after_it_was_closed(cache: Cache) -> None:
     cache.close()
     other = Cache(cache.root, ["linux"])
 
-    other.take()
+    other.acquire()
 
     other.close()
 
@@ -154,7 +154,7 @@ def test_cache_refuses_a_folder_that_contains_files_of_another_program(tmp_path:
     cache = Cache(tmp_path, ["linux"])
 
     with pytest.raises(UserError, match="did not make"):
-        cache.take()
+        cache.acquire()
 
     assert (tmp_path / "linux" / "mine.txt").exists()
     assert not (tmp_path / ".aptui").exists()
@@ -164,7 +164,7 @@ def test_cache_folder_that_cannot_be_created_raises_a_host_error(tmp_path: Path)
     (tmp_path / "file").write_text("")
 
     with pytest.raises(HostError, match="cannot be written"):
-        Cache(tmp_path / "file" / "Cache", ["linux"]).take()
+        Cache(tmp_path / "file" / "Cache", ["linux"]).acquire()
 
 
 def test_own_folder_that_cannot_be_read_raises_a_host_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -176,7 +176,7 @@ def test_own_folder_that_cannot_be_read_raises_a_host_error(tmp_path: Path, monk
 
     with monkeypatch.context() as patch, pytest.raises(HostError, match="cannot be written: Permission denied"):
         patch.setattr(os, "scandir", refuse)
-        Cache(tmp_path, ["linux"]).take()
+        Cache(tmp_path, ["linux"]).acquire()
 
 
 def test_failed_opening_on_a_full_disk_releases_the_lock_of_the_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,9 +187,9 @@ def test_failed_opening_on_a_full_disk_releases_the_lock_of_the_cache(tmp_path: 
     with monkeypatch.context() as patch:
         patch.setattr(os, "pwrite", full)
         with pytest.raises(HostError, match="No space left"):
-            cache.take()
+            cache.acquire()
 
-    cache.take()
+    cache.acquire()
     cache.close()
 
 
@@ -207,7 +207,7 @@ def test_cache_empties_the_staging_folder_when_it_is_opened(cache: Cache) -> Non
     os.close(os.open(cache.own / "lock", os.O_RDONLY))
     cache.close()
 
-    cache.take()
+    cache.acquire()
 
     assert list(cache.staging.iterdir()) == []
 

@@ -153,13 +153,13 @@ def test_files_that_were_copied_during_a_check_are_not_copied_again(project: Liv
         engine = live.engine
         assert engine is not None
         runs.clear()
-        take = engine.digests.take
+        accept_result = engine.digests.accept_result
 
         def taken(result: HashResult) -> None:
             held.setattr(ChangeTracker, "is_amid_changes", True)
-            take(result)
+            accept_result(result)
 
-        held.setattr(engine.digests, "take", taken)
+        held.setattr(engine.digests, "accept_result", taken)
         for number in range(_COUNT):
             project.write(f"assets/{number}.txt", str(number))
         engine.scans.check_folder("")

@@ -33,7 +33,7 @@ def live() -> Live:
 def show(interest: InterestRequests, *keys: str) -> dict[str, Any]:
     answers: dict[str, Any] = {}
     request: Any = SimpleNamespace(answer=lambda **more: answers.update(more))
-    interest.take(request, port.NoteInterest(keys))
+    interest.handle(request, port.NoteInterest(keys))
     return answers
 
 

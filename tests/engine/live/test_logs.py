@@ -79,7 +79,7 @@ class Live:
 def asked(logs: LogRequests, job_id: int = 1, client: int = 1) -> dict[str, Any]:
     log_answer: dict[str, Any] = {}
     request: Any = SimpleNamespace(answer=lambda **more: log_answer.update(more), client=client)
-    logs.take(request, port.ReadRunLog(job_id))
+    logs.handle(request, port.ReadRunLog(job_id))
     return log_answer
 
 

@@ -378,7 +378,7 @@ def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProje
 def test_settle_request_is_answered_after_another_client_has_disconnected(project: LiveProject) -> None:
     with project.running():
         request = Request(port.Settle(), client=9)
-        project.handler.take(request)
+        project.handler.handle(request)
         project.handler.forget_client(9)
         project.settle()
 

@@ -75,7 +75,7 @@ def enter(project: LiveProject, state: str) -> None:
     live.is_stopping = live.stops_when_idle = False
     for client in (1, HOLDER):
         project.handler.forget_client(client)
-    project.handler.take(Request(port.ResumeJobs()))
+    project.handler.handle(Request(port.ResumeJobs()))
     project.config(SETTINGS.replace("GATE", str(project.path("gate"))))
     project.write("gate", "")
     live._retry_at = 0.0
@@ -110,7 +110,7 @@ def _drain(project: LiveProject) -> None:
 
 def _start_draining(project: LiveProject) -> None:
     _build(project)
-    project.handler.take(Request(port.Drain(), HOLDER))
+    project.handler.handle(Request(port.Drain(), HOLDER))
 
 
 def _hold(project: LiveProject) -> None:
@@ -216,7 +216,7 @@ def test_every_request_is_answered_or_refused_in_every_state_of_the_engine(
         for kind, verb in REQUESTS.items():
             enter(project, state)
             request = Request(verb)
-            project.handler.take(request)
+            project.handler.handle(request)
             if kind in _WAITS_FOR_JOBS and state in ("building", "draining") and not request.is_over:
                 project.write("gate", "")
             project.until(lambda request=request: request.is_over, f"{kind.__name__} in the state {state}")
@@ -239,9 +239,9 @@ def test_pending_settle_request_is_refused_when_the_engine_pauses_or_fails(
     with project.running():
         enter(project, "building")
         settling, draining = Request(port.Settle()), Request(port.Drain())
-        project.handler.take(settling)
+        project.handler.handle(settling)
         if state in ("paused", "in trouble"):
-            project.handler.take(draining)
+            project.handler.handle(draining)
         stand_still(project)
 
         project.until(lambda: settling.is_over and (draining.is_over or state in ("draining", "held")))

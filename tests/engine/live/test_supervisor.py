@@ -649,7 +649,7 @@ def test_engine_releases_the_cache_and_ends_when_its_project_was_moved(
         retrying.until(lambda: "was moved" in live.health.disk)
         assert str(away) in live.health.disk
         with contextlib.closing(Cache(away / "Cache", ["linux"])) as cache:
-            cache.take()  # `take` raises an error if the engine still holds the folder
+            cache.acquire()  # `acquire` raises an error if the engine still holds the folder
 
         retrying.until(lambda: live.is_stopping)
 

@@ -264,7 +264,7 @@ def test_digest_of_a_tool_is_read_again_if_the_tool_changed_before_its_run(tmp_p
 
 def test_engine_uses_a_prepared_session_only_once(tmp_path: Path) -> None:
     project = coded(Project(tmp_path, CONFIG))
-    with mock.patch.object(PreparedSession, "take", autospec=True, side_effect=PreparedSession.take) as taken:
+    with mock.patch.object(PreparedSession, "acquire", autospec=True, side_effect=PreparedSession.acquire) as taken:
         project.engine_run()
 
     assert taken.call_count == 1

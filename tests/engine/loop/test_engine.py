@@ -172,13 +172,13 @@ def test_engine_releases_the_cache_if_it_cannot_open_on_a_full_disk(project: Pro
 def test_product_of_an_unreadable_source_is_kept_until_the_next_run(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.engine_run()
     project.write("assets/a.txt", "aa")
-    hashed = HashQueue.take
+    hashed = HashQueue.accept_result
 
     def unreadable(self: Engine, result: object) -> None:
         hashed(self, replace(result, errors=((0, "Permission denied"),)))  # type: ignore[arg-type, type-var]
 
     with monkeypatch.context() as patch:
-        patch.setattr(HashQueue, "take", unreadable)
+        patch.setattr(HashQueue, "accept_result", unreadable)
         project.engine_run()
         errors, texts = project.errors(), project.texts()
     project.engine_run()

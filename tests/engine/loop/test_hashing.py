@@ -17,7 +17,7 @@ from aptui.engine.loop.hashing import CopyStaging, HashQueue
 class Orders(HashQueue):
     """A queue that records its orders and answers."""
 
-    def __init__(self, *, is_live: bool, is_little: bool = False, may_group: bool = False, root: str = "/game") -> None:
+    def __init__(self, *, is_live: bool, is_small_build: bool = False, may_group: bool = False, root: str = "/game") -> None:
         self.posted: list[Event] = []
         numbers = count(1)
         self.withdrawn: list[int] = []
@@ -33,7 +33,7 @@ class Orders(HashQueue):
             self.withdrawn.extend,
         )
         super().__init__(
-            {1: root}, lambda: next(numbers), self.posted.append, is_live=is_live, is_little=is_little, copying=copying
+            {1: root}, lambda: next(numbers), self.posted.append, is_live=is_live, is_small_build=is_small_build, copying=copying
         )
 
     def _is_written(self, path: str, is_asked: bool) -> bool:
@@ -56,7 +56,7 @@ class Orders(HashQueue):
         """Report all files of these orders as read and copied, as a worker would."""
         for order in orders:
             found = tuple((b"d" * 32, 1, 5, 1, 1, 1) for _path in order.paths)
-            self.take(HashResult(order.order, found, (), tuple((index, 1) for index in range(len(order.paths))), unasked))
+            self.accept_result(HashResult(order.order, found, (), tuple((index, 1) for index in range(len(order.paths))), unasked))
 
     def report_all(self) -> list[FilesHashed]:
         """Report all results, and return them."""
@@ -125,18 +125,18 @@ def test_live_engine_reports_larger_groups_if_copies_are_planned_together(known:
 @pytest.mark.parametrize(
     ("who", "is_copied", "files", "size", "is_here"),
     [
-        ("little", True, 4, 5, True),
+        ("small", True, 4, 5, True),
         ("batch", True, 4, 5, False),
         ("live", True, 4, 5, False),
         ("live", False, 4, 5, True),
-        ("little", True, 5, 5, False),
-        ("little", True, 1, 1 << 20, False),
+        ("small", True, 5, 5, False),
+        ("small", True, 1, 1 << 20, False),
     ],
 )
 def test_engine_reads_a_few_small_files_itself(
     tmp_path: Path, who: str, is_copied: bool, files: int, size: int, is_here: bool
 ) -> None:
-    digests = Orders(is_live=who == "live", is_little=who == "little", root=str(tmp_path))
+    digests = Orders(is_live=who == "live", is_small_build=who == "small", root=str(tmp_path))
     digests.want_copies(files, size=size, is_copied=is_copied)
     (tmp_path / "staging").mkdir()
     (tmp_path / "0.txt").write_bytes(b"bytes")
@@ -212,7 +212,7 @@ def test_announced_intents_are_deleted_if_the_file_was_not_copied() -> None:
     digests.want_copies(2, known=b"d")
     (order,) = digests.take_orders()
 
-    digests.take(HashResult(order.order, ((b"d" * 32, 1, 5, 1, 1, 1),) * 2, (), ((1, 1),)))
+    digests.accept_result(HashResult(order.order, ((b"d" * 32, 1, 5, 1, 1, 1),) * 2, (), ((1, 1),)))
     digests.report_all()
 
     assert digests.withdrawn == [0]

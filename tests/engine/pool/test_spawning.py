@@ -47,9 +47,9 @@ def change(project: Path, text: str, count: int = 5) -> None:
         (project / "game" / f"{number}" / "a.txt").write_text(text)
 
 
-def take(project: Path) -> PreparedSession:
+def acquire(project: Path) -> PreparedSession:
     opening = PreparedSession(load.load(project), starts_worker=True)
-    opening.take()
+    opening.acquire()
     return opening
 
 
@@ -66,7 +66,7 @@ def build(opening: PreparedSession) -> list[int]:
 
 @pytest.mark.real
 def test_worker_started_early_becomes_the_first_worker_of_a_new_cache(project: Path, spawned: list[SpawnedWorker]) -> None:
-    opening = take(project)
+    opening = acquire(project)
     early = [worker.process.pid for worker in spawned]
 
     used = build(opening)
@@ -93,7 +93,7 @@ def test_worker_of_a_new_cache_is_started_before_builders_are_described(
     monkeypatch.setattr(registry, "complete_checked", refuse)
 
     with pytest.raises(UserError):
-        take(project)
+        acquire(project)
 
     assert counts == [1]
     assert [worker.process.poll() is not None for worker in spawned] == [True]
@@ -104,17 +104,17 @@ def test_worker_is_started_early_only_if_many_files_changed(
     project: Path, spawned: list[SpawnedWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(FileClocks, "is_fresh", lambda *_: False)  # do not count files as changed because they were just written
-    build(take(project))
+    build(acquire(project))
     spawned.clear()
-    nothing = take(project)
+    nothing = acquire(project)
     current, none = nothing.is_current, len(spawned)
     nothing.close()
     change(project, "bb", 4)
 
-    few = build(take(project))
+    few = build(acquire(project))
     early_for_few = len(spawned)
     change(project, "ccc")
-    changed = take(project)
+    changed = acquire(project)
     changed.close()
 
     assert (current, none, few, early_for_few) == (True, 0, [], 0)
@@ -128,10 +128,10 @@ def test_worker_is_started_early_for_one_change_if_a_command_is_configured(proje
     text = (project / "aptui.yaml").read_text()
     command = '{name: upper, patterns: ["*.up"], command: "cp {source} {products_dir}"}'
     (project / "aptui.yaml").write_text(text.replace('copy: ["*"]}', f'copy: ["*"]}}, {command}'))
-    build(take(project))
+    build(acquire(project))
     spawned.clear()
     change(project, "bb", 1)
 
-    take(project).close()
+    acquire(project).close()
 
     assert len(spawned) == 1

@@ -43,7 +43,7 @@ def test_barrier_is_answered_after_the_jobs_of_new_files_are_stored(tmp_path: Pa
         monkeypatch.setattr(Cache, "commit", commit_later)
         project.write("assets/b.txt", "b")
         request = Request(Barrier())
-        project.handler.take(request)
+        project.handler.handle(request)
         project.until(lambda: live.engine is not None and live.engine.pipeline.jobs.memory.unsaved.has_any, "its copy is committed")
         # During a commit, the engine receives no notification. So the notification about the barrier arrives after the commit, and
         # the barrier can be passed only then.

@@ -84,7 +84,7 @@ def test_move_that_was_killed_at_any_step_is_completed_later(
             harness.do("m/*", "n/*", **order)
         else:
             opening = PreparedSession(load.load(harness.root))
-            opening.take()
+            opening.acquire()
             opening.close()
         assert is_whole(harness), (step, harness.files())
         assert not relocate.path_of(harness.root / "Cache").exists()
@@ -169,7 +169,7 @@ def test_journal_with_files_outside_the_scan_folders_is_refused(
     path.write_bytes(json.encode(replace(found, report=report, stamps=(relocate.stamp_of(str(letter)),))))
 
     with pytest.raises(HostError, match="which is not in a scan folder"):
-        PreparedSession(load.load(harness.root)).take()
+        PreparedSession(load.load(harness.root)).acquire()
 
     assert letter.read_text() == "mine"
     assert all((harness.root / "assets/m" / name).exists() for name in ("f0.txt", "f1.txt", "f2.txt"))

@@ -51,7 +51,7 @@ def relocate(project: LiveProject, order: Relocate) -> RelocationReport:
 
 def begun(project: LiveProject, order: Relocate) -> Request:
     request = Request(order)
-    project.handler.take(request)
+    project.handler.handle(request)
     return request
 
 

@@ -429,8 +429,8 @@ def test_busy_engine_refuses_a_search(project: LiveProject) -> None:
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
         first, second = Request(ScanMissing()), Request(ScanMissing())
-        project.handler.take(first)
-        project.handler.take(second)
+        project.handler.handle(first)
+        project.handler.handle(second)
         project.until(lambda: first.is_over)
         assert "is running" in second.refused
         assert first.answered is not None
@@ -439,7 +439,7 @@ def test_busy_engine_refuses_a_search(project: LiveProject) -> None:
         project.write("assets/new.txt", "new")
         project.until(lambda: live.engine is not None and not live.engine.is_idle)
         third = Request(ScanMissing())
-        project.handler.take(third)
+        project.handler.handle(third)
         assert "while work is pending" in third.refused
         project.ask(port.ResumeJobs())
         project.until_idle()
@@ -449,12 +449,12 @@ def test_search_ends_when_its_client_disconnects_or_the_engine_stops(project: Li
     with project.running() as live:
         project.until(lambda: live.watching.is_quiet)
         request = Request(ScanMissing(), client=5)
-        project.handler.take(request)
+        project.handler.handle(request)
         project.handler.forget_client(5)
         project.until(lambda: request.is_over)
         assert found_by(project) in ([], ["sub/b.png"])
 
-        project.handler.take(Request(ScanMissing()))
+        project.handler.handle(Request(ScanMissing()))
 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-missing")]
 

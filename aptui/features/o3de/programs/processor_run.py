@@ -102,7 +102,7 @@ def open_session(start: RunRequest, *, trusts_times: bool = True) -> PreparedSes
     """
     delete_newer_database(start)
     opening = PreparedSession(start.config, trusts_times=trusts_times)
-    opening.take()
+    opening.acquire()
     return opening
 
 
@@ -112,7 +112,7 @@ def delete_newer_database(start: RunRequest) -> None:
         return
     project = start.config.project
     cache = Cache(start.config.cache_dir, [*(platform.id for platform in project.platforms), *project.resting_platforms])
-    cache.take()
+    cache.acquire()
     try:
         note = delete_if_newer(start.database)
     finally:
