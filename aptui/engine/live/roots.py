@@ -101,6 +101,8 @@ class WatchedRoots:
         self._health: tuple[WatchedRoot, ...] = ()
         self._reported: dict[str, tuple[WatchMode, str]] = {}
         self._is_health_new = threading.Event()
+        self._shipped = str(dirs.data_dir() / "config")
+        """This folder is not watched, because it changes only when aptui is installed. Read once: it may be deleted later."""
 
     # -------------------------------------------------------------------------------------------------------- the watcher
 
@@ -158,8 +160,7 @@ class WatchedRoots:
         folders = [str(config.project_dir), str(config.project_dir / registry.FOLDER)]
         folders.append(str(dirs.user_file().parent))
         folders += [*config.settings_folders, *(os.path.dirname(file) for file, _digest in config.layers)]
-        shipped = str(dirs.data_dir() / "config")  # not watched, because it changes only when aptui is installed
-        folders = [path for path in dict.fromkeys(folders) if path != shipped]
+        folders = [path for path in dict.fromkeys(folders) if path != self._shipped]
         if any(builder.adapter for builder in config.project.builders):
             folders += registry.find_adapted_folders(dirs.builders_record(config.cache_dir))
         return roots_of(

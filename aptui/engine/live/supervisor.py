@@ -135,9 +135,11 @@ class EngineSupervisor:
         self._code_changes = CodeChanges()
         # `configuration_error` is the error of the configuration on the disk, while an older configuration is used; "" = no error
         self._trouble = self.configuration_error = self._moved_to = self._database_trouble = ""
+        self._reported_troubles: set[str] = set()  # errors since the engine was opened last; each is reported once
         self._retry_at, self._retry_s = math.inf, _RETRY_S[0]
-        self._tried_at = self._disk_at = self._place_at = self._database_at = self._unwatched_at = self._latest_s = 0.0
-        self._end_at = math.inf
+        # until `_rests_until` the loop only answers clients, because a turn without an engine raised an error
+        self._rests_until = self._tried_at = self._disk_at = self._place_at = self._database_at = 0.0
+        self._unwatched_at, self._latest_s, self._end_at = 0.0, 0.0, math.inf
         self._latest_due_s: float | None = None
         """When (monotonic) clients are notified of the latest state of pending and running jobs, None if no job changed."""
         self._held_progress: dict[int, JobProgress] = {}
@@ -218,9 +220,10 @@ class EngineSupervisor:
         engine.pipeline.jobs.reports.follow(is_followed=self.is_followed)
         if not (is_first and self._skips_start_scan):
             engine.start_scan(retries=retries)
-            self._is_first_scan = True
+            self._is_first_scan, self._is_settled = True, False
         self._idle_since = None
         self._trouble, self._retry_at = "", math.inf
+        self._reported_troubles.clear()
         self._moved_to, self._end_at = "", math.inf
         if not is_first:
             for note in self.openings:
@@ -255,16 +258,15 @@ class EngineSupervisor:
                         key.data(mask)
                 else:
                     engine.turn(min(wait_s, engine.longest_wait_s()))
-                if engine is None or not engine.is_committing:
-                    now = time.monotonic()
+                now = time.monotonic()
+                if now >= self._rests_until and (engine is None or not engine.is_committing):
                     self.watching.poll(now)
                     self._after_turn(now)
                     self._check_tools_and_outside_files(now)
-        except KnownError as error:
+        except Exception as error:  # noqa: BLE001  # an error of the host or a bug: clients are notified, and the engine opens again
             self._break_down(error)
-        except Exception as error:  # noqa: BLE001  # a bug of aptui: clients are notified, and the engine is opened again
-            traceback.print_exception(error)
-            self._break_down(InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report this"))
+            if engine is None:
+                self._rests_until = self._retry_at
         self._poll_parts()
 
     def _poll_parts(self) -> None:
@@ -273,7 +275,9 @@ class EngineSupervisor:
 
     def _deadline(self, now: float) -> float:
         times = [part.next_deadline(now) for part in self.parts]
-        if self.engine is None or not self.engine.is_committing:
+        if now < self._rests_until:
+            times.append(self._rests_until)
+        elif self.engine is None or not self.engine.is_committing:
             times += [self._retry_at, self._end_at, self._reopen_by, self._latest_due_s, self._rereading.deadline]
             times += [
                 self.watching.next_deadline(now),
@@ -357,8 +361,6 @@ class EngineSupervisor:
         if self._idle_since is None:
             self._idle_since = now
             self._code_changes.forget()
-            # reset the delay only now: if an engine fails soon after each start, the delay must grow
-            self._retry_s = _RETRY_S[0]
             engine.sessions.note_rest()
             self.roots.add_intermediates()
         if not self._is_settled and now - self._idle_since >= _SETTLE_AFTER_S:
@@ -367,6 +369,8 @@ class EngineSupervisor:
                 engine.news.say_once("jobs are waiting although no other job is running; this is a bug, please report it")
             engine.settle(checkpoints=False)  # no checkpoint, because it takes time and the user may save a file at this moment
             self._is_settled = True
+            # reset the delay only now: if an engine fails soon after each start, the delay must grow
+            self._retry_s = _RETRY_S[0]
 
     @property
     def _is_at_rest(self) -> bool:
@@ -382,23 +386,30 @@ class EngineSupervisor:
 
     # ------------------------------------------------------------------------------------------------------------- errors
 
-    def _break_down(self, error: KnownError) -> None:
+    def _break_down(self, error: Exception) -> None:
         """Close an engine that cannot continue, report why, and retry after growing delays."""
         engine, self.engine, self.watching.engine = self.engine, None, None
         self._is_displaced = False
         if engine is not None and (moved_to := engine.cache.moved_to):
             self._moved_to, self._end_at = moved_to, time.monotonic() + _MOVED_S
-        self._trouble, self._idle_since, self._tried_at = str(error), None, time.monotonic()
-        reason = f"{error}; the engine tries again in {self._retry_s:g} s"
-        if engine is not None:
-            engine.news.say(reason, LogLevel.ERROR)  # unlike `_say`, this also writes the reason into the engine's log
-        else:
-            self._say(reason, LogLevel.ERROR)
+        self._trouble, self._idle_since, self._tried_at = str(_known_error(error)), None, time.monotonic()
+        if self._trouble not in self._reported_troubles:
+            self._reported_troubles.add(self._trouble)
+            self._report_trouble(error, engine)
         self._retry_at = time.monotonic() + self._retry_s
         self._retry_s = min(2 * self._retry_s, _RETRY_S[1])
         if engine is not None:
             _close_engine(engine)
         self._notify_health()
+
+    def _report_trouble(self, error: Exception, engine: Engine | None) -> None:
+        if not isinstance(error, KnownError):
+            traceback.print_exception(error)
+        reason = f"{self._trouble}; the engine tries again in {self._retry_s:g} s"
+        if engine is not None:
+            engine.news.say(reason, LogLevel.ERROR)  # unlike `_say`, this also writes the reason into the engine's log
+        else:
+            self._say(reason, LogLevel.ERROR)
 
     def _try_again(self) -> None:
         try:
@@ -473,8 +484,9 @@ class EngineSupervisor:
         self._rereading.want_now(None)
 
     def _read_settings(self) -> None:
-        self.roots.follow_configuration()  # begin to watch a new folder of builders
+        # begin first: if the folders cannot be listed, the reload that was requested must not stay due
         self._rereading.begin(dirs.builders_record(self.config.cache_dir))
+        self.roots.follow_configuration()  # begin to watch a new folder of builders
 
     def _take_loaded(self, loaded: LoadedConfiguration) -> None:
         """Handle the result of a reload: adopt a changed configuration, or report why it cannot be used."""
@@ -625,6 +637,16 @@ class EngineSupervisor:
         if health != self.health:
             self.health = health
             self._notify(HealthChanged(0, health))
+
+
+def _known_error(error: Exception) -> KnownError:
+    """Return what users see for an error that ended a turn of the loop."""
+    if isinstance(error, KnownError):
+        return error
+    if isinstance(error, ImportError):
+        hint = "if aptui was upgraded or removed while the engine ran, restart the engine; otherwise install aptui again"
+        return HostError(f"a part of aptui cannot be loaded: {error}", hint=hint)
+    return InternalError(f"internal error: {type(error).__name__}: {error}", hint="please report this")
 
 
 def _close_engine(engine: Engine) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import os
 import shutil
@@ -17,6 +18,7 @@ from disk_project import COPIES
 from live_project import LiveProject, Ticker, own_live_project
 from scripted_source import one_product
 
+from aptui.config import dirs, load
 from aptui.config.dirs import asset_database, identity_of
 from aptui.core.notices import JobChanged, Notice
 from aptui.engine.cache import cache as cache_harness
@@ -24,9 +26,10 @@ from aptui.engine.cache.cache import Cache
 from aptui.engine.live import changes, supervisor, writing
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans
+from aptui.engine.loop.rest import RestRecorder
 from aptui.engine.watch.watcher import Watcher
 from aptui.link import port
-from aptui.shared.errors import BusyError, HostError
+from aptui.shared.errors import BusyError, HostError, InternalError
 from aptui.shared.health import WatchMode
 
 pytestmark = pytest.mark.real
@@ -590,6 +593,67 @@ def test_retry_delay_of_a_failed_engine_grows_until_an_engine_is_idle(
         assert live._retry_s == 0.04
         project.until(lambda: live._retry_s == 0.01)
         assert not live.health.disk
+
+
+@pytest.mark.parametrize("broken", ["follow_configuration", "poll"])
+def test_engine_whose_every_turn_raises_an_error_sleeps_between_its_attempts(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    with project.running() as live:
+        clock = SimpleNamespace(now=time.monotonic())
+        select = live.selector.select
+
+        def sleep(wait_s: float | None = None) -> object:
+            clock.now += wait_s or 0.0
+            return select(0.0)
+
+        monkeypatch.setattr(supervisor, "time", SimpleNamespace(monotonic=lambda: clock.now, time_ns=time.time_ns))
+        monkeypatch.setattr(live.selector, "select", sleep)
+        monkeypatch.setattr(live.roots, broken, mock.Mock(side_effect=OSError(errno.EMFILE, "too many open files")))
+        monkeypatch.setattr(live, "_engine", mock.Mock(side_effect=HostError("the cache cannot be opened")))
+        live.reload()
+        live.adopt(live.config)
+
+        for _turn in range(40):
+            live.turn()
+
+        assert clock.now - time.monotonic() > 5 * 30.0
+        assert len(project.messages) < 10, "an error that lasts is reported once"
+
+
+def test_reload_is_answered_although_the_folders_to_watch_cannot_be_listed(
+    retrying: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[tuple[str, bool]] = []
+    with retrying.running() as live:
+        monkeypatch.setattr(live.roots, "follow_configuration", mock.Mock(side_effect=HostError("a folder cannot be read")))
+        live.reload(lambda error, is_changed: answers.append((error, is_changed)))
+        retrying.until(lambda: answers)
+
+    assert answers == [("", False)]
+
+
+def test_retry_delay_grows_while_the_idle_state_cannot_be_recorded(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "_RETRY_S", (0.01, 60.0))
+    monkeypatch.setattr(supervisor, "_SETTLE_AFTER_S", 0.0)
+    with project.running() as live:
+        monkeypatch.setattr(RestRecorder, "record", mock.Mock(side_effect=HostError("the catalog cannot be read")))
+        project.write("assets/a.txt", "changed")
+
+        project.until(lambda: live._retry_s >= 0.08)
+
+
+def test_engine_continues_with_its_configuration_if_its_installation_is_deleted(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with project.running() as live:
+        monkeypatch.setattr(dirs, "data_dir", mock.Mock(side_effect=InternalError("the 'config' folder is missing")))
+        monkeypatch.setattr(load, "data_dir", dirs.data_dir)
+        project.config(COPIES + "quality: {}\n")
+        project.until(lambda: "the 'config' folder is missing" in live.health.configuration)
+
+        project.save("a.txt", "changed")
+        assert not any("tries again" in text for text in project.messages)
 
 
 def test_health_and_log_name_an_error_although_the_next_attempt_succeeds(project: LiveProject) -> None:
