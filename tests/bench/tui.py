@@ -250,8 +250,10 @@ def _filtered(replay: Replay, text: str) -> tuple[float, float, float]:
     """
     steps = []
     for at_s, lines in replay.steps():
-        rows = [line for line in lines[_FIRST_ROW : LINES // 2] if "Event log" not in line]
-        steps.append((at_s, lines[_FILTER_LINE], rows))
+        head, _, log = lines[_FILTER_LINE].partition("── Event log")
+        width = len(head) if log else None  # in a wide terminal the log is beside the table, and comes later than the rows
+        rows = [line[:width] for line in lines[_FIRST_ROW : LINES // 2] if "Event log" not in line]
+        steps.append((at_s, head, rows))
     *_, (_, filter_line, final_rows) = steps
     echo_s = next((at_s for at_s, line, _ in steps if line.rstrip().startswith(f" / {text}")), steps[-1][0])
     first_s = next(at_s for at_s, _, rows in steps if rows == final_rows)

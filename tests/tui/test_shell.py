@@ -366,6 +366,17 @@ async def test_message_after_copying_is_one_line_at_80_columns(app, pilot):
 
 
 @on_shell()
+async def test_message_with_a_changing_number_keeps_its_place(app, pilot):
+    toasts = app.query_one(Toasts)
+    places = []
+    for count in (7, 120, 9):
+        app.show_toast(f"fixed: {count} sources")
+        await pilot.pause()
+        places.append((toasts.region.x, toasts.region.width))
+    assert places[0] != places[1] == places[2]
+
+
+@on_shell()
 async def test_redraw_key_refreshes_the_pane_and_a_missing_scrollback_is_reported(app, pilot):
     await pilot.press("ctrl+l", "backslash")
     await until(pilot, lambda: "refreshed" in app.pane.noted)

@@ -510,6 +510,8 @@ class Toasts(Widget):
         self.remembered: deque[tuple[int, str, str]] = deque(maxlen=_MOST_REMEMBERED)
         self._shown: list[tuple[float, str, str]] = []
         self._timer: Timer | None = None
+        self._width = 0
+        """Width in cells. It does not shrink while messages are shown, so that a number in a text does not move them."""
 
     def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show one message in the corner; each of its lines is also stored as an entry of `:messages`."""
@@ -534,11 +536,14 @@ class Toasts(Widget):
             self._timer.stop()
             self._timer = None
         self.display = bool(self._shown)
-        if self._shown:
-            widest = max(cell_len(text) for _, text, _ in self._shown) + 4
+        if not self._shown:
+            self._width = 0
+        else:
+            widest = max(self._width, *(cell_len(text) + 4 for _, text, _ in self._shown))
+            self._width = min(widest, max(10, self.app.size.width - 2))
             self.styles.height = len(self._shown)
-            self.styles.width = min(widest, max(10, self.app.size.width - 2))
-            self.styles.offset = (max(0, self.app.size.width - 1 - min(widest, max(10, self.app.size.width - 2))), 0)
+            self.styles.width = self._width
+            self.styles.offset = (max(0, self.app.size.width - 1 - self._width), 0)
             self._timer = self.set_timer(max(0.05, min(until for until, _, _ in self._shown) - now), self._draw)
             self.refresh()
 
