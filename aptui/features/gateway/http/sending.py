@@ -17,6 +17,7 @@ from mimetypes import MimeTypes
 from pathlib import Path
 
 from aiohttp import ETag, web
+from aiohttp.helpers import parse_http_date
 from msgspec import Struct
 
 from aptui.core.paths import cache_path, from_text
@@ -220,11 +221,11 @@ def status_of(request: web.BaseRequest, etag: str, modified_s: int) -> int:
     if request.if_match is not None:
         if not _matches(request.if_match, etag, weak=False):
             return 412
-    elif request.if_unmodified_since is not None and modified_s > request.if_unmodified_since.timestamp():
+    elif (unmodified_s := _date_of(request, "If-Unmodified-Since")) is not None and modified_s > unmodified_s:
         return 412
     if request.if_none_match is not None:
         return 304 if _matches(request.if_none_match, etag, weak=True) else 200
-    if request.if_modified_since is not None and modified_s <= request.if_modified_since.timestamp():
+    if (known_s := _date_of(request, "If-Modified-Since")) is not None and modified_s <= known_s:
         return 304
     return 200
 
@@ -284,7 +285,16 @@ def _is_same_file(request: web.BaseRequest, etag: str, modified_s: int) -> bool:
     given = request.headers.get("If-Range")
     if given is None or (etag and given.strip() == f'"{etag}"'):
         return True
-    return request.if_range is not None and request.if_range.timestamp() == modified_s
+    return _date_of(request, "If-Range") == modified_s
+
+
+def _date_of(request: web.BaseRequest, header: str) -> float | None:
+    """Return the date in a header in seconds since 1970, None without a valid date: invalid dates are ignored (§13.1.3)."""
+    try:
+        found = parse_http_date(request.headers.get(header))
+    except OverflowError:  # aiohttp reads years of any length
+        return None
+    return found.timestamp() if found is not None else None
 
 
 def _matches(tags: tuple[ETag, ...], etag: str, *, weak: bool) -> bool:

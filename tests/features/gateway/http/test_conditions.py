@@ -11,6 +11,7 @@ from aptui.features.gateway.http.sending import Unsatisfiable, http_date, ranges
 
 MODIFIED = 784_111_777
 AT, BEFORE, AFTER = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 GMT", "Sun, 06 Nov 1994 08:49:38 GMT"
+NEVER = "Thu, 01 Jan 99999999999999999999 00:00:00 GMT"
 
 
 @pytest.mark.parametrize(
@@ -27,6 +28,8 @@ AT, BEFORE, AFTER = "Sun, 06 Nov 1994 08:49:37 GMT", "Sun, 06 Nov 1994 08:49:36 
         ({"If-Modified-Since": AT}, 304),
         ({"If-Modified-Since": BEFORE}, 200),
         ({"If-Modified-Since": "yesterday"}, 200),
+        ({"If-Modified-Since": NEVER}, 200),
+        ({"If-Unmodified-Since": NEVER}, 200),
         ({"If-Match": '"tag"'}, 200),
         ({"If-Match": '"x", "tag"'}, 200),
         ({"If-Match": "*"}, 200),
@@ -77,7 +80,7 @@ def test_request_with_only_ranges_beyond_the_end_of_the_file_is_refused(text: st
 
 @pytest.mark.parametrize(
     ("condition", "holds"),
-    [('"tag"', True), ('"x"', False), ('W/"tag"', False), (AT, True), (BEFORE, False), (AFTER, False), ("?", False)],
+    [('"tag"', True), ('"x"', False), ('W/"tag"', False), (AT, True), (BEFORE, False), (AFTER, False), ("?", False), (NEVER, False)],
 )
 def test_request_with_an_outdated_if_range_header_gets_the_whole_file(condition: str, holds: bool) -> None:
     assert ranges(10, "bytes=0-1", **{"If-Range": condition}) == ([(0, 2)] if holds else None)
