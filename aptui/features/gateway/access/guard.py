@@ -275,9 +275,8 @@ async def middleware(request: web.Request, handler: Handler) -> web.StreamRespon
 
 
 async def mark_response(_request: web.Request, response: web.StreamResponse) -> None:
-    """Add headers that forbid content sniffing and embedding in other pages. The application calls this for each response."""
-    for name, value in _HEADERS.items():
-        response.headers.setdefault(name, value)
+    """Set headers that forbid content sniffing and embedding in other pages. The application calls this for each response."""
+    response.headers.update(_HEADERS)
 
 
 def read_given_token(request: web.Request) -> str:

@@ -100,9 +100,10 @@ _HOP_BY_HOP = frozenset({
 """Headers that are not forwarded, because they are valid for one connection only (RFC 9110 §7.6.1)."""
 _NOT_FORWARDED = frozenset({"host", "authorization", "cookie", "origin", "referer", "forwarded", "x-forwarded-for", "expect"})
 """Headers that are not forwarded, because they are for the gateway only, or because the gateway sets them itself."""
-_NOT_RETURNED = frozenset(
-    {"set-cookie", "content-security-policy", "access-control-allow-origin", "strict-transport-security", "location"}
-)
+_NOT_RETURNED = frozenset({
+    "set-cookie", "content-security-policy", "access-control-allow-origin", "strict-transport-security", "location", "refresh",
+    "clear-site-data", "alt-svc", "nel", "report-to",
+})  # fmt: skip
 """Headers that are removed from a service's answer, because browsers would apply them to the gateway's origin.
 
 Redirects get a new `location`: the service's value after a check, rewritten to an address of the gateway.
@@ -216,13 +217,18 @@ class Proxy:
     async def _answer(self, request: web.Request, target: ProxyTarget, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         if (answer.content_length or 0) > self.limits.response_bytes:
             raise web.HTTPBadGateway(text="the answer of the service is too long\n")
+        if not 200 <= answer.status < 600:
+            raise web.HTTPBadGateway(text=f"the answer of the service is invalid: its status is {answer.status}\n")
         response = web.StreamResponse(
             status=answer.status, reason=answer.reason, headers=_pass_headers(answer.headers, _NOT_RETURNED)
         )
         response.headers["Content-Security-Policy"] = "sandbox"
         if answer.status in _REDIRECTS:
             response.headers[hdrs.LOCATION] = _own_address(request, target, answer)
-        await response.prepare(request)
+        try:
+            await response.prepare(request)
+        except ValueError:
+            raise web.HTTPBadGateway(text="the answer of the service is invalid: its headers have control characters\n") from None
         try:
             await self._send_body(answer, response)
         except (aiohttp.ClientError, OSError, TimeoutError):

@@ -136,14 +136,16 @@ async def test_proxied_answer_keeps_no_cookies_or_cors_headers_of_the_service():
             status=418, body=b"\x1f\x8bzipped",
             headers={"Content-Encoding": "gzip", "X-Theirs": "1", "Set-Cookie": "aptui-token=x",
             "Content-Security-Policy": "default-src *",
-                     "Access-Control-Allow-Origin": "*", "Connection": "X-Hop", "X-Hop": "2"},
+                     "Access-Control-Allow-Origin": "*", "Connection": "X-Hop", "X-Hop": "2", "X-Frame-Options": "ALLOWALL",
+                     "Clear-Site-Data": '"*"', "Refresh": "0; url=http://elsewhere/", "Alt-Svc": 'h2="elsewhere:443"'},
         )  # fmt: skip
         async with there.ask("/v1/proxy/tool/x") as reply:
             assert (reply.status, await reply.read(), reply.headers["X-Theirs"]) == (418, b"\x1f\x8bzipped", "1")
             assert reply.headers["Content-Encoding"] == "gzip"
             assert reply.headers["Content-Security-Policy"] == "sandbox"
             assert reply.headers["X-Content-Type-Options"] == "nosniff"
-            for name in ("Set-Cookie", "Access-Control-Allow-Origin", "X-Hop"):
+            assert reply.headers["X-Frame-Options"] == "DENY"
+            for name in ("Set-Cookie", "Access-Control-Allow-Origin", "X-Hop", "Clear-Site-Data", "Refresh", "Alt-Svc"):
                 assert name not in reply.headers
         async with there.ask("/v1/proxy/tool/x", "HEAD") as reply:
             assert (reply.status, await reply.read()) == (418, b"")
@@ -262,6 +264,10 @@ async def test_client_recognizes_an_incomplete_answer_of_a_service(words):
         b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nZZ\r\n",
         b"HTTP/1.1 200 OK\r\nA: " + b"x" * 100_000,
+        b"HTTP/1.1 200 \x1b[31m\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nA: \x01\r\nContent-Length: 0\r\n\r\n",
+        b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+        b"HTTP/1.1 999 OK\r\nContent-Length: 0\r\n\r\n",
     ],
 )
 async def test_invalid_answer_of_a_service_returns_502(words):
