@@ -232,7 +232,7 @@ class GatewaySettings(Struct, frozen=True, rename={"is_enabled": "enabled", "has
         dial_ca: absolute path of the authority (PEM) that signs certificates of devices that are dialled; "" = the authorities that
             the system trusts.
         dial_fingerprints: SHA-256 of these devices' certificates; if it is not empty, only these certificates are accepted.
-        clients_limit: maximum number of open WebSockets.
+        clients_limit: maximum number of open WebSockets; one token may use three quarters of them.
         hosts: names (`name` or `name:port`) that clients may use for the gateway, besides its address and the loopback names.
         origins: origins (`https://name`) of web pages that may use the gateway, besides its own pages.
         proxies: (name, URL) of services to which the gateway forwards requests.

@@ -340,7 +340,9 @@ SERVE = record(
         "a list of fingerprints",
         "SHA-256 of the certificates of devices in `connections`; used instead of dial_ca.",
     ),
-    clients_limit=whole("a whole number above 0", "Maximum number of open WebSockets.", minimum=1),
+    clients_limit=whole(
+        "a whole number above 0", "Maximum number of open WebSockets; one token may use three quarters of them.", minimum=1
+    ),
     hosts=list_of(
         text("a host name"),
         "a list of host names",

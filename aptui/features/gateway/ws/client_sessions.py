@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import struct
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from functools import partial
 from time import monotonic
@@ -27,6 +28,7 @@ from msgspec.structs import replace
 from aptui import __version__
 from aptui.features.gateway import gateway_context, wire_codec
 from aptui.features.gateway.access.guard import SUBPROTOCOL, ClientIdentity, require
+from aptui.features.gateway.access.tokens import LOCAL
 from aptui.features.gateway.gateway_context import CONTEXT, GatewayContext
 from aptui.features.gateway.wire_codec import RequestMistake, Scope, without_paths
 from aptui.features.gateway.wire_records import Asset, AssetChanged, AssetRemoved, Catalog, Hello, Notice, Resync, Welcome
@@ -184,6 +186,8 @@ _CATALOG_PAGE = 500
 """Maximum number of assets in one message of a catalog."""
 _NAME_LENGTH = 80
 """Maximum length of a client's name, which is sent to the engine and every screen."""
+_SHARE = 0.75
+"""Maximum share of all clients that one token may use, so that it cannot lock out the clients with other tokens."""
 _FALLEN_BEHIND = "the client reads too slowly"
 
 _CHECK_S = 0.005
@@ -483,7 +487,7 @@ class WireSessions:
     """The sessions of all clients of a gateway.
 
     Args:
-        limit: maximum number of clients.
+        limit: maximum number of clients; clients with the token of the gateway's owner do not count for the others.
         answer: answers the requests of the clients.
     """
 
@@ -494,7 +498,9 @@ class WireSessions:
         """Functions that are called with each client after its hello. From then on, the client gets every notification."""
         self.end_callbacks: list[Callable[[WireSession], object]] = []
         """Functions that are called with each client that has disconnected."""
-        self._count = self._opening = 0
+        self._count = 0
+        self._opening: Counter[str] = Counter()
+        """{name of a token: number of its WebSockets that are open or are being opened}."""
 
     def __iter__(self) -> Iterator[WireSession]:
         return iter([session for session in self.all.values() if session.hello is not None])
@@ -533,11 +539,8 @@ class WireSessions:
     async def connect(self, request: web.Request) -> web.StreamResponse:
         """Open a WebSocket for requests, answers and notifications; `/v1/protocol` describes them."""
         identity = require(request, Scope.READ)
-        if self._opening >= self.limit:
-            raise web.HTTPServiceUnavailable(
-                text=f"{self.limit} clients are connected already, which is the limit ('serve.clients_limit')\n"
-            )
-        self._opening += 1
+        self._refuse_excess(identity)
+        self._opening[identity.name] += 1
         try:
             socket = web.WebSocketResponse(
                 protocols=(SUBPROTOCOL,),
@@ -550,11 +553,27 @@ class WireSessions:
             with self.take_in(request.config_dict[CONTEXT], socket, identity, wire) as session:
                 await session.serve()
         finally:
-            self._opening -= 1
+            self._opening[identity.name] -= 1
+            self._opening += Counter()  # adding an empty Counter removes the names whose count is zero
             transport = request.transport
             if transport is not None and not transport.is_closing() and transport.get_write_buffer_size():
                 transport.abort()  # `close` would wait forever for a client that does not read
         return socket
+
+    def _refuse_excess(self, identity: ClientIdentity) -> None:
+        """Refuse a client if there are too many. One token may use a share of the clients; the gateway's owner counts apart.
+
+        Raises:
+            web.HTTPServiceUnavailable: there are too many clients.
+        """
+        count = self._opening[identity.name]
+        others = self._opening.total() - self._opening[LOCAL]
+        if (count if identity.is_owner else others) >= self.limit:
+            text = f"{self.limit} clients are connected already, which is the limit ('serve.clients_limit')\n"
+            raise web.HTTPServiceUnavailable(text=text)
+        if not identity.is_owner and count >= math.ceil(self.limit * _SHARE):
+            text = f"{count} clients with the token '{identity.name}' are connected already, which is the limit for one token\n"
+            raise web.HTTPServiceUnavailable(text=text)
 
     @contextlib.contextmanager
     def take_in(

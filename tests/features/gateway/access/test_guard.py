@@ -483,6 +483,22 @@ def test_number_of_clients_is_limited(tmp_path: Path) -> None:
             connection.close()
 
 
+def test_one_token_cannot_use_all_websockets(tmp_path: Path) -> None:
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, clients_limit: 4}\n")
+    with served(project, tmp_path / "tokens.json") as there, contextlib.ExitStack() as stack:
+
+        def connect(bearer: str) -> int:
+            connection = stack.enter_context(contextlib.closing(http.client.HTTPConnection("127.0.0.1", there.port, timeout=10)))
+            connection.request("GET", "/v1/connect", headers=KNOCK | {"Authorization": bearer})
+            return connection.getresponse().status
+
+        greedy, another = there.with_scopes(Scope.READ), there.with_scopes(Scope.READ, Scope.ESCALATE)
+
+        assert [connect(greedy) for _ in range(4)] == [101] * 3 + [503]
+        assert [connect(another) for _ in range(2)] == [101, 503]
+        assert connect(bearer(there)) == 101
+
+
 def test_rate_limit_admits_a_request_soon_after_the_limit_was_reached() -> None:
     now = [0.0]
     rate = Rate(100, lambda: now[0])
