@@ -307,6 +307,8 @@ class OutboundConnection:
             return "no answer"
         except aiohttp.WSServerHandshakeError as error:
             return f"this is not an aptui device: it answers with status {error.status}"
+        except aiohttp.ClientResponseError:
+            return "this is not an aptui device: its answer is not valid HTTP"  # the error's text has the answer, of any length
         except (aiohttp.ClientConnectorCertificateError, aiohttp.ClientSSLError, aiohttp.ServerFingerprintMismatch) as error:
             return _certificate_problem(error)
         except (aiohttp.ClientError, OSError, ValueError) as error:

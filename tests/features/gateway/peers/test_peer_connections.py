@@ -375,7 +375,8 @@ async def answering(words: bytes):
     [
         (b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", "answers with status 404"),
         (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\n\r\n", "redirects elsewhere"),
-        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", ""),
+        (b"SSH-2.0-OpenSSH_9.2\r\n\r\n", "this is not an aptui device: its answer is not valid HTTP"),
+        (b"*" * 60_000, "this is not an aptui device: its answer is not valid HTTP"),
         (b"", ""),
     ],
 )
