@@ -307,10 +307,11 @@ class ClientAnswers:
         return {"JobList": jobs, "Success": bool(jobs)}
 
     async def _job_log(self, request: O3deMessage) -> Values:
-        log_dir = Path(self._settings.log_dir)
+        log_dir, number = Path(self._settings.log_dir), request["JobRunKey"]
+        run_key = number - (1 << 64) if number >> 63 else number  # `_job` sends the signed key as an unsigned number
 
         def find(reader: Reader) -> str:
-            job_id, back = job_of_run(reader, request["JobRunKey"]) or (0, 0)
+            job_id, back = job_of_run(reader, run_key) or (0, 0)
             runs = reader.runs_of(job_id) if job_id else []
             return runs[back].log_file if back < len(runs) else ""
 

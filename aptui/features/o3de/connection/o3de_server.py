@@ -381,14 +381,14 @@ class O3deServer:
         self, session: O3deSession, exchange: O3deExchange, serial: int, work: Awaitable[dict[str, Any] | None]
     ) -> None:
         try:
-            values = await work
-        except KnownError:
-            values = {}  # the answer has the default value of each field, for example "not found" or "failed"
+            try:
+                values = await work
+            except KnownError:
+                values = {}  # the answer has the default value of each field, for example "not found" or "failed"
+            if values is not None and serial and exchange.response is not None:
+                session.send(exchange.type_number, serial | ANSWER_FLAG, encode(O3deMessage(exchange.response, values)))
         except Exception as error:  # noqa: BLE001 - a bug of aptui ends one connection, and is reported
             session.end(f"a request of {session.name} failed ({exchange.request.name}): {type(error).__name__}: {error}")
-            return
-        if values is not None and serial and exchange.response is not None:
-            session.send(exchange.type_number, serial | ANSWER_FLAG, encode(O3deMessage(exchange.response, values)))
 
 
 def _shorten(text: str) -> str:

@@ -231,7 +231,7 @@ class VirtualFiles:
         return {"ResultCode": _OK, "Size": found.st_size}
 
     def _read_time(self, request: O3deMessage) -> dict[str, Any]:
-        return {"ModTime": int(self._status(request["FilePath"]).st_mtime)}
+        return {"ModTime": max(0, int(self._status(request["FilePath"]).st_mtime))}  # O3DE's type cannot hold times before 1970
 
     def _exists(self, request: O3deMessage) -> dict[str, Any]:
         mode = self._status(request["FilePath"]).st_mode

@@ -215,6 +215,11 @@ def test_failed_asset_is_reported(garden: Garden) -> None:
         )  # fmt: skip
         assert log["Success"].number == 1
         assert log["JobLog"].text
+        unknown = ask(
+            editor, "AssetProcessor::AssetJobLogRequest", "8E69F76E-F25D-486E-BC3F-26BB3FF5A3A3",
+            client.number("JobRunKey", (1 << 64) - 1, client.U64),
+        )  # fmt: skip
+        assert unknown["Success"].number == 0
         source.unlink()
         editor.wait_for(SOURCE, lambda node: node["NotificationType"].number == 1)
 

@@ -44,6 +44,7 @@ class _Answers:
             "RequestPing": (self._ping, False),
             "RequestAssetStatus": (self._status, False),
             "FileReadRequest": (self._read, True),
+            "FileTellRequest": (self._tell, True),
         }
         return handlers.get(name)
 
@@ -52,6 +53,9 @@ class _Answers:
 
     async def _read(self, request: O3deMessage) -> dict[str, Any]:
         return {"Data": b"x" * request["BytesToRead"]}
+
+    async def _tell(self, _request: O3deMessage) -> dict[str, Any]:
+        return {"Offset": -1}
 
     async def _status(self, request: O3deMessage) -> dict[str, Any]:
         if request["SearchTerm"] == "error":
@@ -258,6 +262,14 @@ def test_internal_error_during_an_answer_ends_only_the_affected_connection(servi
         assert has_ended(first)
         assert second.ask("AssetSystem::RequestPing", PING)
     until(lambda: any("RuntimeError: mistake" in report for report in serving.reports))
+
+
+def test_answer_that_cannot_be_encoded_is_reported(serving: Serving) -> None:
+    with serving.connect() as editor:
+        editor.send("AssetSystem::FileTell", client.message("EF11067E-5C35-4A3F-8BB2-FEC57C037E3F"), 1)
+
+        assert has_ended(editor)
+    until(lambda: any("failed (FileTellRequest)" in report for report in serving.reports))
 
 
 def frame(name: str, size: int, payload: bytes, serial: int = 1) -> bytes:

@@ -77,6 +77,12 @@ def test_product_path_is_found_in_any_case_and_with_any_separator(files: Files, 
     assert files.ask("FileRead", FileHandle=handle, BytesToRead=1) == {"ResultCode": NO_HANDLE}
 
 
+def test_modification_time_before_1970_becomes_zero(files: Files) -> None:
+    os.utime(files.cache / "linux/b.txt", (-100.0, -100.0))
+
+    assert files.ask("FileModTime", FilePath="b.txt") == {"ModTime": 0}
+
+
 def test_absolute_path_is_accepted_below_the_folder_of_an_alias(files: Files) -> None:
     assert files.read(files.open(f"{files.cache}/linux/b.txt")) == b"b"
     assert files.read(files.open(f"{files.user}/log/Game.log")) == b"log"
