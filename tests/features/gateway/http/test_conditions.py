@@ -80,7 +80,16 @@ def test_request_with_only_ranges_beyond_the_end_of_the_file_is_refused(text: st
 
 @pytest.mark.parametrize(
     ("condition", "holds"),
-    [('"tag"', True), ('"x"', False), ('W/"tag"', False), (AT, True), (BEFORE, False), (AFTER, False), ("?", False), (NEVER, False)],
+    [
+        ('"tag"', True),
+        ('"x"', False),
+        ('W/"tag"', False),
+        (AT, True),
+        (BEFORE, False),
+        (AFTER, False),
+        ("?", False),
+        (NEVER, False),
+    ],
 )
 def test_request_with_an_outdated_if_range_header_gets_the_whole_file(condition: str, holds: bool) -> None:
     assert ranges(10, "bytes=0-1", **{"If-Range": condition}) == ([(0, 2)] if holds else None)
