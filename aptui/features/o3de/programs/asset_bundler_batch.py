@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from aptui.features.o3de.bundling import bundle_files, seeds
 from aptui.features.o3de.bundling.bundle_files import (
@@ -21,18 +20,12 @@ from aptui.features.o3de.bundling.bundle_files import (
     MOST_MIB,
     SETTINGS_SUFFIX,
     BundleSettings,
-    ComparisonKind,
-    ComparisonStep,
     ListedAsset,
     PackedAsset,
-    appearing,
-    compare_lists,
-    kind_of,
     load_list,
-    matching,
 )
 from aptui.features.o3de.bundling.seeds import Seed, SeedList
-from aptui.features.o3de.programs import bundler_switches, program_switches, run_request
+from aptui.features.o3de.programs import bundler_comparisons, bundler_switches, program_switches, run_request
 from aptui.features.o3de.programs.bundler_project import (
     AssetKey,
     BundlerOutput,
@@ -398,172 +391,11 @@ def _make(orders: Sequence[_Order], given: BundlerSwitches, project: BundlerProj
             output.say(f"Bundle '{path}' was written ({path.stat().st_size:,} bytes).")
 
 
-# The commands `comparisonRules` and `compare` get a list of comparisons of asset lists. An input of a comparison is a file, or the
-# result `$name` of an earlier comparison.
-
-_VARIABLE = "$"
-
-
-def _comparison_rules(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
-    """Write a rules file."""
-    path = project.path(given.need_switch("comparisonRulesFile"), bundle_files.RULES_SUFFIX)
-    steps = _with_files(_steps(given), given)
-    if not steps:
-        raise UserError("'comparisonRules' needs --comparisonType", hint=HELP.format("comparisonRules"))
-    if given.has("addComparison"):
-        steps = [*(bundle_files.load_rules(path) if path.exists() else ()), *steps]
-    else:
-        output.refuse_overwriting([path], is_allowed=given.has("allowOverwrites"))
-    output.save(path, bundle_files.rules_text(steps), "Comparison Rules file")
-
-
-def _compare(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
-    """Compare asset lists, separately for each platform."""
-    name = given.one("comparisonRulesFile")
-    ruled = bundle_files.load_rules(project.existing(name, bundle_files.RULES_SUFFIX)) if name else []
-    steps = _with_files([*ruled, *_steps(given)], given)
-    if not steps:
-        raise UserError("'compare' needs --comparisonType or --comparisonRulesFile", hint=HELP.format("compare"))
-    for at, step in enumerate(steps):
-        if not step.first or (
-            not step.second and step.kind not in (ComparisonKind.FILE_PATTERN, ComparisonKind.INTERSECTION_COUNT)
-        ):
-            raise UserError(
-                f"comparison {at + 1} ({step.kind.word}) has too few lists",
-                hint="add lists with --firstAssetFile and --secondAssetFile",
-            )
-    inputs = [name for step in steps for name in (*step.first.split(","), step.second) if name]
-    made = {step.output for step in steps}
-    platforms = project.platforms_of(*(name for name in inputs if name not in made))
-    runs = [_Run(platform, project, output, is_allowed=given.has("allowOverwrites")) for platform in platforms]
-    for run in runs:
-        run.refuse(steps)
-    for run in runs:
-        run.perform(steps)
-        run.show(given, steps)
-        run.save()
-
-
-class _Run:
-    """Performs the comparisons of asset lists for one platform."""
-
-    def __init__(self, platform: str, project: BundlerProject, output: BundlerOutput, *, is_allowed: bool) -> None:
-        self._platform, self._project, self._output, self._is_allowed = platform, project, output, is_allowed
-        self._results: dict[str, list[ListedAsset]] = {}
-
-    def refuse(self, steps: Sequence[ComparisonStep]) -> None:
-        """Refuse to overwrite existing files."""
-        outputs = [step.output for step in steps if step.output and not step.output.startswith(_VARIABLE)]
-        paths = [self._project.path(for_platform(name, self._platform), LIST_SUFFIX) for name in outputs]
-        self._output.refuse_overwriting(paths, is_allowed=self._is_allowed)
-
-    def perform(self, steps: Sequence[ComparisonStep]) -> None:
-        """Perform the comparisons in order."""
-        for step in steps:
-            self._results[step.output] = self._result(step)
-
-    def _result(self, step: ComparisonStep) -> list[ListedAsset]:
-        if step.kind is ComparisonKind.INTERSECTION_COUNT:
-            return appearing([self._list(name) for name in step.first.split(",")], step.count)
-        first = self._list(step.first)
-        if step.kind is ComparisonKind.FILE_PATTERN:
-            return matching(first, step.pattern, is_regex=step.is_regex)
-        return compare_lists(step.kind, first, self._list(step.second))
-
-    def _list(self, name: str) -> list[ListedAsset]:
-        if name in self._results:
-            return self._results[name]
-        if name.startswith(_VARIABLE):
-            raise UserError(
-                f"no earlier comparison has the output '{name}'", hint="give this name to an earlier comparison with --output"
-            )
-        return load_list(self._project.asset_list(name, self._platform))
-
-    def show(self, given: BundlerSwitches, steps: Sequence[ComparisonStep]) -> None:
-        """Print the asset lists that `--print` names. If it has no names, print the result of the last comparison.
-
-        Without `--print`, print this result only if the last comparison has no output.
-        """
-        if not given.has("print") and steps[-1].output:
-            return
-        for name in given.all("print") or (steps[-1].output,):
-            assets = self._list(name)
-            shown = name if name.startswith(_VARIABLE) or not name else for_platform(name, self._platform)
-            self._output.say(f"Printing assets from the comparison result {shown}.")
-            self._output.say("-" * 42)
-            self._output.say_all(f"- {item.path}" for item in assets)
-            self._output.say(f"Total number of assets ({len(assets)}).")
-            self._output.say("-" * 27)
-
-    def save(self) -> None:
-        """Write the results that have a file as their output."""
-        files = {name: assets for name, assets in self._results.items() if name and not name.startswith(_VARIABLE)}
-        if not files:
-            return
-        self._output.say("Saving results of comparison operation...")
-        paths = {name: self._project.path(for_platform(name, self._platform), LIST_SUFFIX) for name in files}
-        self._output.save_lists({paths[name]: assets for name, assets in files.items()}, is_quiet=True)
-        self._output.say("Save successful!")
-
-
-def _steps(given: BundlerSwitches) -> list[ComparisonStep]:
-    """Return the comparisons that the command line requests; their inputs and outputs are not set yet."""
-    kinds = [kind_of(word) for word in given.all("comparisonType")]
-    patterns, types = list(given.all("filePattern")), list(given.all("filePatternType"))
-    wanted = sum(kind is ComparisonKind.FILE_PATTERN for kind in kinds)
-    for name, values in (("filePattern", patterns), ("filePatternType", types)):
-        if len(values) != wanted:
-            raise UserError(
-                f"{printing.count(wanted, 'comparison')} of type filePattern, "
-                f"but {printing.count(len(values), 'value')} of --{name}",
-                hint="give one value for each comparison",
-            )
-    if any(word not in ("0", "1") for word in types):
-        raise UserError("--filePatternType must be 0 (wildcard) or 1 (regular expression)", hint="0 for *.png, 1 for .*[.]png")
-    if ComparisonKind.INTERSECTION_COUNT in kinds and len(kinds) > 1:
-        raise UserError(
-            "intersectionCount cannot be combined with another comparison", hint="run 'compare' once for each comparison"
-        )
-    count = given.number("intersectionCount", 1, 1_000_000) or 2
-    steps = []
-    for kind in kinds:
-        step = ComparisonStep(kind, count=count if kind is ComparisonKind.INTERSECTION_COUNT else 0)
-        if kind is ComparisonKind.FILE_PATTERN:
-            step = replace(step, pattern=patterns.pop(0), is_regex=types.pop(0) == "1")
-        steps.append(step)
-    return steps
-
-
-def _with_files(steps: list[ComparisonStep], given: BundlerSwitches) -> list[ComparisonStep]:
-    """Return comparisons with the files of the command line, assigned in order.
-
-    A comparison keeps its own files if the command line has no files left for it.
-    """
-    firsts, seconds, outputs = (list(given.all(name)) for name in ("firstAssetFile", "secondAssetFile", "output"))
-    done = []
-    for step in steps:
-        is_counting = step.kind is ComparisonKind.INTERSECTION_COUNT
-        first = ",".join(firsts) if is_counting else firsts.pop(0) if firsts else ""
-        takes_two = not is_counting and step.kind is not ComparisonKind.FILE_PATTERN
-        second = seconds.pop(0) if seconds and takes_two else ""
-        output = outputs.pop(0) if outputs else ""
-        done.append(replace(step, first=first or step.first, second=second or step.second, output=output or step.output))
-        firsts = [] if is_counting else firsts
-    left = {"firstAssetFile": firsts, "secondAssetFile": seconds, "output": outputs}
-    for name, values in left.items():
-        if values:
-            raise UserError(
-                f"--{name} has more values than there are comparisons",
-                hint="remove some values, or add comparisons to --comparisonType",
-            )
-    return done
-
-
 _COMMANDS: dict[str, Command] = {
     "seeds": _seeds,
     "assetLists": _asset_lists,
-    "comparisonRules": _comparison_rules,
-    "compare": _compare,
+    "comparisonRules": bundler_comparisons.edit_rules,
+    "compare": bundler_comparisons.compare,
     "bundleSettings": _bundle_settings,
     "bundles": _bundles,
     "bundleSeed": _bundle_seed,

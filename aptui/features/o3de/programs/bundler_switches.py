@@ -41,18 +41,25 @@ PROJECT = {
 }
 _PLATFORM = {"platform": (Takes.MANY, "use only these platforms; by default all enabled platforms")}
 _OVERWRITE = {"allowOverwrites": (Takes.NOTHING, "overwrite existing files")}
+_PATTERN_TYPE = {"filePatternType": (Takes.MANY, "the form of each filePattern: wildcard or regex, or their numbers 0 and 1")}
 _COMPARISON = {
-    "comparisonRulesFile": (Takes.ONE, "a file of comparisons (.rules)"),
+    "comparisonRulesFile": (Takes.ONE, "a file of comparisons (.rules), which are performed first"),
     "comparisonType": (
         Takes.MANY,
         "delta, union, intersection, complement, filePattern, intersectionCount, or their numbers 0 to 5",
     ),
-    "filePatternType": (Takes.MANY, "the form of each filePattern: 0 wildcard, 1 regular expression"),
+    **_PATTERN_TYPE,
     "filePattern": (Takes.MANY, "the pattern for paths, one for each filePattern"),
     "intersectionCount": (Takes.ONE, "minimum number of lists that contain an asset, for intersectionCount"),
-    "firstAssetFile": (Takes.MANY, "the first list of each comparison: a file, or the $name of an earlier result"),
-    "secondAssetFile": (Takes.MANY, "the second list of each comparison that needs one: a file, or the $name of an earlier result"),
-    "output": (Takes.MANY, "the result of each comparison: a file to write, or a $name that later comparisons can use"),
+    "firstAssetFile": (
+        Takes.MANY,
+        "the first list of each comparison: a file, the $name of an earlier result, or $ for the list that the rules file names",
+    ),
+    "secondAssetFile": (Takes.MANY, "the second list of each comparison that needs one, as for firstAssetFile"),
+    "output": (
+        Takes.MANY,
+        "the result of each comparison: a file to write, a $name that later comparisons can use, or $ as for firstAssetFile",
+    ),
 }
 _BUNDLE = {
     "outputBundlePath": (Takes.MANY, "the bundle to write (.pak)"),
@@ -91,9 +98,21 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
         **_PLATFORM,
     },
     "comparisonRules": {
-        **_COMPARISON,
-        "addComparison": (Takes.NOTHING, "append the given comparisons to the comparisons in an existing rules file"),
-        **_OVERWRITE,
+        "comparisonRulesFile": (Takes.ONE, "the rules file to change or print (.rules)"),
+        "addComparison": (Takes.MAYBE, "add the given comparisons before the comparison with this number (from 0), or at the end"),
+        "removeComparison": (Takes.ONE, "remove the comparison with this number"),
+        "moveComparison": (Takes.MANY, "two numbers: move the first comparison before the second one"),
+        "editComparison": (Takes.ONE, "change the comparison with this number; a switch without a value clears its value"),
+        "comparisonType": (Takes.MANY, "delta, union, intersection, complement or filePattern, or their numbers 0 to 4"),
+        **_PATTERN_TYPE,
+        "filePattern": (Takes.MAYBE, "the pattern for paths, one for each filePattern"),
+        "tokenName": (Takes.MAYBE, "the name of each comparison's result, which later comparisons can use"),
+        "firstInput": (
+            Takes.MAYBE,
+            "the name of the result that is the comparison's first list; by default 'compare' names a file",
+        ),
+        "secondInput": (Takes.MAYBE, "the same for the comparison's second list"),
+        "print": (Takes.NOTHING, "print the comparisons with their numbers"),
     },
     "compare": {
         **_COMPARISON,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from lytesttools import PLATFORMS, RULES, O3deProject
 
-from aptui.features.o3de.bundling.bundle_files import ComparisonKind, load_list, load_rules
+from aptui.features.o3de.bundling.bundle_files import load_list, load_rules
 from aptui.features.o3de.bundling.seeds import SeedList
 from aptui.features.o3de.programs import asset_bundler_batch, asset_processor_batch, bundler_switches
 
@@ -118,9 +118,9 @@ def test_command_without_an_effect_keeps_the_bytes_of_the_seed_list(bundler: Bun
         (["seeds", "--seedListFile=s.seed", "--colour"], "--colour is not a switch of 'seeds'"),
         (["assetLists"], "'assetLists' needs --assetListFile or --print"),
         (["assetLists", "--print", "--addSeed=a", "--generateDebugFile"], "--generateDebugFile needs --assetListFile"),
-        (["comparisonRules", "--comparisonRulesFile=r.rules"], "needs --comparisonType"),
         (["compare", "--comparisonType=delta,intersectionCount"], "intersectionCount cannot be combined with another comparison"),
         (["compare", "--comparisonType=4"], "1 comparison of type filePattern, but 0 values of --filePattern"),
+        (["compare", "--comparisonType=4", "--filePattern=*", "--filePatternType=2"], "--filePatternType must be 0 (wildcard) or"),
         (["compare", "--comparisonType=delta", "--firstAssetFile=a_pc.assetlist"], "comparison 1 (delta) has too few lists"),
         (["bundles"], "'bundles' needs --bundleSettingsFile"),
         (["bundles", "--outputBundlePath=x.pak"], "the list to pack or the bundle to write is missing"),
@@ -295,12 +295,76 @@ def test_comparison_step_can_use_the_named_result_of_an_earlier_step(bundler: Bu
     assert "Total number of assets (1)." in lines
 
 
-@pytest.mark.parametrize("switches", [["--addComparison"], ["--addComparison", "--allowOverwrites"]])
-def test_added_comparison_keeps_the_comparisons_of_the_rules_file(bundler: Bundler, switches: list[str]) -> None:
-    for kind in ("delta", "union"):
-        bundler.run("comparisonRules", "--comparisonRulesFile=r.rules", f"--comparisonType={kind}", *switches)
+def test_steps_of_a_rules_file_are_added_edited_moved_and_removed_by_their_number(bundler: Bundler) -> None:
+    rules = "--comparisonRulesFile=r.rules"
 
-    assert [step.kind for step in load_rules(bundler.root / "r.rules")] == [ComparisonKind.DELTA, ComparisonKind.UNION]
+    def kinds() -> list[str]:
+        return [f"{step.kind.word}({step.first}, {step.second}) {step.output}" for step in load_rules(bundler.root / "r.rules")]
+
+    bundler.run("comparisonRules", rules, "--addComparison", "--comparisonType=delta,union", "--tokenName=changed,$all")
+    bundler.run("comparisonRules", rules, "--addComparison=0", "--comparisonType=complement", "--firstInput=all")
+    assert kinds() == ["complement($all, ) ", "delta(, ) $changed", "union(, ) $all"]
+
+    bundler.run("comparisonRules", rules, "--moveComparison=0,3")
+    assert kinds() == ["delta(, ) $changed", "union(, ) $all", "complement($all, ) "]
+
+    bundler.run("comparisonRules", rules, "--editComparison=2", "--secondInput=changed", "--firstInput", "--tokenName=new")
+    bundler.run("comparisonRules", rules, "--removeComparison=1")
+    assert kinds() == ["delta(, ) $changed", "complement(, $changed) $new"]
+
+    bundler.run("comparisonRules", rules, "--editComparison=1", "--comparisonType=filePattern", "--filePatternType=regex",
+                "--filePattern=.*[.]txt")  # fmt: skip
+    lines = bundler.run("comparisonRules", rules, "--print")
+    assert lines == [
+        f"Contents of: {bundler.root / 'r.rules'}",
+        "0  delta  ([input at runtime], [input at runtime])",
+        "   Output Token: $changed",
+        '1  filePattern  ([input at runtime])  regex  ".*[.]txt"',
+        "   Output Token: $new",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "needs one of --addComparison, --removeComparison, --moveComparison, --editComparison, --print"),
+        (["--comparisonType=delta", "--print"], "--comparisonType needs --addComparison or --editComparison"),
+        (["--addComparison", "--comparisonType=delta", "--removeComparison=0"], "only one of"),
+        (["--addComparison"], "--addComparison needs --comparisonType"),
+        (["--addComparison", "--comparisonType=intersectionCount"], "intersectionCount cannot be a step of a rules file"),
+        (["--addComparison", "--comparisonType=delta", "--tokenName=a,b"], "1 comparison, but 2 values of --tokenName"),
+        (["--addComparison", "--comparisonType=delta,delta", "--firstInput=a"], "--firstInput is for one comparison only"),
+        (["--addComparison", "--comparisonType=delta", "--firstInput=a.assetlist"], "'a.assetlist' is not a token"),
+        (["--removeComparison=1"], "the file has 1 comparison, so 1 is not the number of one of them"),
+        (["--moveComparison=0"], "--moveComparison needs two numbers"),
+        (["--editComparison=0", "--filePattern=*.txt"], "only a filePattern comparison has a file pattern"),
+        (["--editComparison=0", "--comparisonType=4", "--secondInput=a"], "a filePattern comparison has only one input"),
+    ],
+)
+def test_invalid_change_of_a_rules_file_is_refused(bundler: Bundler, arguments: list[str], why: str) -> None:
+    rules = "--comparisonRulesFile=r.rules"
+    bundler.run("comparisonRules", rules, "--addComparison", "--comparisonType=delta")
+    before = (bundler.root / "r.rules").read_bytes()
+
+    (line,) = bundler.run("comparisonRules", rules, *arguments, code=1)
+
+    assert line.startswith("ERROR: ")
+    assert why in line
+    assert (bundler.root / "r.rules").read_bytes() == before
+
+
+def test_compare_command_uses_the_tokens_of_a_rules_file_for_a_dollar_sign(bundler: Bundler) -> None:
+    for name, words in (("one", "rock.txt,tree.txt"), ("two", "rock.txt,lone.txt,a.ini")):
+        bundler.run("assetLists", f"--assetListFile={name}.assetlist", f"--addSeed={words}", "--platform=pc")
+    rules = "--comparisonRulesFile=r.rules"
+    bundler.run("comparisonRules", rules, "--addComparison", "--comparisonType=delta", "--tokenName=delta")
+    bundler.run("comparisonRules", rules, "--addComparison", "--comparisonType=filePattern", "--filePatternType=wildcard",
+                "--filePattern=*.txt", "--firstInput=delta")  # fmt: skip
+
+    files = ["--firstAssetFile=one.assetlist,$", "--secondAssetFile=two.assetlist", "--output=$,r.assetlist"]
+    bundler.run("compare", rules, *files, "--platform=pc")
+
+    assert bundler.paths("r_pc.assetlist") == ["lone.txt"]
 
 
 def test_bundles_made_from_lists_settings_or_seeds_are_equal(bundler: Bundler) -> None:
