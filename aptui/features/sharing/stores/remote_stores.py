@@ -279,8 +279,22 @@ class _Connection(http.client.HTTPConnection):
 
     def _response(self, sock: socket.socket, *args: object, **kwargs: object) -> http.client.HTTPResponse:
         answer = http.client.HTTPResponse(sock, *args, **kwargs)  # type: ignore[arg-type]  # as HTTPConnection calls it
-        answer.fp = io.BufferedReader(_Timed(sock, self, answer.fp), _SENT_AT_ONCE)
+        answer.fp = _AnswerReader(_Timed(sock, self, answer.fp), _SENT_AT_ONCE)
         return answer
+
+
+class _AnswerReader(io.BufferedReader):
+    """Reads an answer in pieces of known length, because an answer may be endless."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        """Return the next `size` bytes.
+
+        Raises:
+            ValueError: `size` is negative. `http.client` calls `read` so for a chunk whose declared length is negative.
+        """
+        if size is None or size < 0:
+            raise ValueError("a chunk of the answer has a negative length")
+        return super().read(size)
 
 
 class _Timed(io.RawIOBase):
@@ -387,9 +401,12 @@ class ObjectStore:
                 answer = self._store.get(self._name("ac", key))
             except FileNotFoundError:
                 return None
-            if answer.meta["size"] > MAX_RECORD_BYTES:
-                raise Mismatch("the record is too long", where=self.address)
-            return bytes(answer.bytes())
+            data = bytearray()
+            for chunk in answer.stream():  # the server is not trusted, so its answer may be longer than `answer.meta` says
+                data += chunk
+                if len(data) > MAX_RECORD_BYTES:
+                    raise Mismatch("the record is too long", where=self.address)
+            return bytes(data)
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
         """Publish a record; the store ensures that the first writer wins."""

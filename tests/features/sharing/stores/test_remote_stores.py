@@ -10,9 +10,10 @@ import pytest
 from tools import skip_without
 
 from aptui.features.sharing.record import MAX_RECORD_BYTES, Seal, base_key, seal_record
-from aptui.features.sharing.stores.remote_stores import HttpStore
+from aptui.features.sharing.stores.remote_stores import HttpStore, ObjectStore
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import Mismatch, StoreError, StoreFull, StoreRefused
+from tests.features.sharing.conftest import s3_options
 from tests.features.sharing.harness import (
     LIES,
     SLOW,
@@ -76,6 +77,61 @@ def test_invalid_or_slow_answer_for_a_record_is_an_error_within_the_timeout(serv
 
     with _hurried(server, kind) as hurried, pytest.raises(StoreError):
         open_record(hurried.get_record(KEY), Seal(), KEY)
+
+
+@contextlib.contextmanager
+def _answering(head, pieces):
+    """Yield the address of a server that sends `head`, and then `pieces`, to every client."""
+
+    def answer(wire):
+        with wire, contextlib.suppress(OSError):
+            wire.recv(65536)
+            wire.sendall(head)
+            for piece in pieces():
+                wire.sendall(piece)
+
+    def serve():
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=answer, args=(listening.accept()[0],), daemon=True).start()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        listening.shutdown(socket.SHUT_RDWR)
+
+
+def test_answer_with_a_chunk_of_negative_length_is_refused_at_once(tmp_path):
+    """`http.client` reads a chunk of the length -1 until the connection ends, however long the answer is."""
+    leaving = threading.Event()
+
+    def pour():
+        yield b"x" * 65536
+        leaving.wait(30)
+
+    head = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n-1\r\n"
+    with _answering(head, pour) as address, contextlib.closing(HttpStore(address, limit_s=1.0)) as store:
+        with pytest.raises(StoreError, match="does not speak HTTP"):
+            store.get_record(KEY)
+        with pytest.raises(StoreError, match="does not speak HTTP"):
+            store.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
+        leaving.set()
+
+
+def test_record_of_a_bucket_is_read_up_to_the_limit():
+    """The declared length of an answer may be wrong."""
+    pytest.importorskip("obstore")
+    lengths = b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n"
+    head = b"HTTP/1.1 200 OK\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\n" + lengths + b"\r\n"
+
+    def pour():
+        for _ in range(2 * MAX_RECORD_BYTES // 65536):
+            yield b"10000\r\n" + b"x" * 65536 + b"\r\n"
+
+    with _answering(head, pour) as address:
+        store = ObjectStore("s3://bucket", options=s3_options(address))
+        with pytest.raises(Mismatch, match="the record is too long"):
+            store.get_record(KEY)
 
 
 def test_unknown_host_and_closed_port_are_errors(tmp_path):
