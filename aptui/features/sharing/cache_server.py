@@ -35,7 +35,14 @@ from aptui.features.sharing.stores import placing
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.features.sharing.stores.placing import CHUNK_BYTES, write_all
 from aptui.shared.connections.addresses import is_loopback
-from aptui.shared.connections.http_sockets import HANDSHAKE_LIMIT_S, HttpSocket, LimitedServer, SocketLimits, bind
+from aptui.shared.connections.http_sockets import (
+    HANDSHAKE_LIMIT_S,
+    HttpSocket,
+    LimitedServer,
+    SocketLimits,
+    bind,
+    refuse_invalid_dates,
+)
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import StoreError
 
@@ -221,6 +228,7 @@ class _Handler:
     async def _send_entry(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
         if not self._may_read(_token(request)):
             return web.Response(status=401, headers={"WWW-Authenticate": 'Basic realm="aptui"'})
+        refuse_invalid_dates(request)
         store = self._store(namespace)
         path = store.record_path(name) if kind == "ac" else store.blob_path(name)
         size = await asyncio.to_thread(_read_used_bytes, path)

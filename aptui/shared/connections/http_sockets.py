@@ -374,6 +374,18 @@ def bind(address: str, port: int, option: str) -> socket.socket:
     return bound
 
 
+def refuse_invalid_dates(request: web.BaseRequest) -> None:
+    """Refuse a request that has a date outside the calendar in a condition; aiohttp's answers with a file fail at such a date.
+
+    Raises:
+        web.HTTPBadRequest: a date is invalid.
+    """
+    try:
+        _dates = request.if_modified_since, request.if_unmodified_since, request.if_range
+    except OverflowError:  # aiohttp reads years of any length
+        raise web.HTTPBadRequest(text="a date in the header of this request is invalid") from None
+
+
 class LimitedServer:
     """An HTTP server with connection limits; call `open` first, and `close` at the end.
 

@@ -168,6 +168,14 @@ def test_folder_link_or_pipe_in_place_of_a_blob_returns_404(open_server, tmp_pat
     assert ask(open_server, "GET", f"/cas/{DIGEST}")[0] == 404
 
 
+@pytest.mark.parametrize("header", ["If-Modified-Since", "If-Unmodified-Since", "If-Range"])
+def test_date_with_a_huge_year_in_a_condition_is_refused(open_server, header):
+    ask(open_server, "PUT", f"/cas/{DIGEST}", DATA)
+    condition = {header: "Thu, 01 Jan 99999999999999999999 00:00:00 GMT", "Range": "bytes=0-1"}
+
+    assert ask(open_server, "GET", f"/cas/{DIGEST}", **condition) == (400, b"a date in the header of this request is invalid")
+
+
 def test_cache_server_refuses_unknown_methods(open_server):
     assert ask(open_server, "DELETE", f"/cas/{DIGEST}")[0] == 405
     assert ask(open_server, "PUT", f"/cas/{DIGEST}", DATA, Content_Encoding="gzip")[0] == 415

@@ -35,7 +35,7 @@ from aptui.features.gateway.http.demo_page import PAGE
 from aptui.features.gateway.http.sending import send_page
 from aptui.features.gateway.wire_codec import Scope
 from aptui.link import places
-from aptui.shared.connections.http_sockets import LimitedServer, bind
+from aptui.shared.connections.http_sockets import LimitedServer, bind, refuse_invalid_dates
 from aptui.shared.errors import UserError, install_advice
 
 if TYPE_CHECKING:
@@ -117,6 +117,7 @@ class Web:
         name = request.match_info["name"]
         if name not in _TERMINAL:
             raise web.HTTPNotFound
+        refuse_invalid_dates(request)
         return web.FileResponse(
             Path(self._terminal.statics_path, name), headers={"Content-Type": f"{_TERMINAL[name]}; charset=utf-8"}
         )
