@@ -59,7 +59,7 @@ def _page_sections() -> dict[str, list[tuple[str, str]]]:
         rows = [(f"--{name}", f"works: {text}") for name, (_takes, text) in table.items()]
         sections[f"AssetBundlerBatch: {command}"] = rows
     sections["AssetBundlerBatch: any command"] += [
-        (f"--{name}", _write_accepted(name, why)) for name, why in bundler_switches.IGNORED.items()
+        (f"--{name}", _write_accepted(name, why)) for name, (_takes, why) in bundler_switches.IGNORED.items()
     ]
     sections["AssetBundlerBatch: bundles"].append(("--bundleVersion=3", 'refused: "bundles of version 3 are not written"'))
     sections["Messages of the Editor, launchers and devices (experimental)"] = _message_rows()

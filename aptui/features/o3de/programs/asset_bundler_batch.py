@@ -69,8 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _project(given: BundlerSwitches) -> BundlerProject:
-    words = [f"--{name}={value}" for name in ("project-path", "engine-path", "project-cache-path") for value in given.all(name)]
-    words += [f"--regset={value}" for value in given.all("regset")]
+    names = [name for name in bundler_switches.PROJECT if name not in ("verbose", "help")]
+    words = [f"--{name}={value}" for name in names for value in given.all(name)]
     return BundlerProject(run_request.load(program_switches.parse(words), BATCH), given)
 
 
@@ -79,9 +79,11 @@ def _project(given: BundlerSwitches) -> BundlerProject:
 
 def _seeds(given: BundlerSwitches, project: BundlerProject, output: BundlerOutput) -> None:
     path = project.path(given.need_switch("seedListFile"), seeds.SUFFIX)
-    for name in ("addPlatformToSeeds", "removePlatformFromSeeds"):
-        if given.has(name) and not project.asked:
-            raise UserError(f"--{name} needs --platform", hint="give platforms, as in --platform=pc,server")
+    changes = [f"--{name}" for name in ("addPlatformToSeeds", "removePlatformFromSeeds") if given.has(name)]
+    if len(changes) > 1:
+        raise UserError(f"{' and '.join(changes)} cannot be used together", hint="run the program once for each")
+    if changes and not project.asked:
+        raise UserError(f"{changes[0]} needs --platform", hint="give platforms, as in --platform=pc,server")
     listed = SeedList.load(path) if path.exists() else SeedList()
     before = listed.text() if path.exists() else None
     products = {platform: project.products(platform) for platform in project.platforms}
@@ -111,7 +113,7 @@ def _add_seeds(listed: SeedList, words: Iterable[str], products: dict[str, Platf
         is_found = False
         for platform, known in products.items():
             flag = seeds.flag_of(platform)
-            for key in known.find_named(word):
+            for key in known.find_seeds(word):
                 listed.add(*key, flag, known.assets[key].path)
                 is_found = True
         if not is_found:
@@ -214,7 +216,7 @@ def _starts(
         more, unmet = project.default_dependencies(products)
         found, missing = [*found, *more], [*missing, *unmet]
     for word in given.all("addSeed"):
-        keys = products.find_named(word)
+        keys = products.find_seeds(word)
         if not keys:
             missing.append(f"'{word}' is not a product of platform '{products.platform}'")
         found += keys
@@ -248,8 +250,10 @@ def _bundle_settings(given: BundlerSwitches, project: BundlerProject, output: Bu
         settings = BundleSettings(path if path.exists() else None)
         asset_list, bundle = given.one("assetListFile"), given.one("outputBundlePath")
         settings.set(
-            asset_list=str(project.existing(for_platform(asset_list, platform), LIST_SUFFIX)) if asset_list else "",
-            bundle=str(project.path(for_platform(bundle, platform), BUNDLE_SUFFIX)) if bundle else "",
+            asset_list=project.portable_path(project.existing(for_platform(asset_list, platform), LIST_SUFFIX))
+            if asset_list
+            else "",
+            bundle=project.portable_path(project.path(for_platform(bundle, platform), BUNDLE_SUFFIX)) if bundle else "",
             version=_version(given),
             max_mib=given.number("maxSize", 1, MOST_MIB),
         )
@@ -270,8 +274,8 @@ def _bundle_settings(given: BundlerSwitches, project: BundlerProject, output: Bu
         output.save(path, text, "Bundle Settings file")
 
 
-def _version(given: BundlerSwitches) -> int:
-    version = given.number("bundleVersion", BUNDLE_VERSIONS[0], 3)
+def _version(given: BundlerSwitches, at: int | None = None) -> int:
+    version = given.number("bundleVersion", BUNDLE_VERSIONS[0], 3, at)
     if version:
         _refuse_version(version)
     return version
@@ -313,14 +317,23 @@ def _bundles(given: BundlerSwitches, project: BundlerProject, output: BundlerOut
                 f"--{name} has {printing.count(len(listed_values), 'value')}, but another switch has {count} values",
                 hint="give each switch one value for each bundle",
             )
+    for name in ("bundleVersion", "maxSize"):
+        if len(given.all(name)) not in (0, 1, count):
+            raise UserError(
+                f"--{name} has {len(given.all(name))} values, but the command makes {printing.count(count, 'bundle')}",
+                hint="give one value for all bundles, or one for each bundle",
+            )
     orders = []
     for at in range(count):
         one = [values[at] if values else "" for values in (settings, lists, targets)]
-        orders += [_order(given, project, platform, *one) for platform in project.platforms_of(*one)]
+        source, suffix = (one[0], SETTINGS_SUFFIX) if one[0] else (one[1], LIST_SUFFIX)
+        orders += [_order(given, project, platform, at, *one) for platform in project.platforms_with(source, suffix, *one[1:])]
     _make(orders, given, project, output)
 
 
-def _order(given: BundlerSwitches, project: BundlerProject, platform: str, settings: str, asset_list: str, target: str) -> _Order:
+def _order(
+    given: BundlerSwitches, project: BundlerProject, platform: str, at: int, settings: str, asset_list: str, target: str
+) -> _Order:
     loaded = _load_settings(project, settings, platform)
     asset_list, target = asset_list or loaded.asset_list, target or loaded.bundle
     if not asset_list or not target:
@@ -330,8 +343,8 @@ def _order(given: BundlerSwitches, project: BundlerProject, platform: str, setti
     return _Order(
         platform,
         project.path(for_platform(target, platform), BUNDLE_SUFFIX),
-        _version(given) or loaded.version,
-        given.number("maxSize", 1, MOST_MIB) or loaded.max_mib,
+        _version(given, at) or loaded.version,
+        given.number("maxSize", 1, MOST_MIB, at) or loaded.max_mib,
         project.asset_list(asset_list, platform),
     )
 
@@ -352,19 +365,22 @@ def _bundle_seed(given: BundlerSwitches, project: BundlerProject, output: Bundle
         products = project.products(platform)
         keys = []
         for word in words:
-            found = products.find_named(word)
+            found = products.find_seeds(word)
             if not found:
                 output.warn(f"'{word}' is not a product of platform '{platform}'")
             keys += found
         if not keys:
-            raise UserError(
-                f"none of the seeds has a product for platform '{platform}'",
-                hint="run 'AssetProcessorBatch' to make the products, and 'aptui jobs' to see its jobs",
-            )
+            output.say(f"Platform ( {platform} ) had no assets based on these seeds, skipping bundle generation.")
+            continue
         list_assets = products.list_assets(products.closure(keys, ()))
         path = project.path(for_platform(target or loaded.bundle, platform), BUNDLE_SUFFIX)
         max_mib = given.number("maxSize", 1, MOST_MIB) or loaded.max_mib
         orders.append(_Order(platform, path, _version(given) or loaded.version, max_mib, None, list_assets))
+    if not orders:
+        raise UserError(
+            "none of the seeds has a product",
+            hint="run 'AssetProcessorBatch' to make the products, and 'aptui jobs' to see its jobs",
+        )
     _make(orders, given, project, output)
 
 

@@ -131,19 +131,31 @@ class PlatformProducts(Struct, frozen=True):
     assets: Mapping[AssetKey, RegistryAsset]
     by_path: Mapping[str, AssetKey]
 
-    def find_named(self, word: str) -> list[AssetKey]:
-        """Return the products that match `word`, a path or pattern relative to the platform's folder, or absolute in the cache."""
+    def _path_of(self, word: str) -> str:
+        """Return a path on the command line relative to the platform's folder, in lower case."""
         path = word.replace("\\", "/").lower()
         for cache in (self.folder.parent, self.folder.parent.resolve()):
             if path.startswith(f"{cache}/".lower()):
                 path = path[len(f"{cache}/") :].partition("/")[2]  # keep only the part after `<cache>/<platform>/`
-        path = path.removeprefix(f"{self.platform}/")
+        return path.removeprefix(f"{self.platform}/")
+
+    def find_named(self, word: str) -> list[AssetKey]:
+        """Return the products that match `word`, a path or pattern relative to the platform's folder, or absolute in the cache."""
+        path = self._path_of(word)
         if path in self.by_path:
             return [self.by_path[path]]
         if not ("*" in path or "?" in path):
             return []
         match = wildcard(path).fullmatch
         return [key for name, key in self.by_path.items() if match(name)]
+
+    def find_seeds(self, word: str) -> list[AssetKey]:
+        """Return the products that `word` names as in `find_named`; here only `**` matches products in folders below, too."""
+        found = self.find_named(word)
+        if "**" in word or "*" not in word:
+            return found
+        depth = self._path_of(word).count("/")
+        return [key for key in found if self.assets[key].path.count("/") == depth]
 
     def closure(self, starts: Iterable[AssetKey], skipped: Sequence[str]) -> dict[AssetKey, AssetKey | None]:
         """Return the start products and their transitive dependencies, without `skipped`.
@@ -237,6 +249,12 @@ class BundlerProject:
             )
         return tuple(platforms) or self.platforms
 
+    def platforms_with(self, name: str, suffix: str, *names: str) -> tuple[str, ...]:
+        """Return the platforms of a command; by default those for which the input file `name` exists, or all if none exists."""
+        platforms = self.platforms_of(name, *names)
+        found = [each for each in platforms if self.existing(for_platform(name, each), suffix).exists()] if name else []
+        return platforms if self.asked else tuple(found) or platforms
+
     # ------------------------------------------------------------------------------------------------------------- products
 
     def products(self, platform: str) -> PlatformProducts:
@@ -266,11 +284,14 @@ class BundlerProject:
     # ---------------------------------------------------------------------------------------------------------------- seeds
 
     def default_seed_lists(self) -> list[Path]:
-        """Return the seed lists of engine, gems and project."""
-        engine, project = Path(self.facts.engine), self.config.project_dir
-        names = [engine / "Assets" / "Engine" / "SeedAssetList.seed"]
-        names += [Path(path) / "Assets" / "seedList.seed" for _name, path in self.facts.gems]
-        names += [project / "SeedAssetList.seed", project / "Assets" / "seedList.seed"]
+        """Return the seed lists of engine, gems and project; in their folders `Platforms`, those of the command's platforms."""
+        engine = Path(self.facts.engine) / "Assets" / "Engine"
+        names: list[Path] = []
+        for folder, name in ((engine, "SeedAssetList"), *((Path(path) / "Assets", "seedList") for _name, path in self.facts.gems)):
+            names += [folder / f"{name}{seeds.SUFFIX}", *sorted((folder / "Platforms").glob(f"*{seeds.SUFFIX}"))]
+            for platform in self.platforms:
+                names += sorted((folder / "Platforms" / platform).rglob(f"*{seeds.SUFFIX}"))
+        names.append(self.config.project_dir / f"SeedAssetList{seeds.SUFFIX}")
         return [path for path in dict.fromkeys(names) if path.is_file()]
 
     def default_dependencies(self, products: PlatformProducts) -> tuple[list[AssetKey], list[str]]:
@@ -314,6 +335,11 @@ class BundlerProject:
         path = self.path(name, suffix)
         here = Path(os.path.abspath(name.replace("\\", "/")))
         return here if not path.exists() and here.exists() else path
+
+    def portable_path(self, path: Path) -> str:
+        """Return a path as settings store it: relative to the engine's folder if it is below, so that other machines find it."""
+        engine = self.facts.engine
+        return str(path.relative_to(engine)) if engine and path.is_relative_to(engine) else str(path)
 
     def asset_list(self, name: str, platform: str) -> Path:
         """Return the path of the asset list of a platform.

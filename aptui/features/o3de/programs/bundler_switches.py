@@ -35,7 +35,11 @@ PROJECT = {
     ),
     "engine-path": (Takes.ONE, "the engine's folder"),
     "project-cache-path": (Takes.ONE, "the folder of products and the asset database"),
+    "project-user-path": (Takes.ONE, "the project's user folder"),
+    "project-log-path": (Takes.ONE, "the project's log folder"),
+    "project-build-path": (Takes.ONE, "the project's build folder"),
     "regset": (Takes.MANY, "set a value of the settings registry: /json/pointer=value"),
+    "regremove": (Takes.MANY, "remove a key of the settings registry: /json/pointer"),
     "verbose": (Takes.NOTHING, "print the paths of written files"),
     "help": (Takes.NOTHING, "print the switches of this command"),
 }
@@ -63,10 +67,15 @@ _COMPARISON = {
 }
 _BUNDLE = {
     "outputBundlePath": (Takes.MANY, "the bundle to write (.pak)"),
-    "bundleVersion": (Takes.ONE, "the version of the bundle: 1 or 2; 3 is refused"),
-    "maxSize": (Takes.ONE, "maximum size of a bundle in MiB; larger ones are split"),
+    "bundleVersion": (Takes.MANY, "the version of the bundle: 1 or 2; 3 is refused"),
+    "maxSize": (Takes.MANY, "maximum size of a bundle in MiB; larger ones are split"),
 }
-_SEEDS = {"addSeed": (Takes.MANY, "products to start with, relative to the platform's folder or absolute; * and ? are wildcards")}
+_SEEDS = {
+    "addSeed": (
+        Takes.MANY,
+        "products to start with, relative to the platform's folder or absolute; *.txt matches in its folder, **.txt also below it",
+    )
+}
 COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
     "seeds": {
         "seedListFile": (Takes.ONE, "the seed list to change (.seed), JSON or XML; a new one is JSON"),
@@ -89,7 +98,7 @@ COMMANDS: dict[str, dict[str, tuple[Takes, str]]] = {
         "addDefaultSeedListFiles": (Takes.NOTHING, "also list the assets of the default seeds of engine, gems and project"),
         "skip": (
             Takes.MANY,
-            "products to omit; dependencies that only these products need are omitted, too; * and ? are wildcards",
+            "products to omit; dependencies that only these products need are omitted, too; * and ? are wildcards, also for /",
         ),
         "print": (Takes.NOTHING, "print the list"),
         "dryRun": (Takes.NOTHING, "write nothing"),
@@ -148,7 +157,10 @@ _ALIASES = {
     "h": "help", "platforms": "platform", "firstassetlistfile": "firstassetfile", "secondassetlistfile": "secondassetfile",
     "seedfilelist": "seedlistfile",
 }  # fmt: skip
-IGNORED = {"ignorefilecase": "paths are always compared without case"}
+IGNORED: dict[str, tuple[Takes, str]] = {
+    "ignoreFileCase": (Takes.NOTHING, "paths are always compared without case"),
+    "overrideAssetCatalogFile": (Takes.ONE, "products are read from the asset database"),
+}
 _WORD = re.compile(r"--?(?P<name>[A-Za-z][A-Za-z_-]*)(?:=(?P<value>.*))?", re.DOTALL)
 
 
@@ -189,13 +201,17 @@ class BundlerSwitches(Struct, frozen=True):
             raise UserError(f"'{self.command}' needs --{name}", hint=HELP.format(self.command))
         return found
 
-    def number(self, name: str, least: int, most: int) -> int:
+    def number(self, name: str, least: int, most: int, at: int | None = None) -> int:
         """Return the value of a switch as a number, 0 = not given.
 
+        Args:
+            at: position of the value if the switch may have several values.
+
         Raises:
-            UserError: the value is not a number, or out of bounds.
+            UserError: the value is not a number, or out of bounds; or the switch has several values.
         """
-        text = self.one(name)
+        found = self.all(name)
+        text = self.one(name) if at is None or len(found) < 2 else found[at]
         if not text:
             return 0
         if not text.isdecimal() or not least <= int(text[:9]) <= most:
@@ -216,9 +232,8 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
         if not command:
             raise UserError(f"'{words[0]}' is not a command", hint=f"the commands are {', '.join(COMMANDS)}")
         words = words[1:]
-    known = {name.lower(): (name, *rest) for name, rest in {**COMMANDS[command], **PROJECT}.items()}
+    known = {name.lower(): (name, *rest) for name, rest in {**COMMANDS[command], **PROJECT, **IGNORED}.items()}
     values: dict[str, tuple[str, ...]] = {}
-    notes: list[str] = []
     waiting = ""
     for word in words:
         match = _WORD.fullmatch(word)
@@ -231,16 +246,14 @@ def parse(arguments: Sequence[str]) -> BundlerSwitches:
         _refuse_without_value(waiting, values, known)
         name = _ALIASES.get(match["name"].lower(), match["name"].lower())
         waiting = ""
-        if name in IGNORED:
-            notes.append(f"--{match['name']} is accepted and ignored: {IGNORED[name]}.")
-        elif name not in known:
+        if name not in known:
             raise UserError(f"--{match['name']} is not a switch of '{command}'", hint=HELP.format(command))
-        else:
-            takes = known[name][1]
-            given = () if match["value"] is None or takes is Takes.NOTHING else _split(match["value"], takes)
-            values[name] = (*values.get(name, ()), *given)
-            waiting = name if match["value"] is None and takes is not Takes.NOTHING else ""
+        takes = known[name][1]
+        given = () if match["value"] is None or takes is Takes.NOTHING else _split(match["value"], takes)
+        values[name] = (*values.get(name, ()), *given)
+        waiting = name if match["value"] is None and takes is not Takes.NOTHING else ""
     _refuse_without_value(waiting, values, known)
+    notes = (f"--{name} is accepted and ignored: {why}." for name, (_takes, why) in IGNORED.items() if name.lower() in values)
     return BundlerSwitches(command, values, tuple(notes))
 
 
@@ -249,7 +262,7 @@ def help_lines(command: str) -> list[str]:
     if command == "help":
         return ["AssetBundlerBatch COMMAND --switch=value ...", "Commands:", *(f"\t{name}" for name in COMMANDS)]
     shown = {**COMMANDS[command], **PROJECT}
-    ignored = [f"\t--{name} : accepted, and ignored: {why}" for name, why in IGNORED.items()]
+    ignored = [f"\t--{name} : accepted, and ignored: {why}" for name, (_takes, why) in IGNORED.items()]
     return [f"AssetBundlerBatch {command}", *(f"\t--{name} : {text}" for name, (_takes, text) in shown.items()), *ignored]
 
 

@@ -1,6 +1,7 @@
 """`AssetBundlerBatch` over a processed project: every command, its switches, its refusals."""
 
 import shutil
+import sqlite3
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -113,6 +114,8 @@ def test_command_without_an_effect_keeps_the_bytes_of_the_seed_list(bundler: Bun
         (["seeds", "--seedListFile=s.txt"], "'s.txt' does not end with .seed"),
         (["seeds", "--seedListFile=s.seed", "--addPlatformToSeeds"], "--addPlatformToSeeds needs --platform"),
         (["seeds", "--seedListFile=s.seed", "--removePlatformFromSeeds"], "--removePlatformFromSeeds needs --platform"),
+        (["seeds", "--seedListFile=s.seed", "--addPlatformToSeeds", "--removePlatformFromSeeds", "--platform=pc"],
+         "--addPlatformToSeeds and --removePlatformFromSeeds cannot be used together"),
         (["seeds", "--seedListFile=s.seed", "--addSeed=none.txt"], "'none.txt' is not a product of any of"),
         (["seeds", "--seedListFile=s.seed", "--platform=amiga"], "'amiga' is not a platform of the project"),
         (["seeds", "--seedListFile=s.seed", "--colour"], "--colour is not a switch of 'seeds'"),
@@ -293,6 +296,81 @@ def test_comparison_step_can_use_the_named_result_of_an_earlier_step(bundler: Bu
     lines = bundler.run("compare", "--comparisonType=5", firsts, "--intersectionCount=3")
     assert "- rock.txt" in lines
     assert "Total number of assets (1)." in lines
+
+
+def test_default_seeds_include_the_lists_for_the_requested_platforms(bundler: Bundler) -> None:
+    bundler.run("seeds", "--seedListFile=all.seed", "--addSeed=rock.txt", "--platform=pc,linux")
+    bundler.run("seeds", "--seedListFile=pc.seed", "--addSeed=tree.txt", "--platform=pc,linux")
+    platforms = bundler.root / "Assets" / "Engine" / "Platforms"
+    (platforms / "pc" / "deep").mkdir(parents=True)
+    shutil.copy(bundler.root / "all.seed", platforms / "shared.seed")
+    shutil.copy(bundler.root / "pc.seed", platforms / "pc" / "deep" / "any name.seed")
+    try:
+        for platform in ("pc", "linux"):
+            bundler.run("assetLists", "--assetListFile=l.assetlist", "--addDefaultSeedListFiles", f"--platform={platform}")
+    finally:
+        shutil.rmtree(platforms)
+
+    assert {"rock.txt", "tree.txt"} <= set(bundler.paths("l_pc.assetlist"))
+    assert "rock.txt" in bundler.paths("l_linux.assetlist")
+    assert "tree.txt" not in bundler.paths("l_linux.assetlist")
+
+
+def test_one_star_in_a_seed_matches_in_one_folder_and_two_stars_match_below_it(bundler: Bundler) -> None:
+    bundler.run("seeds", "--seedListFile=one.seed", "--addSeed=*.scene", "--platform=pc")
+    bundler.run("seeds", "--seedListFile=all.seed", "--addSeed=**.scene", "--platform=pc")
+    bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=**.txt", "--skip=*t*.txt", "--platform=pc")
+
+    assert [path for path, _flags in bundler.seeds("one.seed")] == ["level.scene"]
+    assert sorted(path for path, _flags in bundler.seeds("all.seed")) == ["level.scene", "sub/other.scene"]
+    assert bundler.paths("l_pc.assetlist") == ["lone.txt", "rock.txt"]
+
+
+def test_switches_of_all_programs_of_the_engine_are_accepted(bundler: Bundler) -> None:
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt", f"--project-user-path={bundler.root / 'user'}")
+
+    lines = bundler.run("seeds", "--seedListFile=s.seed", "--print", "--overrideAssetCatalogFile", "x.xml", "--regremove=/none")
+
+    assert lines[0].startswith("--overrideAssetCatalogFile is accepted and ignored: ")
+
+
+def test_bundles_are_made_for_the_platforms_that_have_a_list(bundler: Bundler) -> None:
+    bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", "--platform=pc")
+    bundler.run("assetLists", "--assetListFile=m.assetlist", "--addSeed=tree.txt")
+
+    bundler.run("bundles", "--assetListFile=l.assetlist,m.assetlist", "--outputBundlePath=x.pak,y.pak", "--maxSize=3,4")
+
+    assert sorted(path.name for path in bundler.root.glob("*.pak")) == ["x_pc.pak", "y_linux.pak", "y_pc.pak"]
+    (line,) = bundler.run("bundles", "--assetListFile=l.assetlist", "--outputBundlePath=z.pak", "--maxSize=3,4", code=1)
+    assert "--maxSize has 2 values, but the command makes 1 bundle" in line
+
+
+def test_bundle_of_seeds_is_skipped_for_a_platform_without_their_products(bundler: Bundler) -> None:
+    product = bundler.cache / "linux" / "rock.txt"
+    bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt")
+    with sqlite3.connect(bundler.cache / "assetdb.sqlite") as database:
+        database.execute("UPDATE Products SET ProductName = 'linux/moved.txt' WHERE ProductName = 'linux/rock.txt'")
+    try:
+        lines = bundler.run("bundleSeed", "--addSeed=rock.txt", "--outputBundlePath=x.pak")
+        bundler.run("bundleSeed", "--addSeed=rock.txt", "--outputBundlePath=y.pak", "--platform=linux", code=1)
+    finally:
+        with sqlite3.connect(bundler.cache / "assetdb.sqlite") as database:
+            database.execute("UPDATE Products SET ProductName = 'linux/rock.txt' WHERE ProductName = 'linux/moved.txt'")
+
+    assert product.exists()
+    assert "Platform ( linux ) had no assets based on these seeds, skipping bundle generation." in lines
+    assert [path.name for path in bundler.root.glob("*.pak")] == ["x_pc.pak"]
+
+
+def test_bundle_settings_name_files_relative_to_the_engine(bundler: Bundler) -> None:
+    bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt", "--platform=pc")
+    settings = ["--bundleSettingsFile=s.bundlesettings", "--platform=pc"]
+
+    bundler.run("bundleSettings", *settings, "--assetListFile=l.assetlist", "--outputBundlePath=x.pak")
+
+    assert str(bundler.root) not in (bundler.root / "s_pc.bundlesettings").read_text()
+    bundler.run("bundles", *settings)
+    assert (bundler.root / "x_pc.pak").exists()
 
 
 def test_steps_of_a_rules_file_are_added_edited_moved_and_removed_by_their_number(bundler: Bundler) -> None:

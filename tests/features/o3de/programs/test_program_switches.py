@@ -192,7 +192,9 @@ def test_reference_page_has_the_message_about_each_ignored_switch() -> None:
     ignored = parse([*(name for name, text in processor.items() if text.startswith("accepted"))]).ignored
     messages = [f"--{switch.name} is accepted and ignored: {switch.why_ignored}." for switch in ignored]
     notes = asset_builder.parse(["-debug=/a.txt", *(name for name, text in builder.items() if text.startswith("accepted"))]).notes
-    notes += bundler_switches.parse(["seeds", *(name for name, text in bundler.items() if text.startswith("accepted"))]).notes
+    notes += bundler_switches.parse(
+        ["seeds", *(f"{name}=x" for name, text in bundler.items() if text.startswith("accepted"))]
+    ).notes
 
     table = [text for text in (*processor.values(), *builder.values(), *bundler.values()) if text.startswith("accepted")]
     assert sorted(table) == sorted(f'accepted: "{line}"' for line in (*messages, *notes))
