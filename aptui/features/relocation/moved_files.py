@@ -422,10 +422,13 @@ class DiskTree:
             return f"'{folder}' is not a folder"
         return "" if os.access(os_path(folder), os.W_OK) else f"the folder '{folder}' is read-only"
 
-    def is_ignored_at(self, rel: str) -> bool:
-        """Whether the scan would ignore a file with this relative path."""
+    def why_not_scanned(self, folder: ScanFolder, rel: str) -> str:
+        """Return why a file with this relative path cannot be a source of `folder`, "" if the scan does not skip it."""
         parts = rel.split("/")
-        return any(self.is_ignored("/".join(parts[: at + 1])) for at in range(len(parts)))
+        if any(self.is_ignored("/".join(parts[: at + 1])) for at in range(len(parts))):
+            return "the configuration ignores this path"
+        other = self.overridden_by(folder, rel)
+        return f"it is overridden by '{other}'" if other else ""
 
     def overridden_by(self, folder: ScanFolder, rel: str) -> str:
         """Return the file of a scan folder with higher priority that overrides `rel` of `folder`, "" if no file overrides it."""

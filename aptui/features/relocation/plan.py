@@ -405,7 +405,7 @@ def _add_sources(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource
         elif rel in owned and not plan.order.excludes_metadata:
             continue
         elif not companions.is_metadata(rel):
-            plan.skipped.append(SkippedFile(rel, "it is not a source"))
+            plan.skipped.append(SkippedFile(rel, f"it is not a source: {_why_no_source(plan, found.folder, rel)}"))
         elif plan.order.excludes_metadata:
             plan.skipped.append(SkippedFile(rel, "metadata files are left out, as requested"))
         else:
@@ -414,15 +414,26 @@ def _add_sources(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource
         return
     if found.is_plain:
         raise RelocationError(
-            f"'{found.pattern}' is not a source of this project",
+            f"'{found.pattern}' in scan folder '{found.folder.name}' is not a source: "
+            f"{_why_no_source(plan, found.folder, found.pattern)}",
             "Search matched an existing file but it is not a source asset.  This utility only handles source assets.",
-            hint="only sources, which are files with jobs, can be moved or deleted",
+            hint=_NO_SOURCE_HINT,
         )
     raise RelocationError(
         f"'{found.pattern}' matches files, but no sources",
         "Wildcard search matched one or more files but none are source assets.  This utility only handles source assets.",
-        hint="only sources, which are files with jobs, can be moved or deleted",
+        hint=_NO_SOURCE_HINT,
     )
+
+
+_NO_SOURCE_HINT = (
+    "'aptui why FILE' shows why a file has no jobs and which sources need it; move or delete such a file without aptui"
+)
+
+
+def _why_no_source(plan: Plan, folder: ScanFolder, rel: str) -> str:
+    """Return why an existing file that the database does not know as a source is not a source."""
+    return plan.tree.why_not_scanned(folder, rel) or "it has no jobs"
 
 
 def _item(
@@ -593,15 +604,14 @@ def _warn(plan: Plan, items: Iterable[RelocationItem]) -> None:
     builders = PatternSet([builder.patterns for builder in plan.config.project.builders])
     doubts: dict[str, list[str]] = {}
     for item in items:
-        if plan.tree.is_ignored_at(item.new):
-            doubts.setdefault("the configuration ignores this path, so the file is no longer a source", []).append(item.new)
-        elif (other := plan.tree.overridden_by(folders[item.new_folder], item.new)) != "":
-            doubts.setdefault(f"overridden by '{other}'", []).append(item.new)
-        elif builders.builders_for(item.old) and not builders.builders_for(item.new):
-            doubts.setdefault("no builder matches this path, so the file is no longer a source", []).append(item.new)
+        why = plan.tree.why_not_scanned(folders[item.new_folder], item.new)
+        if not why and builders.builders_for(item.old) and not builders.builders_for(item.new):
+            why = "no builder matches this path"
+        if why:
+            doubts.setdefault(why, []).append(item.new)
     for why, paths in doubts.items():
         more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
-        plan.warnings.append(f"'{paths[0]}'{more}: {why}")
+        plan.warnings.append(f"'{paths[0]}'{more}: {why}, so the file is no longer a source")
 
 
 def group_items(items: Sequence[RelocationItem]) -> Iterator[list[int]]:

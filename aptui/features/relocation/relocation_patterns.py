@@ -57,10 +57,10 @@ def from_switches(switches: Iterable[str]) -> Relocate | None:
     given = dict(switch.partition("=")[::2] for switch in switches)
     is_move, is_delete = "move" in given, "delete" in given
     if "updateReferences" in given and not is_move:
-        raise _needs([("updateReferences", "--move")])
+        raise _needs(["updateReferences"], "--move")
     alone = [name for name in _ALONE if name in given and not (is_move or is_delete)]
     if alone:
-        raise _needs([(name, "--move or --delete") for name in alone])
+        raise _needs(alone, "--move or --delete")
     source, destination = given.get("delete", ""), ""
     if is_move:
         parts = given["move"].split(",")
@@ -78,11 +78,11 @@ def from_switches(switches: Iterable[str]) -> Relocate | None:
     )  # fmt: skip
 
 
-def _needs(switches: Sequence[tuple[str, str]]) -> RelocationError:
-    """Return the error for switches whose command (move or delete) was not given, with O3DE's line about each switch."""
-    names = ", ".join(f"'{name}'" for name, _command in switches)
-    mistakes = [f"Command --{name} must be used with command {command}" for name, command in switches]
-    return RelocationError(f"{names} can be used only with a move or a deletion", "\n".join(mistakes))
+def _needs(switches: Sequence[str], command: str) -> RelocationError:
+    """Return the error for switches whose command was not given, with O3DE's line about each switch."""
+    names = ", ".join(f"--{name}" for name in switches)
+    mistakes = [f"Command --{name} must be used with command {command}" for name in switches]
+    return RelocationError(f"{names} can be used only with {command}", "\n".join(mistakes))
 
 
 # ------------------------------------------------------------------------------------------------------------------ source
@@ -101,7 +101,9 @@ def find(source: str, tree: DiskTree) -> FoundSource:
     """
     if not source.strip("/"):
         raise RelocationError(
-            "a move needs a source", "Invalid format for move command.  Expected format is move=<source>,<destination>"
+            "the path of the source is empty",
+            "Invalid format for move command.  Expected format is move=<source>,<destination>",
+            hint="name a source, such as 'images/a.png', or give a pattern, such as 'images/*'",
         )
     if not source.startswith("/") and ".." in source.split("/"):
         raise _outside(source)

@@ -128,7 +128,7 @@ def test_move_skips_matched_files_that_are_not_sources(harness: RelocationHarnes
 
     report = harness.do("art/*", "new/*")
 
-    assert [(skipped.path, skipped.why) for skipped in report.skipped] == [("art/notes.doc", "it is not a source")]
+    assert [(skipped.path, skipped.why) for skipped in report.skipped] == [("art/notes.doc", "it is not a source: it has no jobs")]
     assert harness.files() == ["art/notes.doc", "new/a.png"]
 
 
@@ -152,6 +152,31 @@ def test_move_of_a_file_that_is_not_a_source_is_refused(harness: RelocationHarne
 
     assert refusal(harness, "art/notes.doc").reference.startswith("Search matched an existing file but it is not a source asset.")
     assert refusal(harness, "art/*").reference.startswith("Wildcard search matched one or more files but none are source assets")
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("assets/art/rock.bin", "'art/rock.bin' in scan folder 'game' is not a source: it has no jobs"),
+        ("assets/a.tmp", "'a.tmp' in scan folder 'game' is not a source: the configuration ignores this path"),
+        ("shared/a.png", "'a.png' in scan folder 'shared' is not a source: it is overridden by '{}/assets/a.png'"),
+    ],
+)
+@pytest.mark.parametrize("destination", ["new/", ""])
+def test_refusal_names_the_reason_why_a_file_is_not_a_source(harness, destination, path, why) -> None:
+    harness.source("assets/a.png")
+    harness.write(path)
+
+    error = refusal(harness, f"{harness.root}/{path}", destination)
+
+    assert error.what == why.format(harness.root)
+    assert "move or delete such a file without aptui" in error.hint
+
+
+def test_empty_source_of_a_deletion_is_refused_without_the_word_move(harness: RelocationHarness) -> None:
+    error = refusal(harness, "")
+
+    assert error.what == "the path of the source is empty"
 
 
 def test_no_file_is_moved_if_one_of_the_files_cannot_be_moved(harness: RelocationHarness) -> None:

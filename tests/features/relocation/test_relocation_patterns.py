@@ -85,6 +85,13 @@ def test_wrong_switches_of_a_relocation_are_refused(switches: list[str], error: 
     assert caught.value.reference == error
 
 
+def test_refused_switch_names_the_command_that_it_needs() -> None:
+    with pytest.raises(RelocationError, match=r"^--updateReferences can be used only with --move$"):
+        from_switches(["delete=a", "updateReferences"])
+    with pytest.raises(RelocationError, match=r"^--confirm can be used only with --move or --delete$"):
+        from_switches(["confirm"])
+
+
 def test_switches_are_parsed_into_a_relocation_request() -> None:
     order = from_switches(["move=a/*,b/*", "confirm", "updateReferences", "leaveEmptyFolders"])
 

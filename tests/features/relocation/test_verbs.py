@@ -113,7 +113,7 @@ def test_move_command_resolves_paths_from_the_current_folder(run: Run, project: 
         (("move", "sub", "new/"), "'sub' is a folder; use 'sub/*' to select all files in the folder"),
         (("move", "sub/**", "new/"), "two wildcards in a row"),
         (("move", "none.txt", "new/"), "'none.txt' is not in any scan folder"),
-        (("move", "notes.tmp", "new/"), "is not a source of this project"),
+        (("move", "notes.tmp", "new/"), "is not a source: the configuration ignores this path"),
         (("move", "sub/b.up", "../new/"), "contains '..'"),
         (("move", "sub/b.up", "a|b"), "characters"),
         (("delete", "sub/b.up", "--update-references"), "unrecognized arguments"),
