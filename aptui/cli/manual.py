@@ -442,7 +442,7 @@ def complete_words(words: Sequence[str]) -> list[str]:
     if not verb or verb == "help":
         names = [*all_verbs()] if verb or not begun.startswith("-") else [*_options(parsers.screen_parser())]
     elif begun.startswith("-"):
-        names = list(_options(parsers.parser_of(verb)))
+        names = list(_options(parsers.parser_of(verb, [*before, "--help"])))
     else:
         names = [*_choices(verb, before), *(_sources(before, begun) if verb in _TAKES_SOURCES else ())]
     return [printing.line(name) for name in islice((name for name in names if name.startswith(begun)), _MOST)]
@@ -455,17 +455,18 @@ def _options(parser: parsers.Parser) -> Iterator[str]:
 
 
 def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
-    """Yield the actions of a verb if no action is given yet.
-
-    Otherwise, yield the allowed values of the last word, if this is an option, or of an argument that directly follows the verb.
-    """
-    if actions_of(verb) and not set(actions_of(verb)).intersection(before):
-        yield from actions_of(verb)
-        return
-    for action in parsers.parser_of(verb).list_declared():
-        is_meant = before[-1] in action.option_strings if action.option_strings else before[-1] == verb
-        if is_meant and action.choices:
-            yield from map(str, action.choices)
+    """Yield the allowed values of the next word: of the option before it, or of the next argument of the verb."""
+    declared = parsers.parser_of(verb).list_declared()
+    arguments = [action for action in declared if not action.option_strings]
+    options_with_value = {name: action for action in declared if action.nargs != 0 for name in action.option_strings}
+    option: Action | None = None
+    for word in before[before.index(verb) + 1 :]:
+        is_value = option is not None
+        option = None if is_value else options_with_value.get(word)
+        if not (is_value or word.startswith("-")):
+            arguments = arguments[1:]
+    for action in [option] if option else arguments[:1]:
+        yield from map(str, action.choices or ())
 
 
 def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
