@@ -94,7 +94,10 @@ def interest_arguments(parser: ArgumentParser) -> None:
         "patterns", nargs="+", metavar="PATH", help="a source, a folder, or a glob that matches source paths ('*.png')"
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.epilog = "For 90 seconds, the jobs of these sources, and the jobs that they depend on, start before other jobs."
+    parser.epilog = (
+        "For 90 seconds, the jobs of these sources, and the jobs that they depend on, start before other jobs. Critical jobs, and "
+        "jobs for which a client waits, still start first."
+    )
 
 
 def interest(arguments: Namespace) -> int:

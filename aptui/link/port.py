@@ -89,7 +89,7 @@ MOST_INTERESTING = 1_000
 
 
 class NoteInterest(Struct, frozen=True):
-    """Raise the priority of the jobs of these sources for 90 s. The sources of the newest request come first.
+    """Raise the priority of the jobs of these sources for 90 s. Critical and escalated jobs still start before them.
 
     Answered with {count}.
     """

@@ -110,16 +110,17 @@ def test_queue_still_contains_the_job_that_it_returned_from_peek() -> None:
     assert len(queue) == 1
 
 
-def test_boosted_jobs_start_after_escalated_jobs_and_before_all_others() -> None:
+def test_boosted_jobs_start_after_critical_and_escalated_jobs_and_before_all_others() -> None:
     queue = ReadyQueue("linux")
-    jobs = {name: ready(f"{name}.s") for name in "abcd"}
+    jobs = {name: ready(f"{name}.s") for name in "abcde"}
     jobs["d"].escalation = 1
+    jobs["e"].is_critical = True
     queue.interest.note(PathKey("b.s"), 5)
     queue.interest.note(PathKey("c.s"), 9)
     for job in jobs.values():
         queue.push(job)
 
-    assert [queue.pop() for _job in jobs] == [jobs["d"], jobs["b"], jobs["c"], jobs["a"]]
+    assert [queue.pop() for _job in jobs] == [jobs["e"], jobs["d"], jobs["b"], jobs["c"], jobs["a"]]
 
 
 def test_boosts_expire_in_order_unless_they_were_renewed() -> None:

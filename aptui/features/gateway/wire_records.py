@@ -209,8 +209,8 @@ class Counted(Struct, frozen=True):
 class Interest(Struct, frozen=True):
     """Report of the assets (by id), sources and products (by path) that an editor or game shows, at most 1,000 in all.
 
-    The jobs of these sources and of their dependencies run before other jobs; jobs of the newest report run first. A report expires
-    after 90 seconds and may be repeated at any rate. Jobs of an `escalate` request run before jobs of a report.
+    The jobs of these sources and of their dependencies run before other jobs, but after critical jobs and jobs of an `escalate`
+    request. A report expires after 90 seconds and may be repeated at any rate.
     """
 
     assets: tuple[str, ...] = ()
