@@ -2,7 +2,7 @@
 
     tree = VTree([Column("name", "Name", 0, 20), Column("kind", "Kind", 8)], model, id="sources")
     …in the frame timer:  tree.refresh_model()
-    tree.filter(ids)      # shows only these nodes and their ancestors, all open.
+    tree.filter(ids)      # shows only these nodes and their ancestors, all open; no ids = no rows (`empty_text`).
     tree.filter(None)     # shows everything, open as it was without the filter.
     tree.reveal(node)     # opens the ancestors and puts the cursor there.
     tree.node             # the cursor's node, None in an empty tree.
@@ -180,10 +180,7 @@ class _OpenNodes:
         self._rebuild()
 
     def show_only(self, nodes: Ids | Sequence[int] | None, *, is_new: bool) -> None:
-        """Show only these nodes and their ancestors, all open at first.
-
-        None shows all nodes, open or closed as before the filter.
-        """
+        """Show only these nodes and their ancestors, or with None all nodes; `VTree.filter` says which nodes are open."""
         self.renew()
         if nodes is None:
             if self._before_filter is not None:

@@ -194,7 +194,12 @@ class TreeSearch:
     @property
     def is_under_way(self) -> bool:
         """Whether the search for the text in the box is still running."""
-        return self.is_wanted and self._trees.store.error is None and not self.is_shown and self._box.text != self._refused
+        return self.is_wanted and self._trees.store.error is None and not (self.is_shown or self.is_refused)
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the search for the text in the box could not run, for example because of a mistake in the text."""
+        return self._box.text == self._refused
 
     def _describe_found(self) -> str:
         return self.found.text if self.found is not None else ""
@@ -359,7 +364,7 @@ class LiveTrees:
         """Show a newer tree; while a search is active, first search the newer tree."""
         model, view = self._trees.model, self._trees.view
         newest = self._store.tree(self._trees.kind)
-        self.explain_empty_tree(newest)
+        self.explain_empty_tree()
         if newest is None or newest is model.tree:
             if model.refresh_health():
                 view.fit_health(model.health)
@@ -400,14 +405,15 @@ class LiveTrees:
             return
         if self._search.is_wanted:
             self._search.start()
+            self.explain_empty_tree()
             return
         if self._search.found is not None:
             self._search.remove()
         self.show_newest()
 
-    def explain_empty_tree(self, newest: AssetTree | None) -> None:
+    def explain_empty_tree(self) -> None:
         """Show, in an empty tree, why it has no rows."""
-        error = self._store.error
+        newest, error = self._store.tree(self._trees.kind), self._store.error
         if newest is not None:
             nothing = _NOTHING[self._trees.kind]
         elif isinstance(error, NoDatabaseError) and self._shell.session.state in _CREATES_DATABASE:
@@ -415,5 +421,6 @@ class LiveTrees:
         else:
             nothing = "reading…" if error is None else str(error)
         if self._search.is_wanted and newest is not None and newest.file_count:
-            nothing = "searching…" if self._search.is_under_way else "nothing matches; press Esc to clear the search"
+            result = "the search failed" if self._search.is_refused else "nothing matches"
+            nothing = "searching…" if self._search.is_under_way else f"{result}; press Esc to clear the search"
         self._trees.view.empty_text = nothing

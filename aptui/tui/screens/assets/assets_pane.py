@@ -165,6 +165,7 @@ class AssetsPane(Pane):
         """Show the error of a query."""
         if kind == SEARCH:
             self.search.show_error(error)
+            self.live.explain_empty_tree()
         elif self.is_attached:
             self.shell.show_toast(str(error), "warning")
 
@@ -278,7 +279,7 @@ class AssetsPane(Pane):
 
     def _show_found(self, found: SearchResult) -> None:
         """Draw the tabs and the tree again after a search."""
-        self.live.explain_empty_tree(found.tree)
+        self.live.explain_empty_tree()
         if not len(found.hits):
             self.selected.clear()
         self._show_tree()
