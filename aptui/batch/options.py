@@ -218,9 +218,9 @@ def report_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--junit", metavar="FILE", help="write the results of all jobs to FILE as JUnit XML")
     parser.add_argument(
         "--fail-on", action=cast("type[Action]", _fail_on), metavar="WHAT",
-        help="exit with 1 also in these cases. warning, error: a job completed with such lines in its log. slower:2x: a job took at"
-        " least twice its usual time, which is more than the usual variation of its run times. flaky: a job succeeded only after a"
-        " failed run. The option may be given several times",
+        help="exit with 1 also in these cases. warning, error: a job completed with such lines in its log. slower:2x (or another"
+        " factor): the last run of a job, in this or an earlier session, took at least twice its usual time, and its run times"
+        " usually vary less. flaky: a job succeeded only after a failed run. The option may be given several times",
     )  # fmt: skip
     parser.set_defaults(fail_slower=None, fail_flaky=False)
     parser.add_argument(

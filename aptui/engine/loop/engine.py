@@ -93,10 +93,10 @@ class SavedRows:
         self._wake()
 
     def find_overdue(self, ordered: int, now: float, *, is_at_rest: bool) -> str:
-        """Return a message if rows are not saved `OVERDUE_S` after all other work ended, "" otherwise.
+        """Return a message if a save has not ended `OVERDUE_S` after all other work ended, "" otherwise.
 
         Args:
-            ordered: the ticket of the last rows that the pipeline ordered to save.
+            ordered: the ticket (number) of the last save that the pipeline ordered.
             now: seconds of a monotonic clock.
             is_at_rest: whether no other work is left.
         """
@@ -106,7 +106,7 @@ class SavedRows:
             self._at_rest_since_s = now
         elif now - self._at_rest_since_s >= OVERDUE_S:
             return (
-                f"all jobs are done, and the asset database has not saved rows {self.ticket + 1} to {ordered} "
+                f"all jobs are done, but saves {self.ticket + 1} to {ordered} of the asset database did not end "
                 f"within {OVERDUE_S:.0f} s; check whether another program has locked it, or its disk is slow"
             )
         return ""

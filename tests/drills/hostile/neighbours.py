@@ -143,7 +143,7 @@ MUTANTS: dict[str, Callable[[Path, ExitStack], None]] = {
 
 
 def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
-    """Drill N1: another user of the machine tries to use every private file, lock, socket and port of an engine in `folder`."""
+    """Drill `neighbours`: another user of the machine tries to use each private file, lock, socket and port of an engine."""
     folder.chmod(0o755)
     with ExitStack() as stack:
         others = stack.enter_context(closing(OtherUser()))
@@ -165,7 +165,7 @@ def drill(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
         _turn_around(selector, server, stack)
         tries = [(kind, str(path)) for path in _private(project.cache, folder / "state") for kind in ("read", "lock")]
         tries += [("socket", server.path), ("control", str(control.port)), ("gateway", str(place.port))]
-        report = Report("N1", faults=len(tries))
+        report = Report("neighbours", faults=len(tries))
         report.violations += [f"another user may {kind}: {what}" for kind, what in tries if others.may(kind, what)]
     say(f"  neighbours: {report.faults} tries, {len(report.violations)} came through")
     return report

@@ -129,7 +129,7 @@ def test_idle_engine_reports_rows_that_are_not_saved(project: Project, monkeypat
 
     (text,) = [notice.text for notice in news if isinstance(notice, EngineMessage)]
     assert "all jobs are done" in text
-    assert "has not saved rows" in text
+    assert "of the asset database did not end within" in text
 
 
 def test_jobs_that_a_stopped_engine_did_not_run_are_pending(project: Project) -> None:

@@ -52,7 +52,7 @@ def test_rows_still_unsaved_after_ten_idle_seconds_are_reported() -> None:
     saved.note(120)
 
     assert reports[:2] == ["", ""]
-    assert "rows 119 to 120" in reports[2]
+    assert "saves 119 to 120 of the asset database did not end" in reports[2]
     assert saved.find_overdue(120, 99.0, is_at_rest=True) == ""
 
 
