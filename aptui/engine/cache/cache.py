@@ -585,7 +585,10 @@ class Cache:
         orphans: list[str],
         recorded: Mapping[str, int],
     ) -> list[str]:
-        """Delete the files without rows in one cache folder; return its recorded products that are missing."""
+        """Delete the files without rows in one cache folder; return its recorded products that are missing.
+
+        If the folder cannot be read, its products are kept: they may be intact, and their jobs could not replace them.
+        """
         expected = index.products_in(folder)
         present: set[str] = set()
         try:
@@ -610,8 +613,11 @@ class Cache:
         except LinkError:
             say(f"the cache folder '{folder}' is behind a link, so aptui deletes no files in it")
             return list(expected)
-        except OSError:
+        except (FileNotFoundError, NotADirectoryError):
             return list(expected)
+        except OSError as error:
+            say(f"the cache folder '{self.root / cache_path(folder)}' cannot be checked: {error.strerror}; its products are kept")
+            return []
         return [name for name in expected if name not in present]
 
     def digest(self, name: str) -> bytes | None:

@@ -5,6 +5,7 @@ The database is a fake that records its calls in order.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -13,6 +14,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from coarse_clock import coarsen
@@ -552,6 +554,23 @@ def test_check_for_lost_products_reads_only_folders_whose_time_changed(
 
     assert lost == ["linux/g/gone.txt"]
     assert checked == [str(cache.root / "linux/g")]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("error", "lost"), [(errno.EMFILE, []), (errno.EIO, []), (errno.ENOENT, ["linux/f/a.txt"]), (errno.ENOTDIR, ["linux/f/a.txt"])]
+)
+def test_products_of_an_unreadable_cache_folder_are_lost_only_if_the_folder_is_gone(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch, error: int, lost: list[str]
+) -> None:
+    put(cache, "linux/f/a.txt", b"a")
+    diary.digests, diary.folders = {"linux/f/a.txt": b""}, {"linux/f": 1}
+    monkeypatch.setattr(os, "scandir", mock.Mock(side_effect=OSError(error, os.strerror(error))))
+    reported: list[str] = []
+
+    assert cache.find_lost(diary, reported.append) == (lost, [])
+    assert len(reported) == (not lost)
+    assert cache.folder_rows(diary) == {"put_cache_folder": [("linux/f", 0)]}, "the next start checks the folder"
 
 
 @pytest.mark.real
