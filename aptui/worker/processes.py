@@ -163,13 +163,13 @@ def family(session: int, mark: str) -> set[int]:
 
     A child can leave the process group by setpgid, the session by setsid, and its parent by forking twice. A child hardly ever does
     all of this and also empties its environment.
+
+    If the processes cannot be listed, because no descriptor is free, none is found: the caller must go on without them.
     """
     wanted = mark.encode("utf-8")
     parents: dict[int, int] = {}
     found: set[int] = set()
-    for entry in os.listdir("/proc"):
-        if not entry.isdigit():
-            continue
+    for entry in _list_proc():
         fields = _read(f"/proc/{entry}/stat").rpartition(b")")[2].split()
         if len(fields) < 4:
             continue
@@ -183,6 +183,13 @@ def family(session: int, mark: str) -> set[int]:
         found |= more
         grew = bool(more)
     return found - {os.getpid()}
+
+
+def _list_proc() -> list[str]:
+    try:
+        return [entry for entry in os.listdir("/proc") if entry.isdigit()]
+    except OSError:
+        return []
 
 
 def kill_family(session: int, mark: str) -> set[int]:

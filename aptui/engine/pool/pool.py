@@ -23,6 +23,7 @@ Idle workers are ended after a while, except for the last one, which is ended la
 
 from __future__ import annotations
 
+import math
 import selectors
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,6 +52,8 @@ from aptui.worker.variables import values_of
 
 _LONG_JOB_S = 0.5
 """If jobs keep all workers busy for this long, one more worker is started for hashing files and for analyses (seconds)."""
+_START_PAUSE_S = 10.0
+"""Pause (seconds) after `MAX_FAILURES` workers in a row could not be started; then the next order starts a worker."""
 _LEAST_HELD = 8
 """The pool accepts orders while fewer jobs than this wait for memory, because a later job may need less memory.
 
@@ -94,8 +97,9 @@ class Pool:
         self._waiting = WaitingOrders()
         self._admission = JobAdmission(self._memory)
         self._answers = OrderAnswers(self._admission, self._waiting, clock)
-        self._failed_starts = 0
+        self._failed_starts, self._start_at_s = 0, -math.inf
         self.fault = ""
+        """Why no worker can be started, "" if workers are running or could not be started only once or twice."""
         self._start = self._make_start(builders, platforms)
 
     def _make_start(self, builders: Sequence[Builder], platforms: Sequence[Platform]) -> WorkerStart:
@@ -195,8 +199,12 @@ class Pool:
 
     def send_hash(self, order: HashOrder) -> None:
         """Send an order to hash files."""
-        self._waiting.add(PoolMessage(wire.FrameKind.HASH, [], order))
-        self._dispatch()
+        message = PoolMessage(wire.FrameKind.HASH, [], order)
+        if fault := self._present_fault:
+            self._answers.refuse(message, fault)
+        else:
+            self._waiting.add(message)
+            self._dispatch()
 
     def kill(self, run_keys: Iterable[int]) -> None:
         """Stop runs: end the workers of running orders, and remove waiting orders. Each run is reported as CANCELLED."""
@@ -219,7 +227,7 @@ class Pool:
         """
         self._start = self._make_start(builders, platforms)
         self._admission.let_off()
-        self._failed_starts, self.fault = 0, ""
+        self._note_start()
         for message in self._waiting.clear():
             self._answers.return_or_keep(message)
         for slot in self._manager.slots:
@@ -259,9 +267,14 @@ class Pool:
         """Return {name: reason} of the builders that are broken and get no worker."""
         return self._admission.list_broken()
 
+    @property
+    def _present_fault(self) -> str:
+        """Why orders are refused now; "" while a worker is running or may be started."""
+        return self.fault if self._clock() < self._start_at_s else ""
+
     def _refuse(self, order: Order) -> bool:
         """Answer an order at once if no worker can perform it; return whether it was answered."""
-        error = self.fault or self._admission.refusal(builder_of(order))
+        error = self._present_fault or self._admission.refusal(builder_of(order))
         if error:
             self._answers.results.append(make_ended(order, Outcome.FAILED, error, FailureKind.OBSTACLE))
         return bool(error)
@@ -284,8 +297,8 @@ class Pool:
                 is_barred = self._waiting.hold(message, now_s) or is_barred
                 continue
             slot = self._choose(message)
-            if self.fault:
-                return
+            if not self._waiting:
+                return  # no worker can be started, so that all orders were refused
             if slot is None:
                 is_full = True
                 continue
@@ -302,7 +315,7 @@ class Pool:
             if free:
                 return max(free, key=lambda slot: (slot.is_ready, slot.idle_since_s))
             is_worth_it = self._manager.busy < self._size or message.is_critical or self._is_at_long_jobs
-            if is_worth_it and (slot := self._add_worker()):
+            if is_worth_it and self._clock() >= self._start_at_s and (slot := self._add_worker()):
                 return slot
         return next((slot for slot in self._manager.slots if slot.takes_behind(message)), None)
 
@@ -330,7 +343,7 @@ class Pool:
                 self._answers.results.append(record)
             case wire.FrameKind.READY, _:
                 slot.is_ready = True
-                self._failed_starts = 0
+                self._note_start()
                 self._begin_next(slot)
             case wire.FrameKind.RETIRE, _:
                 slot.is_retiring = True
@@ -417,12 +430,18 @@ class Pool:
             self._note_failed_start(slot.member.exit_text + (f": {lines[-1]}" if lines else ""))
 
     def _note_failed_start(self, reason: str) -> None:
+        """Note that a worker could not be started. After three failures in a row, pause, and refuse orders if no worker runs."""
         self._failed_starts += 1
         if self._failed_starts < MAX_FAILURES:
             return
-        self.fault = f"worker processes cannot be started: {reason}"
-        for message in self._waiting.clear():
-            self._answers.refuse(message, self.fault)
+        self._start_at_s = self._clock() + _START_PAUSE_S
+        if not any(slot.is_ready for slot in self._manager.slots):
+            self.fault = f"worker processes cannot be started: {reason}"
+            for message in self._waiting.clear():
+                self._answers.refuse(message, self.fault)
+
+    def _note_start(self) -> None:
+        self._failed_starts, self._start_at_s, self.fault = 0, -math.inf, ""
 
     # ----------------------------------------------------------------------------------------------------------- deadlines
 

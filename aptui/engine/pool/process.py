@@ -60,7 +60,11 @@ class WorkerStart(Struct, frozen=True):
 
 
 class WorkerProcess:
-    """A worker process and its descriptors. `spawned` is a process that runs already; if it is None, a process is started."""
+    """A worker process and its descriptors. `spawned` is a process that runs already; if it is None, a process is started.
+
+    Raises:
+        OSError: no process can be started, or no descriptor is free.
+    """
 
     def __init__(
         self,
@@ -81,9 +85,13 @@ class WorkerProcess:
         spawned = spawned or spawn(start.environment, start.sandbox)
         self.mark, self.is_wrapped = spawned.mark, spawned.is_wrapped
         self._process, self._channel, self._output = spawned.process, spawned.channel, spawned.output
-        self.questions = RunQuestions(spawned.questions, selector, on_progress=partial(listener.on_progress, self))
         self.pid = self._process.pid
-        self.exit_descriptor = os.pidfd_open(self.pid)
+        try:
+            self.exit_descriptor = os.pidfd_open(self.pid)
+        except OSError:
+            spawned.discard()
+            raise
+        self.questions = RunQuestions(spawned.questions, selector, on_progress=partial(listener.on_progress, self))
         self._register()
         self.send(wire.encode(wire.FrameKind.SETUP, replace(start.setup, nonce=self._nonce)))
 
@@ -234,12 +242,14 @@ class WorkerProcess:
         if self.is_gone or self._process.poll() is None:
             return
         self.is_gone = True
-        self.orphans |= processes.kill_family(self.pid, self.mark)
-        while self._receive():
-            pass
-        self.drain()
-        self._listener.on_exit(self)
-        self.close()
+        try:
+            self.orphans |= processes.kill_family(self.pid, self.mark)
+            while self._receive():
+                pass
+            self.drain()
+            self._listener.on_exit(self)
+        finally:
+            self.close()  # otherwise the descriptor of the dead process would end every later sleep of the loop at once
 
     @property
     def is_killed_by_others(self) -> bool:

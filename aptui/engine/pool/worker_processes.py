@@ -8,6 +8,7 @@ Tests: `tests/engine/pool/test_pool.py`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import subprocess
@@ -219,13 +220,15 @@ class WorkerManager:
 
     def remove(self, member: WorkerProcess) -> WorkerSlot:
         """Remove a worker whose process is dead, and the files that it left; return its slot."""
+        slot = self._slots.pop(member)
         self._orphans |= processes.reap(member.orphans)
         self._remove_leavings()
-        return self._slots.pop(member)
+        return slot
 
     def _remove_leavings(self) -> None:
         if self._settings.staging:
-            remove_of_the_dead(self._settings.staging)
+            with contextlib.suppress(OSError):  # they are removed when the next worker ends, or at the next start
+                remove_of_the_dead(self._settings.staging)
 
     # ----------------------------------------------------------------------------------------------------- ending workers
 
@@ -325,7 +328,7 @@ class WorkerManager:
 
     def _await_exits(self, deadline_s: float) -> None:
         while self._slots and (left_s := deadline_s - time.monotonic()) > 0:
-            with selectors.DefaultSelector() as exits:
+            with selectors.PollSelector() as exits:  # it needs no descriptor of its own, and perhaps none is free
                 for member in self._slots:
                     exits.register(member.exit_descriptor, selectors.EVENT_READ)
                 exits.select(left_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +19,7 @@ from pool_harness import Harness, command_builder, python_builder
 from waiting import until
 
 from aptui.core.orders import HashOrder, Outcome
-from aptui.engine.pool import slots
+from aptui.engine.pool import process, slots
 from aptui.engine.pool.admission import MemoryBudget
 from aptui.engine.pool.pool import PoolSettings
 from aptui.engine.pool.spawning import mark_prefix
@@ -344,6 +346,92 @@ def test_run_cancelled_while_its_worker_starts_is_not_a_failed_start(harness):
 
     assert pool.pool.fault == ""
     assert pool.run(pool.process_order("good"))[0].outcome == Outcome.SUCCEEDED
+
+
+# ---------------------------------------------------------------------------------------------------- workers do not start
+
+
+def refuse_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "spawn", mock.Mock(side_effect=OSError(errno.EAGAIN, "no more processes")))
+
+
+@pytest.mark.starts
+def test_orders_are_refused_only_until_a_worker_can_be_started_again(harness, monkeypatch):
+    clock = Clock()
+    pool = harness(GOOD, size=1, clock=clock)
+    files = str(pool.source("b.txt"))
+    with monkeypatch.context() as patch:
+        refuse_starts(patch)
+        orders = [pool.process_order("good") for _ in range(2)]
+        pool.pool.send(orders[:1])
+        pool.pool.send_hash(HashOrder(7, (files,)))
+        pool.until(lambda: pool.pool.is_idle)
+    pool.pool.send(orders[1:])
+    pool.pool.send_hash(HashOrder(8, (files,)))
+    pool.until(lambda: pool.pool.is_idle)
+
+    assert outcomes(pool, orders) == [Outcome.FAILED, Outcome.FAILED]
+    assert [bool(result.errors) for result in pool.hashes] == [True, True]
+    assert "cannot be started" in pool.pool.fault
+
+    clock.added_s = 11.0
+    pool.pool.send_hash(HashOrder(9, (files,)))
+    (last,) = pool.run(pool.process_order("good"))
+    pool.until(lambda: pool.pool.is_idle)
+
+    assert (last.outcome, pool.pool.fault) == (Outcome.SUCCEEDED, "")
+    assert not pool.hashes[-1].errors
+
+
+def test_running_worker_does_all_jobs_if_no_further_worker_can_be_started(harness, monkeypatch):
+    pool = harness(GOOD, size=3)
+    pool.run(pool.process_order("good"))
+    refuse_starts(monkeypatch)
+
+    orders = [pool.process_order("good") for _ in range(8)]
+    for order in orders:
+        pool.pool.send([order])
+
+    assert outcomes(pool, orders) == [Outcome.SUCCEEDED] * 8
+    assert pool.pool.fault == ""
+
+
+def test_worker_that_dies_while_no_descriptor_is_free_leaves_no_order_and_no_descriptor(harness, monkeypatch):
+    pool = harness(GATED, size=1)
+    before = set(pool.selector.get_map())
+    (order,) = begin(pool, "a.txt")
+    until_begun(pool, "a.txt")
+    monkeypatch.setattr(os, "listdir", mock.Mock(side_effect=OSError(errno.EMFILE, "too many open files")))
+
+    os.kill(pool.worker_pids[0], signal.SIGKILL)
+
+    assert outcomes(pool, [order]) == [Outcome.LOST]
+    assert set(pool.selector.get_map()) == before
+
+
+def test_error_during_the_exit_of_a_worker_leaves_no_descriptor_in_the_selector(harness, monkeypatch):
+    pool = harness(GATED, size=1)
+    begin(pool, "a.txt")
+    until_begun(pool, "a.txt")
+    monkeypatch.setattr(pool.pool._answers, "account_for_the_dead", mock.Mock(side_effect=KeyError("a bug")))
+
+    os.kill(pool.worker_pids[0], signal.SIGKILL)
+
+    with pytest.raises(KeyError):
+        pool.until(lambda: False)
+    assert not pool.selector.get_map()
+
+
+def test_start_of_a_worker_without_a_free_descriptor_leaves_no_process_and_no_descriptor(harness, monkeypatch):
+    pool = harness(GOOD, size=1)
+    before = set(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pidfd_open", mock.Mock(side_effect=OSError(errno.EMFILE, "too many open files")))
+        (result,) = pool.run(pool.process_order("good"))
+
+    assert result.error == "worker processes cannot be started: no process can be started: too many open files"
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert not pool.selector.get_map()
 
 
 # ------------------------------------------------------------------------------------------------------ new configuration
