@@ -64,10 +64,10 @@ Neither is used if sides must be powers of two.
 """
 Side = Annotated[int, Meta(ge=0, le=16384)]
 PageTextures = Annotated[
-    Literal["files", "ktx2", "dds"],
+    Literal["files", "webp", "ktx2", "dds"],
     Meta(
-        description="page names in the product that lists the sprites or characters; files: the .png files; ktx2, dds: the "
-        "textures that a later step makes from the pages"
+        description="page names in the product that lists the sprites or characters; files: the .png files; webp, ktx2, dds: the "
+        "pictures or textures that a later step makes from the pages"
     ),
 ]
 
@@ -269,15 +269,20 @@ class AtlasBuilder(SourceBuilder):
 def write_pages(pages: Sequence[Any], textures: PageTextures, request: ProcessJobRequest) -> list[str]:
     """Write the pictures of pages as `<stem>.png`, `<stem>-1.png` …; return their names for a list of frames or glyphs.
 
-    These names are in lower case, as the cache stores products.
+    These names are in lower case, as the cache stores products. A text in each page has the extension of its name, so that later
+    builders can compare it with their products.
     """
-    names = []
+    from PIL.PngImagePlugin import PngInfo
+
+    names, extension = [], "png" if textures == "files" else textures
     for number, page in enumerate(pages):
         stem = f"{request.stem}-{number}" if number else request.stem
-        page.save(request.product_path(f"{stem}.png"))
+        text = PngInfo()
+        text.add_text(ATLAS_MARK, extension)
+        page.save(request.product_path(f"{stem}.png"), pnginfo=text)
         facts = {"width": page.width, "height": page.height, "format": "png"}
         request.add_product(f"{stem}.png", sub_id=number + 1, asset_type=PAGE_ASSET_TYPE, facts=facts)
-        names.append(f"{stem}.{'png' if textures == 'files' else textures}".lower())
+        names.append(f"{stem}.{extension}".lower())
     return names
 
 

@@ -29,7 +29,10 @@ from aptui.sdk import (
 _LONGEST_VALUE, _LONGEST_TEXT = 60, 200
 """Maximum numbers of characters in a message: for the value of a parameter, and for any other quoted text."""
 ATLAS_MARK = "aptui atlas"
-"""Name of the program in the list of frames. The `texture` builder recognises the list of an atlas by it."""
+"""Name of the program in a list of frames, and keyword of the PNG text in a page: the extension of the page in the list."""
+_PAGE_TEXT = re.compile(f"tEXt{ATLAS_MARK}\0(png|webp|ktx2|dds)".encode())
+_PAGE_HEAD_BYTES = 4096
+"""The text of a page is within this many bytes from the start of its file."""
 Contradiction = Callable[[Mapping[str, Any]], str]
 """Function that describes in one line how the given parameters contradict each other; "" if they do not."""
 
@@ -82,6 +85,41 @@ def one_job_per_platform(
             return CreateJobsResponse(error=f"{named}{where}: {reason}")
         jobs.append(JobDescriptor(request.builder_name, platform.id, additional_fingerprint=additional_fingerprint))
     return CreateJobsResponse(Result.SUCCESS, jobs)
+
+
+# A page of an atlas may become the source of another builder: in a chain of `steps`, or as an intermediate.
+
+
+def _listed_extension(request: ProcessJobRequest) -> str:
+    """Return the extension of the source in the list of an atlas, "" if the source is not a page of an atlas."""
+    with open(request.full_path, "rb") as file:
+        found = _PAGE_TEXT.search(file.read(_PAGE_HEAD_BYTES))
+    return found[1].decode() if found else ""
+
+
+def refuse_scaled_page(request: ProcessJobRequest, size: tuple[int, int], scaled: tuple[int, int]) -> None:
+    """Refuse to scale the source from `size` to `scaled` (width, height) if it is a page of an atlas.
+
+    Raises:
+        SourceError: the source is a page, and both sizes differ.
+    """
+    if size != scaled and _listed_extension(request):
+        raise SourceError(
+            f"this atlas page has {size[0]}x{size[1]} pixels and cannot be scaled to {scaled[0]}x{scaled[1]}, because the atlas's "
+            "list gives positions on the unscaled page; set max_size of the atlas, and no parameter that scales its pages"
+        )
+
+
+def find_wrong_page_name(request: ProcessJobRequest, extension: str) -> str:
+    """Return a warning if the source is a page whose atlas lists it with another extension than its product has, "" otherwise."""
+    listed = _listed_extension(request)
+    if listed in ("", extension):
+        return ""
+    stem = request.stem.lower()
+    return (
+        f"the list of this page's atlas names '{stem}.{listed}', but the product is '{stem}.{extension}'; set 'textures' of the "
+        "atlas to the format of the products of its pages"
+    )
 
 
 def one_line(error: BaseException | str) -> str:

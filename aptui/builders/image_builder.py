@@ -24,7 +24,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import SourceBuilder, one_job_per_platform
+from aptui.builders.common import SourceBuilder, find_wrong_page_name, one_job_per_platform, refuse_scaled_page
 from aptui.builders.files.deep_picture import DeepPicture, is_deep, read_deep
 from aptui.builders.files.pictures import (
     MOST_MEGAPIXELS,
@@ -119,7 +119,11 @@ class ImageBuilder(SourceBuilder):
         """Decode the source and write its products; sub ids are the mip level in bits 16–19."""
         job = PictureJob(request, request.options)
         try:
-            picture = _resize(decode_picture(request.read_source(), job), job)
+            decoded = decode_picture(request.read_source(), job)
+            picture = _resize(decoded, job)
+            refuse_scaled_page(request, decoded.size, picture.size)
+            if wrong := find_wrong_page_name(request, job.format):
+                job.warn(wrong)
             for level, each in enumerate(_levels(picture, has_mips=job.options.mips)):
                 _write_level(each, level, job)
         except MemoryError:

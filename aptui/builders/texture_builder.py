@@ -27,7 +27,7 @@ from uuid import UUID
 
 from msgspec import Meta, Struct
 
-from aptui.builders.common import ATLAS_MARK, SourceBuilder, SourceError, show_count
+from aptui.builders.common import SourceBuilder, find_wrong_page_name, refuse_scaled_page, show_count
 from aptui.builders.files.pictures import MOST_MEGAPIXELS, NEEDS_MEMORY
 from aptui.builders.files.texture_file import FORMATS, Texture, encode_dds, encode_ktx2
 from aptui.builders.image_builder import ImageParams, PictureJob, decode_rgba
@@ -195,6 +195,8 @@ class TextureBuilder(SourceBuilder):
         if options.container == "dds" and not FORMATS[name].dxgi:
             raise JobError(f"a DDS file cannot contain the format {name}; set container: ktx2 for this platform")
         _report_size(request, name, width, height)
+        if wrong := find_wrong_page_name(request, options.container):
+            request.log.warning(f"{request.source}: {wrong}")
         texture = _encode(images, name, usage, options, request)
         request.write_product(
             f"{request.stem}.{options.container}",
@@ -319,31 +321,11 @@ def _prepare(pixels: Pixels, request: ProcessJobRequest, options: TextureParams,
     factor = min(1.0, options.max_size / max(width, height))
     size = tuple(_round_side(max(1, int(side * factor + 0.5)), options.sides) for side in (height, width))
     if size != (height, width):
-        if _is_atlas_page(request):
-            raise SourceError(
-                f"this atlas page has {width}x{height} pixels and cannot be scaled to {size[1]}x{size[0]}, because the atlas's "
-                "list of frames gives positions on the unscaled page; set max_size of the atlas instead of max_size or sides of "
-                "the texture"
-            )
+        refuse_scaled_page(request, (width, height), (size[1], size[0]))
         pixels = resize(pixels, size, usage)
     if options.flip_green and usage == "normal":
         pixels = np.dstack([pixels[..., 0], 255 - pixels[..., 1], pixels[..., 2:]])
     return pixels
-
-
-def _is_atlas_page(request: ProcessJobRequest) -> bool:
-    """Return whether the source is a page that an earlier step, the `atlas` builder, wrote beside its list of frames."""
-    if not request.fallback_folders:  # the source is not the product of an earlier step
-        return False
-    folder = os.path.dirname(request.full_path)
-    for stem in (request.stem, re.sub(r"-\d+$", "", request.stem)):
-        for extension in ("json", "tpsheet"):
-            path = os.path.join(folder, f"{stem}.{extension}")
-            if os.path.isfile(path):
-                with open(path, "rb") as file:
-                    if ATLAS_MARK.encode() in file.read():
-                        return True
-    return False
 
 
 def _round_side(side: int, rule: str) -> int:

@@ -14,6 +14,9 @@ import pytest
 from PIL import Image
 
 from aptui.builders.atlas_builder import AtlasBuilder, Item, Place, place_items
+from aptui.builders.common import SourceBuilder
+from aptui.builders.image_builder import ImageBuilder
+from aptui.builders.texture_builder import TextureBuilder
 from aptui.sdk.testing import BuilderBench
 
 
@@ -231,6 +234,52 @@ def test_textures_parameter_sets_the_extension_of_pages_in_the_frame_list(bench:
     listed = products["HUD.tpsheet" if form == "godot" else "HUD.json"].decode()
     assert '"image": "hud-1.ktx2"' in listed
     assert '"hud-1.png"' not in listed.lower()
+
+
+def bench_of_page(bench: BuilderBench, builder: SourceBuilder, textures: str) -> BuilderBench:
+    """Return a bench of another builder that has a page of an atlas as its source, as with an intermediate."""
+    draw_sprites(bench, 3)
+    bench.write("HUD.atlas", '{"sprites": ["ui/*.png"]}')
+    page = bench.build("HUD.atlas", textures=textures)["HUD.png"]
+    later = BuilderBench(builder, bench.folder / "later")
+    later.write("HUD.png", page)
+    return later
+
+
+@pytest.mark.parametrize(
+    ("builder", "params"),
+    [
+        (ImageBuilder(), {"max_size": 32}),
+        (ImageBuilder(), {"scale": 0.5}),
+        (TextureBuilder(), {"max_size": 32, "format": "none"}),
+    ],
+)
+def test_page_of_an_atlas_is_never_scaled(bench: BuilderBench, builder: SourceBuilder, params: dict[str, Any]) -> None:
+    error = bench_of_page(bench, builder, "files").fail("HUD.png", **params)
+
+    assert error.startswith("HUD.png: this atlas page has ")
+    assert "set max_size of the atlas" in error
+
+
+@pytest.mark.parametrize(
+    ("builder", "params", "textures", "is_listed"),
+    [
+        (ImageBuilder(), {}, "files", True),
+        (ImageBuilder(), {"format": "webp"}, "files", False),
+        (ImageBuilder(), {"format": "webp", "lossless": True}, "webp", True),
+        (TextureBuilder(), {"format": "none"}, "ktx2", True),
+        (TextureBuilder(), {"format": "none"}, "files", False),
+    ],
+)
+def test_product_of_a_page_that_its_atlas_lists_under_another_name_is_a_warning(
+    bench: BuilderBench, builder: SourceBuilder, params: dict[str, Any], textures: str, is_listed: bool
+) -> None:
+    later = bench_of_page(bench, builder, textures)
+
+    (name,) = later.build("HUD.png", **params)
+
+    wrong = f"HUD.png: the list of this page's atlas names 'hud.png', but the product is '{name.lower()}'; set 'textures' of "
+    assert [text.startswith(wrong) for text in later.warnings] == ([] if is_listed else [True])
 
 
 def test_phaser_format_has_one_texture_with_its_frames_for_each_page(bench: BuilderBench) -> None:

@@ -192,5 +192,5 @@ builders:
     (error,) = project.errors().values()
     assert error == (
         "step 'texture': ui/hud.png: this atlas page has 40x40 pixels and cannot be scaled to 32x32, because the atlas's list "
-        "of frames gives positions on the unscaled page; set max_size of the atlas instead of max_size or sides of the texture"
+        "gives positions on the unscaled page; set max_size of the atlas, and no parameter that scales its pages"
     )
