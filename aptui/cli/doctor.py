@@ -69,7 +69,7 @@ _OPTIONAL = (
 """(package, module, shipped builders that use it)."""
 _LUAC = ("luac", "luac5.4", "luac5.3", "luac5.1")
 """Programs that `lua` can use instead of the package lupa."""
-_PROGRAMS = ((("glslangValidator", "glslang", "glslc"), ("shader",)), (_LUAC, ()))
+_PROGRAMS = ((("glslangValidator", "glslang", "glslc"), ("shader",)), (_LUAC, ()), (("msdf-atlas-gen",), ("msdf",)))
 """(programs that replace each other, shipped builders that need one of them)."""
 _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red"}
 

@@ -184,8 +184,11 @@ def test_doctor_reports_missing_packages_and_programs_of_enabled_builders(
     settings.write_text(settings.read_text().replace("builders:\n", "builders:\n  - {name: meshes, uses: model}\n"))
     assert builders()["state"] == "warn"
     assert builders()["said"] == "5; 'meshes' uses trimesh"
+    monkeypatch.setenv("PATH", str(project))
+    settings.write_text(settings.read_text().replace("builders:\n", "builders:\n  - {name: glyphs, uses: msdf}\n"))
+    assert builders()["said"] == "6; 'glyphs' uses msdf-atlas-gen; 'meshes' uses trimesh"
     (project / "builders/b.py").write_text(REQUIRING)
-    assert builders()["said"] == "6; 'meshes' uses trimesh; 'mine' uses no-such-package"
+    assert builders()["said"] == "7; 'glyphs' uses msdf-atlas-gen; 'meshes' uses trimesh; 'mine' uses no-such-package"
     pack = 'builders:\n  - {name: pack, patterns: ["*.p"], command: "x", tools: [no-such-tool]}\n'
     settings.write_text(settings.read_text().replace("builders:\n", pack))
     assert builders()["state"] == "fail"
