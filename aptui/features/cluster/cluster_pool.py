@@ -49,10 +49,10 @@ _LEAST_AHEAD, _MOST_AHEAD = 0.25, 4.0
 """Minimum and maximum number of waiting jobs per slot."""
 _RECENT = 0.1
 """Weight of the newest job in the moving mean of job durations."""
-_MOST_BACKLOG = 8
-"""Maximum number of queued messages per local worker.
+_MOST_QUEUED_PER_WORKER = 8
+"""Maximum number of messages per local worker that wait in the pool while jobs for the cluster are requested.
 
-Above this number the cluster gets no jobs, so that local workers do not run out of work.
+A requested job that cannot run on the cluster waits in the pool, too. Without the limit, the pool would fill with such jobs.
 """
 _NEED_TIMEOUT_S = 60.0
 """Time (seconds) for which a job waits for a worker with the required tags before the job fails."""
@@ -171,7 +171,7 @@ class ClusterPool(Pool):
         return self._with_cluster(super().free_for_critical)
 
     def _with_cluster(self, here: int) -> int:
-        if len(self._waiting) - self._waiting.held_count > _MOST_BACKLOG * self._size:
+        if len(self._waiting) - self._waiting.held_count > _MOST_QUEUED_PER_WORKER * self._size:
             return here
         return max(0, here) + max(0, self._capacity() - len(self._away) - len(self._held))
 

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 _MOST_BENCHES = 2
 """Maximum number of cluster setups (`ClusterSetup`) for which this process keeps worker processes."""
-_MOST_UNWANTED = 1000
+_MOST_CANCELLED = 1000
 """Maximum number of remembered names of cancelled tasks."""
 
 
@@ -64,7 +64,7 @@ class _WorkerState:
         self._benches: dict[cluster_messages.Blob, Bench] = {}
         self._stores: dict[cluster_messages.BlobStoreAddress, Store] = {}
         self.jobs: dict[str, _Job] = {}
-        self.unwanted: dict[str, None] = {}
+        self.cancelled_names: dict[str, None] = {}
         """Names of cancelled tasks that do not run in this process. A task may start here later, or may run on another worker."""
 
     @property
@@ -168,9 +168,9 @@ def cancel(names: Sequence[str]) -> None:
         if job is not None:
             job.cancel()
             continue
-        while len(_state.unwanted) >= _MOST_UNWANTED:
-            _state.unwanted.pop(next(iter(_state.unwanted)), None)
-        _state.unwanted[name] = None
+        while len(_state.cancelled_names) >= _MOST_CANCELLED:
+            _state.cancelled_names.pop(next(iter(_state.cancelled_names)), None)
+        _state.cancelled_names[name] = None
 
 
 # -------------------------------------------------------------------------------------------------------------- one job
@@ -210,7 +210,7 @@ class _Job:
     def __enter__(self) -> Self:
         self._folder = tempfile.mkdtemp(prefix="job-", dir=self._bench.jobs)
         _state.jobs[self._task.name] = self
-        if self._task.name in _state.unwanted:
+        if self._task.name in _state.cancelled_names:
             self._is_cancelled = True
         return self
 

@@ -114,5 +114,5 @@ def test_cluster_task_cancelled_at_its_start_is_killed(harness):
 def test_cluster_worker_stores_a_limited_number_of_cancelled_task_names(harness):
     cluster_task.cancel([f"job-{number}" for number in range(5000)])
 
-    assert len(cluster_task._state.unwanted) <= cluster_task._MOST_UNWANTED
-    assert "job-4999" in cluster_task._state.unwanted
+    assert len(cluster_task._state.cancelled_names) <= cluster_task._MOST_CANCELLED
+    assert "job-4999" in cluster_task._state.cancelled_names
