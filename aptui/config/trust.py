@@ -251,6 +251,8 @@ def _describe(config: Config, known: _Record | None) -> _Record:
 def _describe_file(path: str, known: _CodeFile | None) -> _CodeFile:
     try:
         found = os.stat(path)
+        if not stat.S_ISREG(found.st_mode):
+            return _CodeFile(0, 0, 0, "not a regular file")  # reading a pipe or a device might never end
         stamp = (found.st_size, found.st_mtime_ns, found.st_ctime_ns)
         if known is not None and stamp == (known.size, known.mtime_ns, known.ctime_ns):
             return known

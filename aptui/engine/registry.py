@@ -101,7 +101,7 @@ def complete(
         HostError: the project requires a sandbox, and it cannot be started.
     """
     builders, project_dir, unlisted = config.project.builders, config.project_dir, config.project.unlisted_builder
-    paths = [str(path) for path in sorted((project_dir.resolve() / FOLDER).glob("*.py")) if not path.name.startswith("_")]
+    paths = _list_builder_files(project_dir)
     has_classes = bool(paths) or any(builder.kind is BuilderKind.PYTHON for builder in builders)
     if not has_classes and not any(tool.version for tool in config.tools):
         return builders
@@ -133,6 +133,18 @@ def complete(
     _check_patterns([*completed, *added], own.values(), config.places)
     _remember(cache_file, _RegistryCache(_signature(), entries, files, adapted, versions), memory)
     return (*completed, *added)
+
+
+def _list_builder_files(project_dir: Path) -> list[str]:
+    """Return the files in the project's folder of builders that may have builders, sorted.
+
+    Raises:
+        UserError: an entry is a pipe, a device or a folder; the import of a pipe might never end.
+    """
+    paths = [path for path in sorted((project_dir.resolve() / FOLDER).glob("*.py")) if not path.name.startswith("_")]
+    if special := next((path for path in paths if path.exists() and not path.is_file()), None):
+        raise UserError(f"'{special}' is not a regular file", hint=f"remove it from the folder '{FOLDER}'")
+    return list(map(str, paths))
 
 
 # ------------------------------------------------------------------------------------------------------------------ adapters

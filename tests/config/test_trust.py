@@ -100,6 +100,19 @@ def test_changed_code_behind_a_linked_folder_is_found(project: Path, tmp_path: P
     assert "builders/linked/linked.py" in trust.assess(load(project)).changed
 
 
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_pipe_or_device_in_place_of_a_code_file_is_not_read(project: Path, kind: str) -> None:
+    """Reading a pipe without a writer, or a device such as `/dev/zero`, would not end."""
+    trust.record(load(project))
+    (project / "builders/atlas.py").unlink()
+    if kind == "pipe":
+        os.mkfifo(project / "builders/atlas.py")
+    else:
+        (project / "builders/atlas.py").symlink_to("/dev/zero")
+
+    assert trust.assess(load(project)).changed == ("builders/atlas.py",)
+
+
 def test_changed_assets_and_unused_files_do_not_end_trust(project: Path) -> None:
     trust.record(load(project))
     (project / "assets/x.a").write_text("new")

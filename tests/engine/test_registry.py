@@ -213,6 +213,14 @@ def test_builder_that_cannot_be_imported_is_reported_with_place_and_reason(place
     assert what in raised.value.what
 
 
+def test_pipe_in_place_of_a_builder_file_is_refused(place, no_process):
+    no_process()
+    os.mkfifo(place.folder / "builders/a.py")
+
+    with pytest.raises(UserError, match=r"a\.py' is not a regular file"):
+        place.complete()
+
+
 def test_corrected_builder_file_is_loaded_after_an_error(place):
     place.write("mesh.py", code="def")
     with pytest.raises(UserError):
