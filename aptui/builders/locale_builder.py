@@ -168,7 +168,7 @@ def read_plural_forms(header: str) -> tuple[int, str]:
     try:
         choose = gettext.c2py(match[2])
         wrong = [number for number in range(_MOST_NUMBERS) if not 0 <= choose(number) < count]
-    except (ValueError, ZeroDivisionError, OverflowError, RecursionError):
+    except (ValueError, SyntaxError, ZeroDivisionError, OverflowError, RecursionError):
         return 0, f"Plural-Forms: '{shorten(match[2])}' is not a valid expression with the variable n"
     return (
         (0, f"Plural-Forms: for n={wrong[0]} the rule chooses form {choose(wrong[0])}, but the forms are 0 to {count - 1}")

@@ -5,7 +5,6 @@ The meaning of the data is checked only by a schema. `files.yaml_text` reads the
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
@@ -15,7 +14,7 @@ from msgspec import Meta, Struct
 
 from aptui.builders.common import SourceBuilder, one_job_per_platform
 from aptui.builders.files.json_schema import SchemaPath, declare_schemas, validate_by_schema
-from aptui.builders.files.json_text import BrokenTextError
+from aptui.builders.files.json_text import BrokenTextError, write_json
 from aptui.builders.files.yaml_text import YamlReading
 from aptui.builders.json_builder import JSON_ASSET_TYPE
 from aptui.sdk import (
@@ -87,7 +86,5 @@ def _product(reading: YamlReading, data: bytes, output: str, request: ProcessJob
         return os.path.basename(request.source), data, YAML_ASSET_TYPE
     if len(reading.documents) != 1:
         raise BrokenTextError(f"the file has {len(reading.documents)} YAML documents, but JSON can have only one; set output: copy")
-    layout: Mapping[str, Any] = {"indent": 2} if output == "json" else {"separators": (",", ":")}
-    text = json.dumps(reading.plain(reading.documents[0]), ensure_ascii=False, **layout)
-    end = "\n" if output == "json" else ""
-    return f"{request.stem}.json", f"{text}{end}".encode(), JSON_ASSET_TYPE
+    product = write_json(reading.plain(reading.documents[0]), indent=2 if output == "json" else None)
+    return f"{request.stem}.json", product, JSON_ASSET_TYPE

@@ -151,6 +151,7 @@ def test_correct_translation_gives_no_warning(bench, entry):
             "nplurals=2; plural=__import__('os');",
             (0, "Plural-Forms: '__import__('os')' is not a valid expression with the variable n"),
         ),
+        ("nplurals=2; plural=n==!1;", (0, "Plural-Forms: 'n==!1' is not a valid expression with the variable n")),
         ("nplurals=999; plural=0;", (0, "Plural-Forms: nplurals=999 is not a possible number of forms")),
         ("", (0, "the header has no valid Plural-Forms, but some texts have plural forms")),
     ],
@@ -173,6 +174,7 @@ def test_plural_forms_header_is_parsed_or_its_fault_is_named(header, expected):
         ("a.po", b'msgid "a"\nmsgstr "\xe9"\n', "a.po:2:9: invalid UTF-8 at byte offset 18"),
         ("a.po", '"Content-Type: text/plain; charset=nonsense"', "a.po: the text is not in the charset 'nonsense' that the header"),
         ("a.csv", "key,comment\na,b\n", "a.csv:1: no column has the name of a language, such as en or pt_BR"),
+        ("a.csv", "key,en\n", "a.csv: the file has no texts, because no row follows its header"),
         ("a.csv", "key,en\n,b\n", "a.csv:2: the row has no key: its column 'key' is empty"),
         ("a.xlf", "<a/>", "a.xlf:1: the root element is <a>, not <xliff>"),
         ("a.xlf", "<xliff>", "a.xlf:1:8: no element found"),
@@ -187,6 +189,11 @@ def test_plural_forms_header_is_parsed_or_its_fault_is_named(header, expected):
 )
 def test_damaged_translation_file_fails_with_the_line_of_the_damage(bench, name, text, error):
     assert bench.fail(bench.write(name, text)).startswith(error)
+
+
+@pytest.mark.parametrize(("name", "text"), [("DE.PO", 'msgid "a"\nmsgstr "b"\n'), ("A.CSV", "key,DE\na,b\n"), ("DE.XLF", XLIFF_1)])
+def test_extension_in_upper_case_names_the_same_format(bench, name, text):
+    assert bench.build(bench.write(name, text))
 
 
 def test_missing_texts_give_one_warning_and_the_log_lists_them(bench, monkeypatch):

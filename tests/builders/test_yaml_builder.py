@@ -29,7 +29,7 @@ def test_json_output_is_indented_and_min_output_has_no_blanks(bench):
     source = bench.write("a.yaml", "b: [1, é]\na: {}\n")
 
     assert bench.build(source, output="json") == {"a.json": '{\n  "b": [\n    1,\n    "é"\n  ],\n  "a": {}\n}\n'.encode()}
-    assert bench.build(source, output="min") == {"a.json": '{"b":[1,"é"],"a":{}}'.encode()}
+    assert bench.build(source, output="min") == {"a.json": '{"b":[1,"é"],"a":{}}\n'.encode()}
     assert bench.process(source, output="min").products[0].asset_type == JSON_ASSET_TYPE
 
 
@@ -111,6 +111,8 @@ NO_JSON = [
     ("true: 2", "a.yaml:1:1: a key must be text or an integer, not 'true'"),
     ("a: !!int x", "a.yaml:1:4: 'x' is not of type int"),
     ("a: {<<: 1}", "a.yaml:1:9: '<<' can merge only mappings"),
+    ("a: 0x" + "f" * 4000, "a.yaml: a number is too large to be written as JSON"),
+    (r'a: "\ud800"', r"a.yaml: a string contains half of a surrogate pair (\ud800 to \udfff)"),
     ("a: 1\n---\nb: 1", "a.yaml: the file has 2 YAML documents, but JSON can have only one; set output: copy"),
     ("", "a.yaml: the file has 0 YAML documents, but JSON can have only one; set output: copy"),
 ]
@@ -158,6 +160,14 @@ def test_each_platform_may_have_its_own_schema(bench):
     [
         (None, "a.yaml: the file 's.json' is missing"),
         ("{", "a.yaml: the schema s.json:1:2: Expecting property name enclosed in double quotes"),
+        ("[", "a.yaml: the schema s.json:1:2: Expecting value"),
+        ("5", "a.yaml: the schema s.json: a schema must be an object, true or false"),
+        ('{"$schema": []}', "a.yaml: the schema s.json: $['$schema']: [] is not of type 'string'"),
+        (b'"\xe9"', "a.yaml: the schema s.json:1:2: invalid UTF-8 at byte offset 1"),
+        (
+            '{"$ref": "#"}',
+            "a.yaml: the schema s.json: its $ref never end, or the data is nested too deeply for them",
+        ),
         ('{"type": 1}', "a.yaml: the schema s.json: $.type: 1 is not valid under any of the given schemas"),
         (
             '{"$ref": "http://example.org/x"}',
@@ -172,8 +182,14 @@ def test_error_for_an_unusable_schema_names_the_schema(bench, schema, error):
     assert bench.fail(bench.write("a.yaml", "a: 1"), schema="s.json") == error
 
 
+def test_schema_may_contain_a_number_with_thousands_of_digits(bench):
+    bench.write("s.json", '{"maximum": ' + "9" * 5000 + "}")
+
+    assert bench.build(bench.write("a.yaml", "1"), schema="s.json")
+
+
 def test_yaml_in_utf_16_is_read(bench):
-    assert bench.build(bench.write("a.yaml", "a: é".encode("utf-16")), output="min") == {"a.json": '{"a":"é"}'.encode()}
+    assert bench.build(bench.write("a.yaml", "a: é".encode("utf-16")), output="min") == {"a.json": '{"a":"é"}\n'.encode()}
 
 
 @pytest.mark.real

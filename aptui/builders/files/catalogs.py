@@ -84,6 +84,7 @@ def read_catalogs(name: str, data: bytes) -> list[TextCatalog]:
         BrokenTextError: the file is damaged, or of another kind.
     """
     stem, extension = os.path.splitext(os.path.basename(name))
+    extension = extension.lower()
     refuse_larger(data, MOST_MIB)
     if extension in (".po", ".pot"):
         return [_read_po(data, stem)]
@@ -184,9 +185,11 @@ def _decode_po(data: bytes) -> str:
 
 def _read_csv(text: str, delimiter: str) -> list[TextCatalog]:
     rows = list(read_rows(text, delimiter))
-    names = list(rows[0].cells) if rows else []
+    if not rows:
+        raise BrokenTextError("the file has no texts, because no row follows its header")
+    names = list(rows[0].cells)
     languages = [name for name in names[1:] if _LANGUAGE.fullmatch(name)]
-    if rows and not languages:
+    if not languages:
         raise BrokenTextError("no column has the name of a language, such as en or pt_BR", "1")
     catalogs = [TextCatalog(language=name) for name in languages]
     for row in rows:

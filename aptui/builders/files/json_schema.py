@@ -5,14 +5,13 @@ Tests: `tests/builders/test_yaml_builder.py`, `tests/builders/test_json_builder.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from aptui.builders.common import one_line, shorten, summarize_errors
-from aptui.builders.files.json_text import BrokenTextError, DataText, explain, write_place
+from aptui.builders.files.json_text import BrokenTextError, DataText, decode_text, read_json
 from aptui.builders.files.references import declare_sources, filter_allowed, read
 from aptui.sdk import CreateJobsRequest, NamedFileError, ProcessJobRequest, SourceDependency, placed_name
 
@@ -73,17 +72,16 @@ class SchemaFile:
 
         self.path = path
         try:
-            text = read(request, path, "the parameter 'schema'").decode("utf-8-sig")
-            schema = json.loads(text)
-            kind = validator_for(schema, default=Draft202012Validator)
+            schema = read_json(decode_text(read(request, path, "the parameter 'schema'"))).value
+            if not isinstance(schema, dict | bool):
+                raise NamedFileError(f"the schema {path}: a schema must be an object, true or false")
+            draft = schema.get("$schema") if isinstance(schema, dict) else None
+            kind = validator_for({"$schema": str(draft)}, default=Draft202012Validator)
             kind.check_schema(schema)
-        except json.JSONDecodeError as error:
-            what, position = explain(error, text)
-            raise NamedFileError(f"the schema {path}:{write_place(text, position)}: {what}") from None
+        except BrokenTextError as error:
+            raise NamedFileError(f"the schema {error.explain(path)}") from None
         except SchemaError as error:
             raise NamedFileError(f"the schema {path}: {error.json_path}: {shorten(one_line(error.message))}") from None
-        except UnicodeDecodeError:
-            raise NamedFileError(f"the schema {path}: the file is not UTF-8; save it as UTF-8") from None
         except RecursionError:
             raise NamedFileError(f"the schema {path}: the schema is nested too deeply") from None
         # The registry is given explicitly, because the default registry would fetch the files that `$ref` names.
@@ -96,7 +94,7 @@ class SchemaFile:
         too.
 
         Raises:
-            NamedFileError: the schema refers to a schema outside its file.
+            NamedFileError: the schema refers to a schema outside its file, or refers to itself without end.
         """
         from referencing.exceptions import Unresolvable
 
@@ -104,6 +102,10 @@ class SchemaFile:
             errors = list(self._validator.iter_errors(value))
         except Unresolvable as error:
             raise NamedFileError(f"the schema {self.path}: a $ref names {error.ref!r}, which is not in this file") from None
+        except RecursionError:
+            raise NamedFileError(
+                f"the schema {self.path}: its $ref never end, or the data is nested too deeply for them"
+            ) from None
         found = [
             (_is_number(error.instance), Violation(tuple(error.absolute_path), shorten(one_line(error.message))))
             for error in errors
