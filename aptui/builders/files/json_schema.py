@@ -103,9 +103,7 @@ class SchemaFile:
         except Unresolvable as error:
             raise NamedFileError(f"the schema {self.path}: a $ref names {error.ref!r}, which is not in this file") from None
         except RecursionError:
-            raise NamedFileError(
-                f"the schema {self.path}: its $ref never end, or the data is nested too deeply for them"
-            ) from None
+            raise NamedFileError(f"the schema {self.path}: its $ref never end, or the data is nested too deeply for them") from None
         found = [
             (_is_number(error.instance), Violation(tuple(error.absolute_path), shorten(one_line(error.message))))
             for error in errors
