@@ -1,6 +1,6 @@
 """A helper process: a process of a feature that runs while the engine runs. The engine's selector watches the process.
 
-Tests: `tests/features/gateway/test_gateway_process.py`, `tests/features/o3de/connection/test_connection_process.py`.
+Tests: `tests/engine/live/test_helper_process.py`, `tests/features/gateway/test_gateway_process.py`.
 """
 
 from __future__ import annotations
@@ -36,9 +36,19 @@ class HelperProcess:
         """The running process, None = no process is running."""
 
     def watch(self, child: subprocess.Popen[bytes]) -> None:
-        """Watch a process that was started just now."""
+        """Watch a process that was started just now.
+
+        Raises:
+            OSError: no descriptor is free; the process was killed.
+        """
         self.child = child
-        self._pidfd = os.pidfd_open(child.pid)
+        try:
+            self._pidfd = os.pidfd_open(child.pid)
+        except OSError:
+            child.kill()
+            child.wait()
+            self._forget()
+            raise
         self._selector.register(self._pidfd, selectors.EVENT_READ, self._on_end)
         if child.stdout is not None:
             os.set_blocking(child.stdout.fileno(), False)
@@ -69,7 +79,8 @@ class HelperProcess:
     def close_output(self) -> None:
         """Stop watching the standard output."""
         if self.child is not None and self.child.stdout is not None:
-            self._selector.unregister(self.child.stdout)
+            if self._pidfd >= 0:
+                self._selector.unregister(self.child.stdout)
             self.child.stdout.close()
             self.child.stdout = None
 

@@ -128,11 +128,11 @@ class GatewaySupervisor:
                 child = subprocess.Popen(
                     command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True, cwd=config.project_dir
                 )
+            self._process.watch(child)
         except (OSError, KnownError) as error:
             self._fail(f"the process of the gateway cannot be started: {error}", now)
             return
         self._began = now
-        self._process.watch(child)
 
     def _on_end(self, code: int) -> None:
         """Handle the end of a gateway that ended by itself: plan its restart, and report why it ended."""

@@ -105,14 +105,14 @@ class ConnectionSupervisor:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, pass_fds=(number,),
                 start_new_session=True, env=python_environment(),
             )  # fmt: skip
+            self._process.watch(child)
         except (OSError, HostError) as error:
             self._fail(str(error), now)
             return
         assert child.stdin is not None
-        with contextlib.suppress(OSError):  # if the process has ended already, `watch` reports the end
+        with contextlib.suppress(OSError):  # if the process has ended already, the next turn of the loop reports the end
             child.stdin.write(json.dumps(msgspec.to_builtins(self._settings)).encode() + b"\n")
             child.stdin.flush()
-        self._process.watch(child)
         self._live.ports["o3de"] = self.port
 
     def _on_output(self, _mask: int) -> None:
