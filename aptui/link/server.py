@@ -16,7 +16,6 @@ import os
 import selectors
 import socket
 import time
-import traceback
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct
@@ -26,10 +25,10 @@ from aptui.core.notices import JobChanged, JobProgress, Notice
 from aptui.link import codec, places
 from aptui.link.notice_feed import REPLACED, UNSETTLED, NoticeFeed, Outbox
 from aptui.link.port import PROTOCOL, Answerer, EngineHello, PingEngine, ReadStatus, StopEngine, Verb
+from aptui.shared import printing
 from aptui.shared.errors import BusyError, HostError, InternalError, KnownError
 from aptui.shared.floods import ErrorReports
 from aptui.shared.health import Connection
-from aptui.shared.printing import sanitize
 
 _RECEIVE_BYTES = 1 << 14
 _ANSWERS_BYTES = 1 << 16
@@ -452,7 +451,7 @@ class LinkServer:
     def _report(self, error: Exception) -> None:
         """Print the traceback of a bug, at a limited rate."""
         if self._reports.admits(type(error).__name__):
-            traceback.print_exception(error)
+            printing.complain_of(error)
 
     # ---------------------------------------------------------------------------------------------------------- sending lines
 
@@ -507,4 +506,4 @@ class LinkServer:
 
 
 def _word(text: str) -> str:
-    return sanitize(text[:_NAME_LENGTH])
+    return printing.sanitize(text[:_NAME_LENGTH])

@@ -5,12 +5,13 @@ Tests: `tests/shared/test_floods.py`.
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+from aptui.shared import printing
 
 if TYPE_CHECKING:
     import asyncio
@@ -70,7 +71,7 @@ class ErrorReports:
         """Return whether an error of this kind may be printed now; print the numbers of suppressed reports whose minute is over."""
         now = self._clock()
         for name, count in self._gate.spans_over(now):
-            print(f"{name}: {more_like_this(count)}", file=sys.stderr, flush=True)
+            printing.complain(f"{name}: {more_like_this(count)}")
         return self._gate.admit(kind, now)
 
     def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -114,6 +114,13 @@ def complain(text: str, colour: str = "") -> None:
         pass  # stderr is closed: the text cannot be shown
 
 
+def complain_of(error: Exception) -> None:
+    """Write the traceback of a bug to stderr, so that the process can continue although stderr is closed or its disk is full."""
+    import traceback  # imported here, because a bug is rare
+
+    complain(sanitize_lines("".join(traceback.format_exception(error)).rstrip()))
+
+
 def ask_consent(question: str, stream: TextIO) -> bool:
     """Print a question, and return whether the user types "y" or "yes"; any other answer is a no."""
     stream.write(f"{question} (y/N) ")

@@ -10,10 +10,10 @@ closed, and opening it is retried. Clients stay connected.
 from __future__ import annotations
 
 import contextlib
+import errno
 import math
 import selectors
 import time
-import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -33,6 +33,7 @@ from aptui.engine.loop.engine_reports import Listener
 from aptui.engine.loop.opening import PreparedSession
 from aptui.engine.waking import Waker
 from aptui.link.notice_feed import UNSETTLED
+from aptui.shared import printing
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.shared.health import Health
 from aptui.store.db import schema
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _GONE = "the asset database was deleted: restore the file, or run 'aptui rescan' to rebuild everything"
 _REPLACED = "the asset database was replaced: run 'aptui rescan' to continue with the new database"
+_MORE_FILES = "restart the engine with a higher limit of open files ('ulimit -n')"
 _LATEST_DELAY_S = 0.05
 """Delay (seconds) before clients are notified of pending and running jobs.
 
@@ -223,11 +225,11 @@ class EngineSupervisor:
             self._is_first_scan, self._is_settled = True, False
         self._idle_since = None
         self._trouble, self._retry_at = "", math.inf
-        self._reported_troubles.clear()
         self._moved_to, self._end_at = "", math.inf
         if not is_first:
             for note in self.openings:
                 note()
+        self._reported_troubles.clear()
 
     # --------------------------------------------------------------------------------------------------------------- loop
 
@@ -404,7 +406,7 @@ class EngineSupervisor:
 
     def _report_trouble(self, error: Exception, engine: Engine | None) -> None:
         if not isinstance(error, KnownError):
-            traceback.print_exception(error)
+            printing.complain_of(error)
         reason = f"{self._trouble}; the engine tries again in {self._retry_s:g} s"
         if engine is not None:
             engine.news.say(reason, LogLevel.ERROR)  # unlike `_say`, this also writes the reason into the engine's log
@@ -642,7 +644,8 @@ class EngineSupervisor:
 def _known_error(error: Exception) -> KnownError:
     """Return what users see for an error that ended a turn of the loop."""
     if isinstance(error, KnownError):
-        return error
+        has_none_left = isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE)
+        return HostError(error.what, hint=_MORE_FILES) if has_none_left else error
     if isinstance(error, ImportError):
         hint = "if aptui was upgraded or removed while the engine ran, restart the engine; otherwise install aptui again"
         return HostError(f"a part of aptui cannot be loaded: {error}", hint=hint)

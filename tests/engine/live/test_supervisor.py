@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import io
 import math
 import os
 import shutil
+import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -631,6 +633,38 @@ def test_reload_is_answered_although_the_folders_to_watch_cannot_be_listed(
         retrying.until(lambda: answers)
 
     assert answers == [("", False)]
+
+
+class FullDisk(io.StringIO):
+    def write(self, _text: str) -> int:
+        raise OSError(errno.ENOSPC, "no space left on device")
+
+
+def test_engine_continues_if_the_traceback_of_a_bug_cannot_be_printed(
+    retrying: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with retrying.running() as live:
+        monkeypatch.setattr(sys, "stderr", FullDisk())
+        monkeypatch.setattr(live.engine, "turn", mock.Mock(side_effect=KeyError("a bug")))
+        retrying.until(lambda: "KeyError" in live.health.disk)
+        retrying.save("a.txt", "when all is well again")
+
+
+def test_reason_of_exhausted_descriptors_has_the_remedy_and_is_reported_once(
+    retrying: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def announce() -> None:
+        raise HostError("the record cannot be written", hint="check its permissions") from OSError(errno.EMFILE, "no descriptors")
+
+    with retrying.running() as live:
+        live.openings.append(announce)
+        live._break_down(KeyError("a bug"))
+        retrying.until(lambda: live._retry_s >= 0.08)
+
+        assert (
+            live.health.disk == "the record cannot be written; restart the engine with a higher limit of open files ('ulimit -n')"
+        )
+        assert sum("the record" in text for text in retrying.messages) == 1
 
 
 def test_retry_delay_grows_while_the_idle_state_cannot_be_recorded(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
