@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.core.model import ProductFlag
-from aptui.core.paths import as_text, normalize
+from aptui.core.paths import as_text, normalize, os_path
 from aptui.core.project import ScanFolder
 from aptui.shared.errors import HostError
 from aptui.store.db.schema import translate_errors
@@ -479,7 +479,7 @@ class ProjectPaths(Struct, frozen=True):
         text = normalize(path)
         if not text.startswith("/"):
             return [text.lower()]
-        return [text[len(folder.path) + 1 :].lower() for folder in self.scan_folders if text.startswith(f"{folder.path}/")]
+        return [found.lower() for folder in self.scan_folders if (found := _find_relative(folder, text)) is not None]
 
     def _product_names(self, path: str, platform: str) -> list[str]:
         text = normalize(path)
@@ -491,15 +491,32 @@ class ProjectPaths(Struct, frozen=True):
     def resolve_on_disk(self, path: str) -> tuple[ScanFolder, str] | None:
         """Return the scan folder of a path, and the path relative to it.
 
-        The first folder that has the file wins; `..` may lead from one folder to another.
+        The first folder that has the file wins; `..` may lead from one folder to another. An absolute path need not exist.
         """
         text = os.path.normpath(normalize(path))
         candidates = [text] if text.startswith("/") else [os.path.normpath(f"{folder.path}/{text}") for folder in self.scan_folders]
         for file in candidates:
-            inside = next((folder for folder in self.scan_folders if file.startswith(f"{folder.path}/")), None)
-            if inside is not None and (text.startswith("/") or os.path.lexists(file)):
-                return inside, file[len(inside.path) + 1 :]
+            for at, folder in enumerate(self.scan_folders):
+                relative = _find_relative(folder, file)
+                if relative is not None and (text.startswith("/") or os.path.lexists(os_path(file))):
+                    return next(self._having(relative, self.scan_folders[:at]), folder), relative
         return None
+
+    @staticmethod
+    def _having(relative: str, folders: Iterable[ScanFolder]) -> Iterator[ScanFolder]:
+        """Yield the folders that have a file at a relative path."""
+        for folder in folders:
+            file = f"{folder.path}/{relative}"
+            if _find_relative(folder, file) is not None and os.path.lexists(os_path(file)):
+                yield folder
+
+
+def _find_relative(folder: ScanFolder, path: str) -> str | None:
+    """Return an absolute path relative to a scan folder, None if the path does not belong to the folder."""
+    if not path.startswith(f"{folder.path}/"):
+        return None
+    relative = path[len(folder.path) + 1 :]
+    return relative if folder.recursive or "/" not in relative else None
 
 
 def source_with_id(reader: Reader, uuid: bytes) -> SourceRow | None:

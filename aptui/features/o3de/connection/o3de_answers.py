@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import feature
-from aptui.core.paths import from_text, normalize
+from aptui.core.paths import from_text, is_below, normalize, os_path, path_uuid
+from aptui.core.patterns import wildcard
 from aptui.features.o3de.connection import virtual_files
 from aptui.features.o3de.connection.o3de_messages import NO_ASSET, NO_UUID, AssetKey, O3deMessage
 from aptui.link import port
@@ -56,6 +58,8 @@ _LOG_BYTES = 1 << 20
 _CHANGES, _REAL_CHANGES, _CHECK_DELETE = range(4), (1, 3), 2
 """Types of source changes: 0 preview of a move, 1 move, 2 preview of a deletion, 3 deletion; 1 and 3 change files."""
 _DIRECT = 0
+_ALIAS = re.compile(r"\A@[^@]*@/?")
+"""Matches an alias at the begin of a path, for example `@products@/`."""
 Values = dict[str, Any]
 
 
@@ -74,6 +78,8 @@ class ClientAnswers:
         self._platforms = tuple(each for each in session.platforms if each in settings.platforms)
         self._platform = self._platforms[0] if len(self._platforms) == 1 else ""
         self._is_local = session.is_local
+        self._source_types: dict[bytes, re.Pattern[str]] = {}
+        """{asset type: its files}: types that the client registered, whose assets are sources, not products."""
         first = self._platforms[0] if self._platforms else ""
         self._files = virtual_files.VirtualFiles(
             settings.cache_dir, first, settings.user_dir, settings.log_dir, is_local=session.is_local
@@ -184,20 +190,34 @@ class ClientAnswers:
 
     # --------------------------------------------------------------------------------------------------------------- paths
 
-    def _relative_product_path(self, reader: Reader, request: O3deMessage) -> Values:
+    async def _relative_product_path(self, request: O3deMessage) -> Values:
+        """Return the path of a source's product.
+
+        A relative path, a path in the cache, and the path of a source without products are returned relative, without a check.
+        """
         path = request["SourceOrProductPath"]
-        source = self._paths.find_source(reader, path)
-        if source is None:
+        text = normalize(path)
+        if not text.startswith("/"):
+            return {"RelativeProductPath": path, "Resolved": bool(path)}
+        if is_below(text, self._paths.cache_dir):
+            found = text[len(self._paths.cache_dir) + 1 :].partition("/")[2]
+            return {"RelativeProductPath": found or path, "Resolved": bool(found)}
+        place = await asyncio.to_thread(self._paths.resolve_on_disk, path)
+        if place is None:
             return {"RelativeProductPath": path}
-        named = [each.name for each in self._paths.find_products(reader, path)]
+        product = await self._database.ask(lambda reader: self._first_product(reader, place[1]))
+        return {"RelativeProductPath": product or place[1], "Resolved": True}
+
+    def _first_product(self, reader: Reader, relative: str) -> str:
+        """Return the path of a product of the source at a relative path, "" if the source has no products."""
+        source = reader.source(relative.lower())
         made = (
-            each.name
-            for job in reader.jobs_of(source.source_id)
+            each.name.partition("/")[2]
+            for job in (reader.jobs_of(source.source_id) if source is not None else ())
             if job.job_id and (not self._platforms or job.platform in self._platforms)
             for each in reader.products_of(job.job_id)
         )
-        found = next(iter(named), None) or next(made, f"/{source.source}")
-        return {"RelativeProductPath": found.partition("/")[2], "Resolved": True}
+        return next(made, "")
 
     async def _relative_source_path(self, request: O3deMessage) -> Values:
         path = request["SourcePath"]
@@ -210,10 +230,17 @@ class ClientAnswers:
         folder, relative = found
         return {"RelativeSourcePath": relative, "RootFolder": folder.path, "Resolved": True}
 
-    def _full_source_path(self, reader: Reader, request: O3deMessage) -> Values:
+    async def _full_source_path(self, request: O3deMessage) -> Values:
+        """Return the path of a product's source, or of a file in a scan folder; an absolute path of another file is returned."""
         path = request["RelativeProductPath"]
-        source = self._paths.find_source(reader, path)
-        return {"FullSourcePath": path} if source is None else {"FullSourcePath": _full(source), "Resolved": True}
+        text = _ALIAS.sub("", normalize(path), count=1)
+        source = await self._database.ask(lambda reader: self._paths.find_source(reader, text)) if text else None
+        if source is not None:
+            return {"FullSourcePath": _full(source), "Resolved": True}
+        place = await asyncio.to_thread(self._paths.resolve_on_disk, text) if text else None
+        if place is not None:
+            return {"FullSourcePath": f"{place[0].path}/{place[1]}", "Resolved": True}
+        return {"FullSourcePath": path, "Resolved": text.startswith("/") and not is_below(text, self._paths.cache_dir)}
 
     async def _show_on_screen(self, request: O3deMessage) -> Values:
         """Show a source, or the source of a product, on the screens that are open."""
@@ -241,10 +268,31 @@ class ClientAnswers:
 
         source = await self._database.ask(find)
         if source is None:
+            return await asyncio.to_thread(self._file_info, request["AssetPath"]) if request["AssetPath"] else {}
+        size = await asyncio.to_thread(_size, _full(source))
+        kind = request["AssetType"] if uuid != NO_UUID else self._source_type(source.source)
+        return {"Found": True, "WatchFolder": source.root, "AssetInfo": ((source.uuid, sub_id), source.source, size, kind)}
+
+    def _file_info(self, path: str) -> Values:
+        """Return the information about a file without jobs.
+
+        A file with a `.meta` file is not found, because its UUID is not that of its path.
+        """
+        place = self._paths.resolve_on_disk(path)
+        full = f"{place[0].path}/{place[1]}" if place is not None else ""
+        if place is None or not os.path.isfile(os_path(full)) or os.path.lexists(os_path(f"{full}.meta")):
             return {}
-        size = await asyncio.to_thread(_size, source)
-        info = ((source.uuid, sub_id), source.source, size, request["AssetType"])
-        return {"Found": True, "WatchFolder": source.root, "AssetInfo": info}
+        info = (path_uuid(place[1]), 0), place[1], _size(full), self._source_type(place[1])
+        return {"Found": True, "WatchFolder": place[0].path, "AssetInfo": info}
+
+    def _source_type(self, path: str) -> bytes:
+        """Return the asset type that the client registered for a source."""
+        return next((kind for kind, pattern in self._source_types.items() if pattern.fullmatch(path)), NO_UUID)
+
+    async def _register_source_type(self, request: O3deMessage) -> Values:
+        if len(self._source_types) < MOST:
+            self._source_types[request["AssetType"]] = wildcard(request["AssetFileFilter"])
+        return {}
 
     def _source_products(self, reader: Reader, request: O3deMessage) -> Values:
         uuid, _sub_id = request["AssetId"]
@@ -254,7 +302,19 @@ class ClientAnswers:
         mine = [each for each in products if each.name.partition("/")[0] in self._platforms]
         return {"Found": source_with_id(reader, uuid) is not None, "ProductsAssetInfo": list(map(_info, mine))}
 
-    def _asset_info(self, reader: Reader, request: O3deMessage) -> Values:
+    async def _asset_info(self, request: O3deMessage) -> Values:
+        """Return the information about a product, or about a source if the client registered its asset type."""
+        uuid, asset_type = request["AssetId"][0], request["AssetType"]
+        if uuid != NO_UUID and self._source_types and asset_type in (NO_UUID, *self._source_types):
+            source = await self._database.ask(lambda reader: source_with_id(reader, uuid))
+            kind = self._source_type(source.source) if source is not None else NO_UUID
+            if source is not None and (kind if asset_type == NO_UUID else asset_type) != NO_UUID:
+                size = await asyncio.to_thread(_size, _full(source))
+                info = request["AssetId"], source.source, size, kind if asset_type == NO_UUID else asset_type
+                return {"Found": True, "AssetInfo": info, "RootFolder": source.root}
+        return await self._database.ask(lambda reader: self._product_info(reader, request))
+
+    def _product_info(self, reader: Reader, request: O3deMessage) -> Values:
         asset, platform = request["AssetId"], request["PlatformName"].lower() or self._platform
         uuid, sub_id = asset
         if uuid != NO_UUID:
@@ -265,8 +325,7 @@ class ClientAnswers:
             return {}
         if asset == NO_ASSET:  # as in O3DE, the answer to a request by path has only the id
             return {"Found": True, "AssetInfo": (_info(products[0])[0], "", 0, NO_UUID)}
-        root = f"{self._settings.cache_dir}/{products[0].name.partition('/')[0]}"
-        return {"Found": True, "AssetInfo": _info(products[0]), "RootFolder": root}
+        return {"Found": True, "AssetInfo": _info(products[0])}  # in O3DE only sources have a root folder
 
     def _dependencies(self, reader: Reader, request: O3deMessage) -> Values:
         uuid, sub_id = request["AssetId"]
@@ -370,7 +429,11 @@ _HANDLERS = {
     "AssetProcessorPlatformStatusRequest": "_platform_status",
     "AssetProcessorPendingPlatformAssetsRequest": "_pending_assets",
     "GenerateRelativeSourcePathRequest": "_relative_source_path",
+    "GetRelativeProductPathFromFullSourceOrProductPathRequest": "_relative_product_path",
+    "GetFullSourcePathFromRelativeProductPathRequest": "_full_source_path",
+    "RegisterSourceAssetRequest": "_register_source_type",
     "SourceAssetInfoRequest": "_source_info",
+    "AssetInfoRequest": "_asset_info",
     "ShowAssetInAssetProcessorRequest": "_show_on_screen",
     "GetScanFoldersRequest": "_scan_folders",
     "GetAssetSafeFoldersRequest": "_safe_folders",
@@ -383,10 +446,7 @@ _HANDLERS = {
 """{request: method that answers it}."""
 _READERS = {
     "GetUnresolvedDependencyCountsRequest": "_count_unresolved",
-    "GetRelativeProductPathFromFullSourceOrProductPathRequest": "_relative_product_path",
-    "GetFullSourcePathFromRelativeProductPathRequest": "_full_source_path",
     "SourceAssetProductsInfoRequest": "_source_products",
-    "AssetInfoRequest": "_asset_info",
     "AssetDependencyInfoRequest": "_dependencies",
 }
 """{request: method that answers it from the asset database alone}."""
@@ -396,9 +456,9 @@ def _full(source: SourceRow) -> str:
     return f"{source.root}/{source.source}"
 
 
-def _size(source: SourceRow) -> int:
+def _size(path: str) -> int:
     try:
-        return os.stat(from_text(_full(source))).st_size
+        return os.stat(from_text(path)).st_size
     except OSError:
         return 0
 

@@ -19,6 +19,7 @@ from waiting import until
 
 from aptui.config.settings import GatewaySettings
 from aptui.core.notices import EngineMessage, ShowRequested
+from aptui.core.paths import path_uuid
 from aptui.features.gateway.engine_requests import ShowSource
 from aptui.features.o3de.connection.connection_settings import branch_token, find_settings
 from aptui.features.o3de.connection.connection_supervisor import ConnectionSupervisor
@@ -43,6 +44,7 @@ builders:
      products: ["*.out"]}
 serve: {o3de: true, o3de_port: 0}
 """
+FOLDERS = "scan_folders: [{name: game, path: assets}, {name: more, path: more}, {name: flat, path: ., recursive: false}]"
 CHANGED, REMOVED, STARTED, COMPLETED, FAILED = 0, 1, 4, 5, 6
 CHANGE, SOURCE = "AssetProcessorManager::AssetNotification", "AssetProcessorManager::SourceFileNotification"
 STATUS = "AssetSystem::RequestAssetStatus"
@@ -72,9 +74,12 @@ def garden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Garden]:
     root = tmp_path_factory.mktemp("garden")
     with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory(prefix="g") as state:
         patch.setenv("XDG_STATE_HOME", state)
-        project = LiveProject(root, SETTINGS % (root / "gate"), workers=2)
+        settings = SETTINGS.replace("scan_folders: [{name: game, path: assets}]", FOLDERS)
+        project = LiveProject(root, settings % (root / "gate"), workers=2)
         project.write("assets/first.txt", "first")
         project.write("assets/sub/Second.txt", "second")
+        project.write("assets/notes.cfg", "no builder")
+        project.write("more/first.txt", "overridden")
         with project.running() as live:
             live.server = LinkServer(places.socket_path(project.cache), live.selector, project.handler)
             live.server.listen()
@@ -276,7 +281,7 @@ def test_requests_for_paths_and_asset_information_are_answered(garden: Garden) -
         found = info["AssetInfo"]["assetId"]
         key = client.asset("AssetId", found["guid"].value, found["subId"].number)
         by_id = ask(editor, "AssetProcessor::AssetInfoRequest", "AB1468DB-99B5-4666-A619-4D3F746805A5", key, version=3)
-        assert (by_id["AssetInfo"]["relativePath"].text, by_id["RootFolder"].text) == ("first.txt", f"{garden.project.cache}/linux")
+        assert (by_id["AssetInfo"]["relativePath"].text, by_id["RootFolder"].text) == ("first.txt", "")
         products = ask(editor, "AssetProcessor::SourceAssetProductsInfoRequest", "14D0994C-7096-44D9-A239-2A7B51DDC95A", key)
         assert [each["relativePath"].text for each in products["ProductsAssetInfo"].children] == ["first.txt"]
         needs = ask(editor, "AssetProcessor::AssetDependencyInfoRequest", "2365EEA3-D8A6-41E4-9C9F-2113D5617230", key, version=0)
@@ -294,6 +299,63 @@ def test_requests_for_paths_and_asset_information_are_answered(garden: Garden) -
                 client.text("Platform", platform),
             )  # fmt: skip
             assert enabled["IsPlatformEnabled"].number == is_enabled
+
+
+def test_paths_are_resolved_as_in_o3de(garden: Garden) -> None:
+    project, cache = garden.project.root, garden.project.cache
+    assets = project / "assets"
+    product_of = "AssetSystem::GetRelativeProductPathFromFullSourceOrProductPath", "2ED7888B-959C-451C-90B6-8EF7B0B4E385"
+    source_of = "AssetSystem::GetFullSourcePathFromRelativeProductPath", "F48E2159-4711-4D0E-838F-91B472AE10FF"
+    relative_of = "AssetSystem::GenerateRelativeSourcePathRequest", "B3865033-F5A3-4749-8147-7B1AB04D5F6D"
+    second, first = str(assets / "sub/Second.txt"), str(assets / "first.txt")
+    with garden.editor() as editor:
+        until(lambda: is_ready(editor))
+        for request, field, result, expected in (
+            (product_of, "SourceOrProductPath", "RelativeProductPath", {
+                "any/Name.dds": ("any/Name.dds", 1), f"{cache}/linux/Sub/no such folder/": ("Sub/no such folder", 1),
+                f"{cache}/LINUX/sub/second.txt": ("sub/second.txt", 1), f"{assets}/New.cfg": ("New.cfg", 1),
+                f"{project}/more/first.txt": ("first.txt", 1), f"{project}/sub/x.txt": (f"{project}/sub/x.txt", 0),
+                "/elsewhere/x": ("/elsewhere/x", 0), "": ("", 0),
+            }),
+            (source_of, "RelativeProductPath", "FullSourcePath", {
+                "@products@/sub/second.txt": (second, 1), "@any@sub\\second.txt": (second, 1),
+                "linux/sub/second.txt": (second, 1), f"{cache}/linux/sub/second.txt": (second, 1), second: (second, 1),
+                f"{project}/more/first.txt": (first, 1), "@products@/notes.cfg": (str(assets / "notes.cfg"), 1),
+                "/elsewhere/x": ("/elsewhere/x", 1), "missing.txt": ("missing.txt", 0), "": ("", 0),
+            }),
+            (relative_of, "SourcePath", "RelativeSourcePath", {
+                f"{project}/more/first.txt": ("first.txt", 1), f"{project}/sub/x.txt": (f"{project}/sub/x.txt", 0),
+                f"{project}/x.txt": ("x.txt", 1),
+            }),
+        ):  # fmt: skip
+            for path, answer in expected.items():
+                found = ask(editor, *request, client.text(field, path))
+                assert (path, found[result].text, found["Resolved"].number) == (path, *answer)
+        moved = ask(editor, *relative_of, client.text("SourcePath", f"{project}/more/first.txt"))
+        assert moved["RootFolder"].text == str(assets)
+
+
+def test_source_information_is_answered_for_files_without_jobs_and_registered_types(garden: Garden) -> None:
+    source_info = "AssetProcessor::SourceAssetInfoRequest", "E92CD74F-11E0-4AD8-A786-61D3B9715E35"
+    asset_info = "AssetProcessor::AssetInfoRequest", "AB1468DB-99B5-4666-A619-4D3F746805A5"
+    kind = bytes(range(16))
+    with garden.editor() as editor:
+        until(lambda: is_ready(editor))
+        notes = ask(editor, *source_info, client.text("AssetPath", "notes.cfg"), version=2)
+        assert (notes["Found"].number, notes["WatchFolder"].text) == (1, str(garden.project.root / "assets"))
+        assert notes["AssetInfo"]["assetId"]["guid"].value == path_uuid("notes.cfg")
+        assert notes["AssetInfo"]["sizeBytes"].number == len("no builder")
+        assert ask(editor, *source_info, client.text("AssetPath", "missing.cfg"), version=2)["Found"].number == 0
+
+        fields = client.element(client.UUID, "AssetType", kind), client.text("AssetFileFilter", "*second.txt")
+        editor.send("AssetProcessor::RegisterSourceAssetRequest", client.message("189C6045-E1D4-4D78-B0E7-2BB7BD05FDE1", *fields))
+        source = client.asset("AssetId", path_uuid("sub/second.txt"), 0)
+        for more in ((), (client.element(client.UUID, "AssetType", kind),)):
+            info = ask(editor, *asset_info, source, *more, version=3)
+            assert (info["AssetInfo"]["relativePath"].text, info["AssetInfo"]["assetType"].value) == ("sub/Second.txt", kind)
+            assert info["RootFolder"].text == str(garden.project.root / "assets")
+        by_path = ask(editor, *source_info, client.text("AssetPath", "sub/Second.txt"), version=2)
+        assert by_path["AssetInfo"]["assetType"].value == kind
 
 
 def test_fingerprint_clear_request_runs_the_job_again(garden: Garden) -> None:
