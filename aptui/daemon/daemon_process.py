@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 START_LIMIT_S, _POLL_S = 60.0, 0.01
 """How long `start` waits for an engine, and the interval between its attempts to connect to the engine (seconds)."""
 _OUTPUT_BYTES = 1 << 20
-"""Size (bytes) up to which the output of earlier daemons is kept; a larger file is overwritten."""
+"""Maximum size (bytes) of a daemon's output. A larger file is emptied, because a daemon may run for months with failing jobs."""
 
 
 def serve(
@@ -60,7 +60,7 @@ def serve(
     from aptui.engine.live.supervisor import EngineSupervisor
 
     live = EngineSupervisor(config, load, skips_start_scan=skips_start_scan)
-    reporter = _DaemonLog() if is_detached else Reporter(sys.stderr)
+    reporter = _DaemonLog(places.output_path(config.cache_dir)) if is_detached else Reporter(sys.stderr)
     live.listeners.append(reporter)
     observers = [observe(lambda: live.config, printing.complain) for observe in feature.load_all("observer")]
     live.listeners += observers
@@ -80,7 +80,14 @@ def serve(
 
 
 class _DaemonLog:
-    """Output of a daemon: one line for each message of the engine and for each failed job, so that users can read them later."""
+    """Output of a daemon: one line for each message of the engine and for each failed job, so that users can read them later.
+
+    Args:
+        path: file of the output that `start` opened. The log empties this file if it is too long, but no other file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
 
     def __call__(self, notice: Notice) -> None:
         if isinstance(notice, EngineMessage):
@@ -91,10 +98,16 @@ class _DaemonLog:
     def close(self) -> None:
         self._write("stopped")
 
-    @staticmethod
-    def _write(text: str) -> None:
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(OSError):
+            self._empty_if_long()
         with contextlib.suppress(OSError):
             print(time.strftime("%Y-%m-%d %H:%M:%S"), printing.line(text), file=sys.stderr, flush=True)
+
+    def _empty_if_long(self) -> None:
+        found = os.fstat(sys.stderr.fileno())
+        if found.st_size > _OUTPUT_BYTES and os.path.samestat(found, self._path.stat()):
+            os.truncate(self._path, 0)
 
 
 def _take_signals(live: EngineSupervisor, *, is_detached: bool) -> None:
@@ -132,8 +145,10 @@ def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> in
 
     output = places.output_path(cache_dir)
     places.make_private(output.parent)
-    is_long = output.exists() and output.stat().st_size > _OUTPUT_BYTES
-    with output.open("wb" if is_long else "ab") as file:
+    with output.open("ab") as file:  # a daemon that empties the file relies on the mode "append"
+        if file.tell() > _OUTPUT_BYTES:
+            file.truncate(0)
+            file.seek(0)
         begun_at = file.tell()
         command = [sys.executable, "-P", "-m", "aptui", "serve", "--detached", "--project", str(project_dir), *options]
         child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, start_new_session=True)

@@ -15,6 +15,8 @@ from waiting import until
 
 from aptui.cli import engine_verbs as verbs
 from aptui.cli import main
+from aptui.core.notices import EngineMessage, LogLevel
+from aptui.daemon import daemon_process
 from aptui.link import places
 
 pytestmark = pytest.mark.real
@@ -49,6 +51,21 @@ class Home:
             return (self.project / "Cache/linux" / name).read_text()
         except OSError:
             return ""
+
+
+def test_output_of_a_daemon_is_emptied_when_it_is_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(daemon_process, "_OUTPUT_BYTES", 1000)
+    own, other = tmp_path / "output.log", tmp_path / "log of the user"
+    for path in (own, other):
+        with path.open("a") as stderr, monkeypatch.context() as patch:
+            patch.setattr(sys, "stderr", stderr)
+            log = daemon_process._DaemonLog(own)
+            for number in range(200):
+                log(EngineMessage(0, LogLevel.ERROR, f"message {number}"))
+
+    assert own.stat().st_size < 1200
+    assert own.read_text().endswith("message 199\n")
+    assert other.read_text().count("message") == 200
 
 
 @pytest.fixture
