@@ -209,6 +209,7 @@ class RequestHandler:
 
     def __init__(self, live: EngineSupervisor) -> None:
         self._live = live
+        self._began_s = time.monotonic()  # not the time of day, which may be set back
         self._followers: set[int] = set()
         """Clients that are notified of pending and running jobs."""
         self._settling: list[_Settling] = []
@@ -344,7 +345,7 @@ class RequestHandler:
         return {
             **self._identity(),
             "seq": engine.inbox.seq if engine else 0,
-            "uptime_s": round((time.time_ns() // 1_000_000 - live.started_ms) / 1000, 1),
+            "uptime_s": round(time.monotonic() - self._began_s, 1),
             "rss_bytes": pages * os.sysconf("SC_PAGE_SIZE"),
             "state": live.state,
             "progress": live.latest_progress,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -31,6 +32,16 @@ def test_status_request_returns_project_and_state_of_the_engine(project: LivePro
         assert status["state"] == "idle"
         assert status["project"] == str(project.root)
         assert status["protocol"] == port.PROTOCOL
+
+
+def test_uptime_is_not_negative_if_the_time_of_day_is_set_back(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    with project.running():
+        real = time.time_ns
+        monkeypatch.setattr(time, "time_ns", lambda: real() - 365 * 86_400 * 10**9)
+        status = project.ask(port.ReadStatus()).answered
+
+        assert status is not None
+        assert 0 <= status["uptime_s"] < 600
 
 
 def test_status_reports_holders_and_waiters_of_a_resource(project: LiveProject) -> None:
