@@ -395,7 +395,7 @@ def _checks_of(health: Health) -> Iterator[DoctorRow]:
         yield DoctorRow("queue", "warn", "draining: changes wait", "run 'aptui resume' to handle changes again")
     trouble, _, remedy = health.database.partition(": ")
     for name, message, advice in (
-        ("workers", health.pool, "the engine retries"),
+        ("workers", health.pool, "the next job starts a worker again; then run the failed jobs again"),
         ("disk", health.disk, "free some space; the engine continues by itself"),
         ("database", trouble, remedy),
     ):
