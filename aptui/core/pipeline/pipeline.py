@@ -231,13 +231,13 @@ class PendingWork(Struct, frozen=True):
     """The pending work.
 
     `work_ms`: total of all jobs; `chain_ms`: the longest chain of jobs that wait for each other, or for one resource;
-    `unknown_count`: jobs of builders that never ran; `job_count`: the number of jobs. New sources that wait for their bytes or
-    their analysis count with one job per platform.
+    `unknown_count`: the number of jobs of builders that never ran, which `work_ms` contains only as overhead; `job_count`: the number
+    of all jobs. New sources that wait for their bytes or their analysis count with one job per platform.
     """
 
     work_ms: float
     chain_ms: float
-    unknown_count: int
+    unknown_count: float
     job_count: float = 0.0
 
 
@@ -256,9 +256,8 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
 
     waiting_count = sum(len(jobs.waiters.of(key)) for key in jobs.waiters.list_awaited())
     after = _after(jobs.waiters, estimate_ms) if waiting_count <= most else {}
-    work = chain = job_count = 0.0
+    work = chain = job_count = unknown = 0.0
     held: Counter[str] = Counter()
-    unknown = 0
     for group, scale in _groups(jobs, most, waiting_count):
         job_count += scale * len(group)
         for job in group:
@@ -271,11 +270,11 @@ def pending_work(jobs: Jobs, elapsed_ms: Mapping[int, float], most: int = MOST_J
                     held[name] += round(need * scale)
             chain = max(chain, need + after.get(job.source.key, 0.0))
             if not _is_measured(job) and usual.get(job.builder) is None:
-                unknown += 1
+                unknown += scale
     for builder, expected in _count_unplanned(jobs, most).items():
         work += expected * (OVERHEAD_MS + (usual.get(builder) or 0.0))
         job_count += expected
-        unknown += usual.get(builder) is None
+        unknown += expected * (usual.get(builder) is None)
     if jobs.resources is not None:
         chain = max(chain, *(held[name] / limit for name, limit in jobs.resources.limits.items()))
     return PendingWork(work, chain, unknown, job_count)

@@ -162,8 +162,9 @@ def _step(notice: JobChanged) -> str:
 # Estimate of the remaining time: the pending work divided by the pace of work, but at least the duration of the longest chain of
 # jobs that wait for each other or for one resource.
 #
-# The pace is unknown if a builder never ran, or if most jobs get stored results and do not run. In these cases, the estimate is the
-# number of pending jobs divided by the rate at which jobs end.
+# A job of a builder that never ran counts with the mean duration of the runs so far. The pace is unknown before the first run, and if
+# most jobs get stored results and do not run. In these cases, the estimate is the number of pending jobs divided by the rate at which
+# jobs end.
 #
 # An estimate is requested ten times a second, but summing up the pending work may be slow. So it is summed less often, and takes
 # at most a fiftieth of the engine's time.
@@ -222,11 +223,13 @@ class Forecaster:
         if work is None:
             return counts
         gone_ms = 1000 * (now - self._estimated_s)
-        if pace <= 0 or work.unknown_count:
+        if pace <= 0:
             each_ms = self._job_interval_ms()
             return replace(counts, eta_ms=max(1, int(work.job_count * each_ms - gone_ms))) if each_ms else counts
+        runs, spent_ms = self._spent()
+        work_ms = work.work_ms + work.unknown_count * spent_ms / max(1, runs)
         least = max(work.chain_ms, work.work_ms / max(pace, self._workers))
-        likely = max(work.chain_ms, work.work_ms / pace)
+        likely = max(work.chain_ms, work_ms / pace)
         return replace(
             counts,
             eta_ms=max(1, int(likely - gone_ms)),

@@ -70,15 +70,23 @@ def test_sources_that_wait_for_their_analysis_are_part_of_the_estimate() -> None
     assert harness.at(110.0, 20, 19_980, analyses_waiting=50, jobs_waiting=0).eta_ms == 30_000
 
 
-def test_jobs_of_builders_that_never_ran_are_estimated_by_the_job_rate() -> None:
-    unknown, restored = Harness(replace(WORK, unknown_count=1, job_count=40.0)), Harness(replace(WORK, job_count=40.0))
-    for harness in (unknown, restored):
-        harness.at(100.0)
-    restored.spent = 1, 1_000
+def test_jobs_of_builders_that_never_ran_are_estimated_by_the_mean_duration_of_all_runs() -> None:
+    harness = Harness(replace(WORK, unknown_count=1, job_count=40.0))
+    harness.at(100.0, done=80, spent_ms=0)
 
-    progress = (unknown.at(110.0, 20, 20_000), restored.forecaster.complete_progress(replace(COUNTS, jobs_done=20), (), 110.0))
+    progress = harness.at(110.0, done=100, spent_ms=19_980)
 
-    assert [(each.eta_ms, each.least_ms) for each in progress] == [(20_000, -1)] * 2
+    assert (progress.eta_ms, progress.least_ms) == (30_000 + 99, 15_000)
+
+
+def test_jobs_with_stored_results_are_estimated_by_the_job_rate() -> None:
+    harness = Harness(replace(WORK, job_count=40.0))
+    harness.at(100.0)
+    harness.spent = 1, 1_000
+
+    progress = harness.forecaster.complete_progress(replace(COUNTS, jobs_done=20), (), 110.0)
+
+    assert (progress.eta_ms, progress.least_ms) == (20_000, -1)
 
 
 def test_pending_work_is_summed_at_most_once_a_second() -> None:
