@@ -68,11 +68,8 @@ def explain_unwanted(named: NamedPath, project: OpenedProject) -> dict[str, Any]
     builders = all_builders(project.config)
     patterns = PatternSet([builder.patterns for builder in builders])
     wanting = [builders[index] for index in patterns.builders_for(named.rel, named.root)]
-    excluding = [(each, pattern) for each in builders for pattern in each.exclude if matches(pattern, named.rel, named.root)]
-    if not wanting and excluding:
-        builder, pattern = excluding[0]
-        text = f"no builder handles it: builder '{builder.name}' excludes it with the pattern '{pattern.text}'"
-        return {**answer, "is": "unwanted", "said": text, "near": []}
+    if not wanting and (text := _find_exclusion(named.rel, named.root, builders)):
+        return {**answer, "is": "unwanted", "said": f"no builder handles it: {text}", "near": []}
     if not wanting:
         near = _near(named.rel, builders)
         return {**answer, "is": "unwanted", "said": "no builder has a pattern that matches it", "near": near}
@@ -81,6 +78,12 @@ def explain_unwanted(named: NamedPath, project: OpenedProject) -> dict[str, Any]
         "is": "not yet" if _has_platform(named, wanting, project.config) else "unwanted",
         "said": _explain_wanted(named, wanting, project),
     }
+
+
+def _find_exclusion(rel: str, root: str, builders: Iterable[Builder]) -> str:
+    """Return which builder excludes a path, and the pattern that does; "" if no builder excludes the path."""
+    found = ((each.name, pattern.text) for each in builders for pattern in each.exclude if matches(pattern, rel, root))
+    return next((f"builder '{name}' excludes it with the pattern '{text}'" for name, text in found), "")
 
 
 def _has_platform(named: NamedPath, builders: list[Builder], config: Config) -> bool:
@@ -202,6 +205,7 @@ def read_explanation(arguments: Namespace) -> dict[str, Any]:
         "scan_folder": _holder(*holders[0]) if holders else None,
         "overridden": [_holder(*holder) for holder in holders[1:]],
         "ignored_by": find_ignore_rule(named.rel, config) if named.rel else "",
+        "excluded_by": _find_exclusion(named.rel, folder.path, given.builders),
         "settings": [
             {"file": given.files[file], "problem": _place_text(text, given)} for file, text in given.settings.files_above(key)
         ],
@@ -492,7 +496,8 @@ def _format_answer(answer: dict[str, Any], shown: Shown) -> Iterator[tuple[str, 
     for builder in answer["builders"]:
         yield from _describe_builder(builder, shown)
     if not answer["builders"]:
-        nothing = "none: no builder has a pattern that matches this file; 'aptui why' lists the sources that need the file"
+        reason = printing.line(answer["excluded_by"]) or "no builder has a pattern that matches this file"
+        nothing = f"none: {reason}; 'aptui why' lists the sources that need the file"
         nothing = "no settings apply here" if answer["is"] in ("folder", "settings") else nothing
         yield f"  {'builder':{_WIDTH}} {nothing}", "yellow"
 

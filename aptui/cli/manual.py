@@ -285,9 +285,9 @@ def options(parser: parsers.Parser) -> Iterator[tuple[str, str]]:
 
 
 def _write_action(action: Action) -> str:
-    value = (
-        "" if action.nargs == 0 else str(action.metavar or (action.choices and "|".join(map(str, action.choices))) or action.dest)
-    )
+    choices = "|".join(map(str, action.choices or ()))
+    value = "" if action.nargs == 0 else action.metavar or choices or action.dest
+    value = value if isinstance(value, str) else " ".join(value)
     if not action.option_strings:
         return f"[{value}]" if action.nargs in ("?", "*") else value
     return f"{', '.join(action.option_strings)} {value}".rstrip()

@@ -197,7 +197,7 @@ def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
     ]
     if len(names) > _LISTED:
         names[_LISTED:] = [f"  and {len(names) - _LISTED} more"]
-    return UserError(f"'{line(as_text(word))}' has {len(rows)} jobs:\n" + "\n".join(names), hint="give the name of one job")
+    return UserError("\n".join([f"'{line(as_text(word))}' has {len(rows)} jobs; give the name or number of one:", *names]))
 
 
 # ---------------------------------------------------------------------------------------------------------------- patterns

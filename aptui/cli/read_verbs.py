@@ -351,7 +351,7 @@ def _print_figures(arguments: Namespace) -> int:
 def _estimate_left(answer: dict[str, Any] | None) -> dict[str, Any] | None:
     """Return the engine's estimate of the time left. Return None if the engine is idle or has no estimate yet."""
     progress = (answer or {}).get("progress") or {}
-    if progress.get("eta_ms", 0) <= 0:
+    if progress.get("eta_ms", 0) <= 0 or (answer or {}).get("state") == "idle":  # the progress may be a tenth of a second old
         return None
     return {
         "seconds": progress["eta_ms"] / 1000,

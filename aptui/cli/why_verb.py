@@ -245,7 +245,7 @@ def _describe_job(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def _describe_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     inputs = [entry for entry in job["inputs"] if entry["kind"] != "rule"]
     if inputs:
-        yield "      made of:", ""
+        yield f"      {'made' if job['status'] == 'completed' else 'last good products were made'} of:", ""
     for entry in inputs[:_MOST_INPUTS]:
         digest = entry["digest"] if entry["digest"] == MISSING else entry["digest"][:12]
         yield f"        {entry['kind']} {printing.line(entry['name'])}  {digest}", ""

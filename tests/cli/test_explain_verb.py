@@ -129,6 +129,13 @@ def test_explain_names_the_ignore_rule(project: Path, capsys: pytest.CaptureFixt
     assert "settings" not in output_of(capsys, "a.txt")
 
 
+def test_explain_names_the_builder_that_excludes_a_file(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write(project, "aptui.yaml", verb_project.CONFIG.replace("uses: json,", "uses: json, exclude: ['*/old.json'],"))
+    write(project, "assets/tables/old.json", "{}")
+
+    assert "none: builder 'tables' excludes it with the pattern '*/old.json'" in output_of(capsys, "tables/old.json")
+
+
 def test_explain_of_folder_shows_its_settings(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "no settings apply here" in output_of(capsys, "sub")
     write(project, "assets/.aptui.yaml", "builders: {upper: {params: {mark: [é]}}, data: {platforms: {server: skip}}}")

@@ -70,6 +70,10 @@ def test_the_man_page_names_every_verb_and_starts_no_line_with_a_stray_dot(capsy
     assert all(line.startswith(known) for line in lines if line.startswith("."))
 
 
+def test_option_with_two_values_is_documented_with_both() -> None:
+    assert "--compare N N" in dict(manual.options(parsers.parser_of("log")))
+
+
 def test_docs_verb_prints_the_page_of_a_verb_and_refuses_unknown_verbs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["docs", "verify"]) == 0
     assert "--rebuild" in capsys.readouterr().out

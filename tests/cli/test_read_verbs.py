@@ -222,7 +222,7 @@ def test_an_ambiguous_name_lists_the_candidates(run: Run) -> None:
     code, _, err = run("log", "a.txt")
 
     assert code == 3
-    assert "has 2 jobs" in err
+    assert err.startswith("aptui: 'a.txt' has 2 jobs; give the name or number of one:\n")
     assert "a.txt@linux:data  #" in err
     assert "a.txt@server:data  #" in err
 
@@ -256,6 +256,18 @@ def test_status_reports_an_engine_in_trouble_without_a_lock(run: Run, monkeypatc
     assert json.loads(run("status", "--json")[1])["engine_pid"] == 77
     assert "process 77, in trouble" in output
     assert "the disk is full" in output
+
+
+@pytest.mark.parametrize(("state", "is_shown"), [("idle", False), ("working", True)])
+def test_status_of_an_idle_engine_has_no_remaining_time(
+    run: Run, monkeypatch: pytest.MonkeyPatch, state: str, is_shown: bool
+) -> None:
+    health = dict.fromkeys(("disk", "database", "pool", "configuration"), "") | {"roots": [], "holds": []}
+    progress = {"eta_ms": 3_000, "least_ms": -1}
+    answer = {"pid": 77, "state": state, "uptime_s": 1.0, "rss_bytes": 1, "health": health, "progress": progress}
+    monkeypatch.setattr(read_verbs, "engine_answer", lambda _config: answer)
+
+    assert ("left       about 3.0 s" in run("status")[1]) == is_shown
 
 
 def test_deleted_database_of_a_running_engine_is_reported_as_gone(

@@ -63,6 +63,20 @@ def test_why_of_a_job_that_never_completed_names_the_first_failure(project: Path
 
 
 @pytest.mark.real
+def test_why_of_a_job_that_failed_again_names_the_inputs_of_its_last_good_products(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "aptui.yaml").write_text(CONFIG.replace("echo wrong >&2; exit 3 #", "cp {source} {products_dir} && grep good"))
+    (project / "assets" / "a.bad").write_text("good")
+    main.main(["batch"])
+    assert "\n      made of:\n        source a.bad  770e607624d6" in output_of(capsys, "why", "a.bad")
+    (project / "assets" / "a.bad").write_text("worse")
+    main.main(["batch"])
+
+    assert "\n      last good products were made of:\n        source a.bad  770e607624d6" in output_of(capsys, "why", "a.bad")
+
+
+@pytest.mark.real
 def test_why_names_the_sources_that_need_a_dependency(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (project / "assets" / "a.words").write_text("")
     main.main(["batch"])

@@ -231,8 +231,8 @@ class PendingWork(Struct, frozen=True):
     """The pending work.
 
     `work_ms`: total of all jobs; `chain_ms`: the longest chain of jobs that wait for each other, or for one resource;
-    `unknown_count`: the number of jobs of builders that never ran, which `work_ms` contains only as overhead; `job_count`: the number
-    of all jobs. New sources that wait for their bytes or their analysis count with one job per platform.
+    `unknown_count`: the number of jobs of builders that never ran; `work_ms` has only the overhead of these jobs. `job_count`: the
+    number of all jobs. New sources that wait for their bytes or their analysis count with one job per platform.
     """
 
     work_ms: float

@@ -162,9 +162,9 @@ def _step(notice: JobChanged) -> str:
 # Estimate of the remaining time: the pending work divided by the pace of work, but at least the duration of the longest chain of
 # jobs that wait for each other or for one resource.
 #
-# A job of a builder that never ran counts with the mean duration of the runs so far. The pace is unknown before the first run, and if
-# most jobs get stored results and do not run. In these cases, the estimate is the number of pending jobs divided by the rate at which
-# jobs end.
+# A job of a builder that never ran counts with the mean duration of the runs so far. The pace is unknown before the first run, and
+# if most jobs get stored results and do not run. In these cases, the estimate is the number of pending jobs divided by the rate at
+# which jobs end.
 #
 # An estimate is requested ten times a second, but summing up the pending work may be slow. So it is summed less often, and takes
 # at most a fiftieth of the engine's time.
