@@ -22,6 +22,9 @@ class WatchMode(StrEnum):
     GONE = "gone"
 
 
+WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING, WatchMode.NATIVE)
+
+
 class WatchedRoot(Struct, frozen=True):
     """One watched root: `path` is a text for users; `detail` is a sentence about the mode, or "".
 

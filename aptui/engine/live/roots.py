@@ -22,7 +22,7 @@ from aptui.engine import registry
 from aptui.engine.watch.notifications import CONTENTS, DELETIONS, ChangeNotification, NotifiedRoot, WatchTimings
 from aptui.engine.watch.watcher import Watcher
 from aptui.shared.errors import HostError
-from aptui.shared.health import WatchedRoot, WatchMode
+from aptui.shared.health import WORST_FIRST, WatchedRoot, WatchMode
 
 SOURCES, PRODUCTS, SETTINGS = "sources", "products", "settings"
 """Tags of watched roots: scan folders, folders of the cache, and folders with configuration or project builders."""
@@ -173,8 +173,14 @@ class WatchedRoots:
     # ------------------------------------------------------------------------------------------ health of the watched roots
 
     def _take_health(self, roots: tuple[WatchedRoot, ...]) -> None:
-        """Store how the roots are watched; called from the watcher's threads."""
-        self._health = roots
+        """Store how the roots are watched; called from the watcher's threads.
+
+        A scan folder can also be a folder with configuration. Of two roots with one path, the one in the worse mode is stored, and
+        in the same mode the one with more watches.
+        """
+        ordered = sorted(roots, key=lambda root: (-WORST_FIRST.index(root.mode), root.watches))
+        worst = {root.path: root for root in ordered}
+        self._health = tuple(worst[path] for path in dict.fromkeys(root.path for root in roots))
         self._is_health_new.set()
         self._wake()
 

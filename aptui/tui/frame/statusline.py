@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 from textual.keys import _character_to_key
 from textual.widgets import Input
 
-from aptui.shared.health import Health, WatchMode
+from aptui.shared.health import WORST_FIRST, Health, WatchMode
 from aptui.shared.printing import count as counted
 from aptui.shared.printing import sanitize
 from aptui.tui.data.session import Session, SessionState, is_older
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 _BANNER_LINES, _TALL = 3, 20
 """Maximum number of banner lines, and the minimum height of the screen for more than one banner line (lines)."""
-_WORST_FIRST = (WatchMode.GONE, WatchMode.LIMITED, WatchMode.POLLING, WatchMode.STARTING)
 
 
 class Tab(Protocol):
@@ -154,7 +153,7 @@ def health_part(health: Health | None) -> Part:
     if health is None or not health.roots:
         return Part("")
     modes = [root.mode for root in health.roots]
-    worst = next((mode for mode in _WORST_FIRST if mode in modes), WatchMode.NATIVE)
+    worst = next(mode for mode in WORST_FIRST if mode in modes)
     folders = counted(len(modes), "folder")
     if worst is WatchMode.NATIVE:
         return Part(f"{folders} watched", "muted", "app.info")

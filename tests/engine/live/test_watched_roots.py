@@ -102,6 +102,22 @@ def test_start_and_end_of_polling_are_each_reported_once(harness):
     assert (LogLevel.INFO, f"'{harness.assets}' is watched again") in harness.messages
 
 
+def test_scan_folder_that_also_has_the_configuration_is_listed_once_with_its_worst_mode(harness):
+    harness.roots.start()
+    limited = WatchedRoot(harness.assets, WatchMode.LIMITED, "no watch is left", 7)
+    alone = WatchedRoot(harness.assets, WatchMode.NATIVE, "", 1)
+
+    for given in ((limited, alone), (alone, limited)):
+        harness.watchers[0].receive(given)
+        harness.roots.poll()
+        assert harness.roots.health() == (limited,)
+        assert not harness.roots.are_all_native
+    harness.watchers[0].receive((alone, WatchedRoot(harness.assets, WatchMode.NATIVE, "", 9)))
+
+    assert [root.watches for root in harness.roots.health()] == [9]
+    assert [text for _, text in harness.messages] == [f"'{harness.assets}' is polled: no watch is left"]
+
+
 def test_folder_of_intermediates_is_watched_as_soon_as_it_exists(harness):
     harness.roots.start()
     path = str(harness.cache / INTERMEDIATES)
