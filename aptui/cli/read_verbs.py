@@ -74,6 +74,9 @@ def jobs(arguments: Namespace) -> int:
     """List jobs."""
     config = load_last_config(arguments)
     running = running_jobs(config)
+    if "processing" in arguments.status and not running and not engine_answer(config) and (process := engine_process(config)):
+        text = f"process {process} uses the cache and answers no requests, as 'aptui batch' does; its running jobs count as pending"
+        printing.complain(f"aptui: {text}", "yellow")
     with open_for_reading(arguments, config) as project:
         from aptui.store.jobs.parts import read_facts
 
@@ -298,7 +301,7 @@ def status(arguments: Namespace) -> int:
             }
         )
         return 0
-    engine_text = _engine_line(answer) if answer else f"process {engine} uses the cache"
+    engine_text = _engine_line(answer) if answer else f"process {engine} uses the cache; its running jobs count as pending"
     state = {None: "unknown", 0: "not running"}.get(engine) or engine_text
     printing.say(f"project    {printing.line(config.name)}  {printing.line(os.fspath(config.project_dir))}")
     resting = config.project.resting_platforms

@@ -270,6 +270,14 @@ def test_status_of_an_idle_engine_has_no_remaining_time(
     assert ("left       about 3.0 s" in run("status")[1]) == is_shown
 
 
+def test_running_jobs_of_a_process_that_answers_no_requests_count_as_pending(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(read_verbs, "engine_process", lambda _config: 77)
+
+    assert "process 77 uses the cache; its running jobs count as pending" in run("status")[1]
+    assert "process 77 uses the cache and answers no requests" in run("jobs", "--status", "processing")[2]
+    assert not run("jobs")[2]
+
+
 def test_deleted_database_of_a_running_engine_is_reported_as_gone(
     run: Run, processed: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -382,7 +382,7 @@ class NoDatabaseError(UserError):
     def __init__(self, path: Path) -> None:
         super().__init__(
             f"nothing was processed yet: there is no asset database '{path}'",
-            hint="run 'aptui batch' to process the project, or give another file",
+            hint="run 'aptui batch' to process the project",
         )
 
 
