@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
 
 class OpenedProject(Struct, frozen=True):
-    """A project whose database is open for reading; `builders` maps UUIDs to names."""
+    """A project whose database is open for reading; `builders` maps UUIDs to names, `running` is that of `running_jobs`."""
 
     config: Config
     database: Reader
     builders: Mapping[bytes, str]
+    running: Mapping[int, int] = {}
 
     def builder_of(self, uuid: bytes) -> str:
         """Return the name of a builder; if the configuration does not have the builder (any more), return its UUID."""

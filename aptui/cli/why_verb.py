@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import replace
+
+from aptui.batch.options import load_last_config
 from aptui.batch.summary import log_path
 from aptui.cli.naming import find_job, find_source, jobs_named, meanings, unknown
-from aptui.cli.read_access import OpenedProject, open_for_reading
-from aptui.cli.read_verbs import job_json
+from aptui.cli.read_access import OpenedProject, as_running, open_for_reading, running_jobs
+from aptui.cli.read_verbs import engine_process, job_json
 from aptui.core.fingerprint import MISSING
 from aptui.core.model import describe_key
 from aptui.core.paths import as_text, os_path, product_at
@@ -87,8 +90,10 @@ def why_arguments(parser: ArgumentParser) -> None:
 
 def why(arguments: Namespace) -> int:
     """Explain a file or a job."""
-    with open_for_reading(arguments) as project:
-        answer = explain(arguments.name, project)
+    config = load_last_config(arguments)
+    running = running_jobs(config)
+    with open_for_reading(arguments, config) as project:
+        answer = explain(arguments.name, replace(project, running=running))
     if arguments.json:
         printing.say_json(answer)
     else:
@@ -152,8 +157,10 @@ def _job_answer(row: JobRow, source: SourceRow | None, project: OpenedProject) -
     inputs = [entry for entry in database.inputs_of(row.job_id) if row.job_id]
     edges = [edge for edge in database.edges_of(row.source_id) if edge.builder == row.builder] if source else []
     runs = database.runs_of(row.job_id) if row.job_id else []
+    row = next(as_running(iter([row]), project.running))
     answer = job_json(row, project)
-    answer["said"] = sentence(row, runs, edges, database, pending="; run 'aptui batch' to run it")
+    advice = "" if engine_process(project.config) else "; run 'aptui batch' to run it"
+    answer["said"] = sentence(row, runs, edges, database, pending=advice)
     answer["inputs"] = [{"kind": kind, "name": name, "digest": digest} for kind, name, digest in inputs]
     answer["depends_on"] = [{"target": edge.target, "type": edge_type(edge.type_bits)} for edge in edges]
     answer["products"] = [product.name for product in database.products_of(row.job_id)] if row.job_id else []

@@ -13,7 +13,7 @@ from disk_project import Project
 from homes import own_homes, own_project
 from verb_project import CONFIG, Run, runner
 
-from aptui.cli import main, read_access, read_verbs, screen_verb
+from aptui.cli import main, read_access, read_verbs, screen_verb, why_verb
 from aptui.shared import printing
 
 pytestmark = pytest.mark.real
@@ -276,6 +276,15 @@ def test_running_jobs_of_a_process_that_answers_no_requests_count_as_pending(run
     assert "process 77 uses the cache; its running jobs count as pending" in run("status")[1]
     assert "process 77 uses the cache and answers no requests" in run("jobs", "--status", "processing")[2]
     assert not run("jobs")[2]
+
+
+def test_why_of_a_job_that_runs_now_says_so(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    (job,) = json.loads(run("why", "x.words@linux", "--json")[1])["jobs"]
+    monkeypatch.setattr(why_verb, "running_jobs", lambda _config: {job["job_id"]: 40})
+
+    (running,) = json.loads(run("why", "x.words@linux", "--json")[1])["jobs"]
+
+    assert (running["status"], running["said"]) == ("processing", "it runs now, because: new source")
 
 
 def test_deleted_database_of_a_running_engine_is_reported_as_gone(

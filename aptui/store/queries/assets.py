@@ -39,7 +39,9 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
     """
     reason = row.reason or "the reason was not recorded"
     match row.status:
-        case "pending" | "processing":
+        case "processing":
+            return f"it runs now, because: {reason}"
+        case "pending":
             waits = list_unsettled(edges, database)
             return f"it waits for {', '.join(waits)}" if waits else f"it has to run, because: {reason}{pending}"
         case "failed":
