@@ -211,16 +211,20 @@ class Menu(_PopUp, can_focus=True):
         return Size(width, min(self.get_content_height(screen, screen, width) + 2, screen.height))
 
     def render_line(self, y: int) -> Strip:
-        """Draw an item, or the rule between groups."""
+        """Draw an item, or the rule between groups. Arrows at the right show that items above or below do not fit."""
         painter = self._painter = painter_of(self, self._painter)
         width, height = self.content_size
-        self._first = max(min(self._first, self._chosen), self._chosen - height + 1, 0)
+        hidden = max(0, len(self._items) - height)
+        self._first = max(min(self._first, self._chosen, hidden), self._chosen - height + 1, 0)
         at = y + self._first
         if at >= len(self._items):
             return Strip([Segment(" " * width, painter.ground)], width)
         item = self._items[at]
+        is_cut = (y == 0 and self._first > 0) or (y == height - 1 and self._first < hidden)
+        arrow = glyph("descending" if y else "ascending") if is_cut else ""
         if item is None:
-            return Strip([Segment(glyph("rule") * width, painter.style("rule"))], width)
+            rule = Segment(glyph("rule") * (width - len(arrow)), painter.style("rule"))
+            return Strip([rule, Segment(arrow, painter.style("accent"))], width)
         is_chosen = at == self._chosen
         key = _first_key(item)
         role = item.role if item.is_enabled else "muted"
@@ -228,7 +232,8 @@ class Menu(_PopUp, can_focus=True):
         segments = [
             Segment(glyph("cursor") if is_chosen else " ", painter.style("accent")),
             *painter.pieces(fit(item.label, free_width), role, is_cursor=is_chosen),
-            Segment(key + " ", painter.style("key" if item.is_enabled else "muted", is_cursor=is_chosen)),
+            Segment(key, painter.style("key" if item.is_enabled else "muted", is_cursor=is_chosen)),
+            Segment(arrow or " ", painter.style("accent", is_cursor=is_chosen)),
         ]
         return Strip(pad(segments, width, painter.ground), width)
 

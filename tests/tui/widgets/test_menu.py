@@ -3,7 +3,7 @@
 import pytest
 from textual.widgets import Static
 
-from aptui.tui.widgets.menu import Confirm, Menu, Prompt
+from aptui.tui.widgets.menu import Confirm, Menu, MenuItem, Prompt
 from aptui.tui.widgets.table import Table
 from tests.tui.widgets.widgets_harness import COLUMNS, Numbers, play
 
@@ -55,6 +55,29 @@ def test_pop_up_is_in_its_final_place_when_it_is_first_drawn(opens, place):
 
         assert at_first == box.styles.offset
         assert box.region.offset.x > 0
+
+    play(Table(COLUMNS, Numbers(10)), script)
+
+
+def test_menu_on_a_small_screen_marks_hidden_items_and_shows_all_when_the_screen_grows():
+    items = [MenuItem(str(number), f"item {number}", "") for number in range(20)]
+
+    async def script(app, pilot):
+        menu = Menu.ask(app, items, print)
+
+        def first_and_last():
+            texts = [menu.render_line(y).text for y in range(menu.content_size.height)]
+            return [texts[at].removeprefix("▌").removeprefix(" ").split() for at in (0, -1)]
+
+        await pilot.resize_terminal(60, 15)
+        await pilot.pause()
+        assert first_and_last() == [["item", "0"], ["item", "12", "↓"]]
+        await pilot.press("end")
+        assert first_and_last() == [["item", "7", "↑"], ["item", "19"]]
+        await pilot.press("up")
+        await pilot.resize_terminal(60, 40)
+        await pilot.pause()
+        assert first_and_last() == [["item", "0"], ["item", "19"]]
 
     play(Table(COLUMNS, Numbers(10)), script)
 
