@@ -129,11 +129,12 @@ class Bar(Line):
 
 
 def _cut(parts: Sequence[Part], width: int) -> tuple[Part, ...]:
-    """Return the parts that fit into `width` cells; the first part that does not fit is shortened."""
+    """Return the parts that fit into `width` cells. If not all fit, an ellipsis marks the place where the text is cut."""
     fitting: list[Part] = []
+    is_cut = width_of(parts) > width
     for part in parts:
-        if part.width > width:
-            return (*fitting, Part(shorten(part.text, max(0, width)), part.role, part.action))
+        if is_cut and part.width >= width:
+            return (*fitting, Part(shorten(part.text + "…", max(0, width)), part.role, part.action))
         fitting.append(part)
         width -= part.width
     return tuple(fitting)

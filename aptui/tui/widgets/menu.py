@@ -221,19 +221,18 @@ class Menu(_PopUp, can_focus=True):
             return Strip([Segment(" " * width, painter.ground)], width)
         item = self._items[at]
         is_cut = (y == 0 and self._first > 0) or (y == height - 1 and self._first < hidden)
-        arrow = glyph("descending" if y else "ascending") if is_cut else ""
-        if item is None:
-            rule = Segment(glyph("rule") * (width - len(arrow)), painter.style("rule"))
-            return Strip([rule, Segment(arrow, painter.style("accent"))], width)
         is_chosen = at == self._chosen
+        arrow = [Segment(glyph("descending" if y else "ascending"), painter.style("accent", is_cursor=is_chosen))] if is_cut else []
+        if item is None:
+            return Strip([Segment(glyph("rule") * (width - len(arrow)), painter.style("rule")), *arrow], width)
         key = _first_key(item)
         role = item.role if item.is_enabled else "muted"
         free_width = max(0, width - 2 - len(key))
         segments = [
             Segment(glyph("cursor") if is_chosen else " ", painter.style("accent")),
             *painter.pieces(fit(item.label, free_width), role, is_cursor=is_chosen),
-            Segment(key, painter.style("key" if item.is_enabled else "muted", is_cursor=is_chosen)),
-            Segment(arrow or " ", painter.style("accent", is_cursor=is_chosen)),
+            Segment(key + " " * (not arrow), painter.style("key" if item.is_enabled else "muted", is_cursor=is_chosen)),
+            *arrow,
         ]
         return Strip(pad(segments, width, painter.ground), width)
 

@@ -13,6 +13,7 @@ from tools import needs_feature
 from aptui.core.notices import Progress
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import SessionState
+from aptui.tui.frame.line import Bar, Part
 from aptui.tui.frame.statusline import Rule, StatusLine, TabBar, activity_of, attention, banner_text, share_of, trouble_of
 from aptui.tui.pane import list_panes
 
@@ -65,6 +66,16 @@ def test_percentage_in_line_1_matches_its_done_and_total_jobs(session: FakeSessi
     )
     assert percent == 100 * done // total
     assert ("about" in shown) == bool(changes)
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [(19, " cache  inactive 2"), (18, " cache  inacti… 2"), (11, " cache…  2"), (10, " cache… 2"), (9, " cach… 2")],
+)
+def test_bar_that_is_too_narrow_marks_where_its_text_is_cut(width: int, shown: str) -> None:
+    bar = Bar(lambda _width: ((Part(" cache  "), Part("inactive")), (Part("2"),)), id="bar", rules=False)
+
+    assert "".join(part.text for part in bar.parts(width)) == shown
 
 
 @pytest.mark.parametrize("state", [SessionState.REATTACHING, SessionState.DETACHED, SessionState.WAITING])

@@ -139,7 +139,8 @@ class SharedSettings:
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
         # The share of saved runs is shown although the shared cache is inactive now, if earlier runs have used stored results.
         has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 %"))
-        shows_account = has_account and (width >= _WIDE_COLUMNS or not is_news)
+        needed = sum(part.width for part in left[:2]) + len(self.account) + 3
+        shows_account = has_account and width >= (_WIDE_COLUMNS if is_news else needed)
         return left, (Part(self.account, "muted"),) if shows_account else ()
 
     # --------------------------------------------------------------------------------------------------------------- menus

@@ -126,6 +126,20 @@ async def test_invalid_setting_is_reported_and_not_written(tmp_path, project):
     assert (project / "aptui.yaml").read_text() == CONFIG
 
 
+@pytest.mark.parametrize(("width", "shows_account"), [(60, False), (80, True)])
+async def test_line_about_the_shared_cache_shows_its_mode_before_the_share_of_stored_results(
+    tmp_path, project, width, shows_account
+):
+    account = Account()
+    account.count("data", local_hits=3, misses=1, built_ms=90_000, fetch_ms=1000)
+    shared_totals.add(tmp_path / "cache", account, {})
+    async with in_cache(tmp_path, project, SMALL) as (app, _pilot):
+        left, right = app.pane.sharing.summary(width)
+
+        assert "".join(part.text for part in left).startswith(" shared cache  inactive")
+        assert bool(right) == shows_account
+
+
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 async def test_summary_shows_time_savings_and_whether_a_location_works(tmp_path, project, size):
     share = tmp_path / "a folder with quite a long name for such a small screen"
