@@ -392,11 +392,15 @@ def _add_sources(plan: Plan, found: FoundSource, known: Mapping[str, KnownSource
     Record other matched files as skipped.
     """
     companions = _Companions(plan, found.folder)
-    owned = {name: rel for rel in known for name in companions.of(rel)}
+    chosen = {rel: known[rel].source for rel in found.files if rel in known}
+    others = {rel for rel in found.files if rel not in known and plan.order.allows_other_files and not companions.is_metadata(rel)}
+    owned = {name: rel for rel in (*known, *others) for name in companions.of(rel)}
     for rel in found.files:
-        if rel in known:
-            row = known[rel].source
-            plan.items.append(_item(found.folder, rel, source_id=row.source_id, uuid=uuid_text(row.uuid)))
+        if rel in chosen or rel in others:
+            row = chosen.get(rel)
+            plan.items.append(
+                _item(found.folder, rel, source_id=row.source_id, uuid=uuid_text(row.uuid)) if row else _item(found.folder, rel)
+            )
             plan.items += [
                 _item(found.folder, name, is_metadata=True, owner=rel)
                 for name in companions.of(rel)
@@ -523,7 +527,7 @@ def _set_new_names(plan: Plan, known: Mapping[str, KnownSource]) -> None:
     """Set the new UUIDs of the sources and the new names of their products."""
     travelling = {item.owner: item.old_file for item in plan.items if item.is_metadata and item.old.lower().endswith(f".{META}")}
     for at, item in enumerate(plan.items):
-        if item.is_metadata:
+        if not item.source_id:
             continue
         uuid = known[item.old].source.uuid
         keeps_identity = item.old in travelling and _has_uuid(travelling[item.old], uuid)
@@ -576,7 +580,7 @@ def _check_plan(plan: Plan) -> None:
             plan.items[at] = replace(item, problem=problem)
             plan.refusals.append(f"'{item.old}': {problem}")
     if not order.is_delete:
-        _warn(plan, [item for item in plan.items if not item.problem and not item.is_metadata])
+        _warn(plan, [item for item in plan.items if not item.problem and item.source_id])
     breaking = {edge.path for item in plan.items for edge in item.dependants if edge.fate is Fate.BREAKS}
     if breaking and not order.allows_broken and not order.updates_references:
         action = "deleted" if order.is_delete else "moved"

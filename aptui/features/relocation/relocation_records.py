@@ -38,6 +38,8 @@ class Relocate(FeatureRequest, frozen=True):
     leaves_empty_folders: bool = False
     excludes_metadata: bool = False
     uses_scm: bool = False
+    allows_other_files: bool = False
+    """Whether files that are not sources are moved or deleted, too."""
 
 
 class RelocationAction(StrEnum):

@@ -132,6 +132,19 @@ def test_move_skips_matched_files_that_are_not_sources(harness: RelocationHarnes
     assert harness.files() == ["art/notes.doc", "new/a.png"]
 
 
+def test_files_that_are_not_sources_are_moved_with_their_metadata_if_requested(harness: RelocationHarness) -> None:
+    harness.source("assets/art/a.png")
+    for name in ("notes.doc", "notes.doc.meta"):
+        harness.write(f"assets/art/{name}")
+
+    report = harness.do("art/*", "new/*", allows_other_files=True)
+
+    assert harness.files() == ["new/a.png", "new/notes.doc", "new/notes.doc.meta"]
+    assert (report.is_whole, report.skipped, report.warnings) == (True, (), ())
+    assert harness.do("new/notes.doc", allows_other_files=True).is_whole
+    assert harness.files() == ["new/a.png"]
+
+
 def test_file_whose_name_is_not_utf8_can_be_moved(harness: RelocationHarness) -> None:
     name = to_text(b"\xff\xfe.png")
     harness.source("assets/other.png")

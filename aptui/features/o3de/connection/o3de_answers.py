@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +57,8 @@ _CATALOG_S, _RELOCATION_S = 300.0, 120.0
 _LOG_BYTES = 1 << 20
 _CHANGES, _REAL_CHANGES, _CHECK_DELETE = range(4), (1, 3), 2
 """Types of source changes: 0 preview of a move, 1 move, 2 preview of a deletion, 3 deletion; 1 and 3 change files."""
+_ALL_BELOW = "/*"
+"""Suffix by which the Editor names all files in a folder, and in the folders below it."""
 _DIRECT = 0
 _ALIAS = re.compile(r"\A@[^@]*@/?")
 """Matches an alias at the begin of a path, for example `@products@/`."""
@@ -398,10 +400,10 @@ class ClientAnswers:
         return {"CatalogSaved": True}
 
     async def _report_change(self, request: O3deMessage) -> Values:
-        """Return the effects of moving or deleting a source. For a type in `_REAL_CHANGES`, also move or delete the source."""
+        """Return the effects of moving or deleting a file or folder. For a type in `_REAL_CHANGES`, also move or delete it."""
         relocate, kind, paths = feature.find_request("relocate"), request["ChangeType"], (request["FromPath"], request["ToPath"])
-        if kind not in _CHANGES or any(sign in path for path in paths for sign in "*?"):
-            return {"Report": ["only one source or folder can be moved or deleted at a time"]}
+        if kind not in _CHANGES or any(sign in path.removesuffix(_ALL_BELOW) for path in paths for sign in "*?"):
+            return {"Report": ["only one file or folder can be moved or deleted at a time"]}
         if kind in _REAL_CHANGES and not self._is_local:
             return {"Report": ["only a program on the engine's machine can move or delete sources"]}
         if relocate is None:
@@ -410,15 +412,14 @@ class ClientAnswers:
         order = relocate(
             request["FromPath"], "" if is_delete else request["ToPath"], is_delete=is_delete, is_confirmed=kind in _REAL_CHANGES,
             updates_references=not is_delete, allows_broken=True, leaves_empty_folders=not request["IsFolder"],
+            allows_other_files=True,
         )  # fmt: skip
         try:
             report: Mapping[str, Any] = await self._engine.ask(order, _RELOCATION_S)
         except KnownError as error:
             return {"Report": [str(error)]}
-        items = report["items"]
-        problems = [*report["refusals"], *(each["problem"] for each in items if each["problem"])]
-        lines = [f"{each['old']} -> {each['new']}" if each["new"] else each["old"] for each in items]
-        return {"Report": [*lines, *problems, *report["warnings"]], "Success": not problems}
+        problems = [*report["refusals"], *(each["problem"] for each in report["items"] if each["problem"])]
+        return {"Report": [*_describe_dependants(report["items"]), *problems, *report["warnings"]], "Success": not problems}
 
 
 _HANDLERS = {
@@ -450,6 +451,14 @@ _READERS = {
     "AssetDependencyInfoRequest": "_dependencies",
 }
 """{request: method that answers it from the asset database alone}."""
+
+
+def _describe_dependants(items: Iterable[Mapping[str, Any]]) -> Iterator[str]:
+    """Yield a line for each dependency on the files. The Editor asks its user only if there is a line."""
+    for item in items:
+        for each in item["dependants"]:
+            dependant, needed = each["product"] or each["path"], each["needs"] or item["old"]
+            yield f"'{dependant}' has a {each['kind']} dependency on '{needed}', which may break"
 
 
 def _full(source: SourceRow) -> str:

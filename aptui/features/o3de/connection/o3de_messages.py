@@ -345,7 +345,7 @@ EXCHANGES = (
     _exchange("AssetSystem::AssetChangeReport",
               "EF108E73-08F7-4CBC-A808-61A2EC544A6E 1 FromPath:os ToPath:os ChangeType:u32 IsFolder:bool",
               "C18891A7-794D-4270-93AE-7D0C2ECABB5C 2 Report:texts Success:bool",
-              "answered: aptui previews, moves or deletes one source or folder; a move also updates references"),
+              "answered: aptui previews, moves or deletes one file, or all files of a folder; a move also updates references"),
     _exchange("AssetSystem::ShowAssetInAssetProcessor", "04A068A0-58D7-4404-ABAD-AED72287FFE8 1 AssetPath:os", None,
               "answered: all open screens show the asset", has_base=False),
     _exchange("AssetSystem::ShowWindow", "509CA545-1213-4064-9B58-6FFE3DDD27D3 0", None,

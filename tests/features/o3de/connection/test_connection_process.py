@@ -381,7 +381,7 @@ def test_editor_previews_a_move_then_moves_and_deletes_the_source(garden: Garden
         garden.write("old.txt", "moved")
         assert editor.ask(STATUS, status_of("old.txt"))["AssetStatus"].number == 4
         preview = ask(editor, *request, source, target, client.number("ChangeType", 0))
-        assert (preview["Success"].number, "old.txt" in preview["Report"].texts[0]) == (1, True)
+        assert (preview["Success"].number, preview["Report"].texts) == (1, [])
         assert (root / "old.txt").exists()
 
         assert ask(editor, *request, source, target, client.number("ChangeType", 1))["Success"].number == 1
@@ -397,6 +397,28 @@ def test_editor_previews_a_move_then_moves_and_deletes_the_source(garden: Garden
         assert (root / "first.txt").exists()
         missing = ask(editor, *request, client.text("FromPath", str(root / "missing.txt")), client.number("ChangeType", 3))
         assert (missing["Success"].number, bool(missing["Report"].texts)) == (0, True)
+
+
+def test_editor_moves_and_deletes_a_folder_with_all_its_files(garden: Garden) -> None:
+    """The Asset Browser names a folder by `/*`, and warns the user about each line of the report."""
+    root = garden.project.root / "assets"
+    request = "AssetSystem::AssetChangeReport", "EF108E73-08F7-4CBC-A808-61A2EC544A6E"
+    old, new = client.text("FromPath", str(root / "art/*")), client.text("ToPath", str(root / "drawn/*"))
+    with garden.editor() as editor:
+        garden.write("art/deep/a.txt", "a")
+        garden.write("art/no builder.psd", "b")
+        assert editor.ask(STATUS, status_of("art/deep/a.txt"))["AssetStatus"].number == 4
+
+        preview = ask(editor, *request, old, new, client.number("ChangeType", 0))
+        assert (preview["Success"].number, preview["Report"].texts) == (1, [])
+        assert ask(editor, *request, old, new, client.number("ChangeType", 1))["Success"].number == 1
+        moved = sorted(str(path.relative_to(root)) for path in (root / "drawn").rglob("*") if path.is_file())
+        assert moved == ["drawn/deep/a.txt", "drawn/no builder.psd"]
+
+        editor.wait_for(CHANGE, is_change(CHANGED, "drawn/deep/a.txt"))
+        folder = client.text("FromPath", str(root / "drawn/*")), client.number("ChangeType", 3), client.flag("IsFolder", True)
+        assert ask(editor, *request, *folder)["Success"].number == 1
+        assert not (root / "drawn").exists()
 
 
 def test_engine_asks_only_the_editor_to_show_an_asset(garden: Garden) -> None:
