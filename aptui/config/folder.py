@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import stat
 import sys
 from collections.abc import Callable, Iterator
 
@@ -27,6 +26,7 @@ from aptui.core.patterns import ignore_matcher
 from aptui.core.project import Project
 from aptui.core.settings import FILE_NAME, SettingsTree, place_key
 from aptui.shared.errors import UserError
+from aptui.shared.files.replacing import read_regular
 
 MOST_BYTES = 32 << 10
 """Maximum size (bytes) of the settings file of a folder. Real settings files have a few hundred bytes.
@@ -41,7 +41,6 @@ _MARKS = re.compile(rb"""[][{}:,?"'\n-]""")
 
 Every value has at least one such byte, so the number of matches limits the number of values.
 """
-_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def read(path: str, rel: str) -> str:
@@ -62,10 +61,7 @@ def read_bytes(path: str | bytes) -> bytes:
     Raises:
         OSError: the file cannot be read, or is not a regular file.
     """
-    with open(os.open(path, _FLAGS), "rb") as stream:
-        if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
-            raise OSError(0, "it is not a regular file")
-        return stream.read(MOST_BYTES + 1)
+    return read_regular(path, MOST_BYTES + 1)
 
 
 def is_cheap(data: bytes) -> bool:

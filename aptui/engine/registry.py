@@ -32,7 +32,7 @@ from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
 from aptui.core.settings import place_key
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.files import clocks
-from aptui.shared.files.replacing import replace_bytes
+from aptui.shared.files.replacing import read_regular, replace_bytes
 from aptui.shared.forms import prepare_form
 from aptui.shared.param_schema import mistakes
 from aptui.worker.describing.questions import (
@@ -704,8 +704,8 @@ def _signature() -> str:
 
 def _read_remembered(cache_file: Path) -> _RegistryCache:
     try:
-        memory = msgspec.json.decode(cache_file.read_bytes(), type=prepare_form(_RegistryCache))
-    except (OSError, msgspec.MsgspecError):
+        memory = msgspec.json.decode(read_regular(cache_file), type=prepare_form(_RegistryCache))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return _RegistryCache()
     # The cache may come from another machine, and must not choose the file whose code is loaded.
     memory.files = {path: each for path, each in memory.files.items() if _list_places(each) <= {f"file:{path}"}}

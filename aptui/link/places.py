@@ -30,7 +30,7 @@ from msgspec.structs import replace
 from aptui import __version__
 from aptui.config.dirs import engine_record, filesystem, identity_of, xdg
 from aptui.shared.errors import BusyError, HostError, KnownError
-from aptui.shared.files.replacing import PRIVATE, replace_bytes
+from aptui.shared.files.replacing import PRIVATE, read_regular, replace_bytes
 from aptui.shared.forms import prepare_form
 
 Folder: TypeAlias = "str | os.PathLike[str]"
@@ -40,6 +40,8 @@ SOCKET_PATH_BYTES = 108
 """Maximum length of a socket's path, including the zero byte at its end (unix(7), `sun_path`)."""
 TEMPORARY = "/tmp"  # noqa: S108  # not $TMPDIR: if it differs in two logins, one login does not find an engine of the other
 _HASH_DIGITS = 16
+_MOST_RECORD_BYTES = 1 << 16
+"""Maximum size of a record in bytes; its paths have at most 4,096 bytes each (limits.h)."""
 _SOCKET, _RECORD, _OUTPUT = "socket", "engine.json", "output.log"
 NETWORK = frozenset({
     "nfs", "nfs4", "cifs", "smb3", "smbfs", "ncpfs", "9p", "afs", "ceph", "coda", "glusterfs", "lustre", "gpfs", "beegfs",
@@ -296,8 +298,8 @@ def _is_same(folder: Folder, other: Folder) -> bool:
 def _read(path: Path, form: type[_Record]) -> _Record | None:
     """Return the record in a file, None if the file does not exist or has another content."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=prepare_form(form))
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return msgspec.json.decode(read_regular(path, _MOST_RECORD_BYTES), type=prepare_form(form))
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
 
 

@@ -22,6 +22,7 @@ from msgspec import Struct
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
 from aptui.shared.files.confinement import ConfinedTree
+from aptui.shared.files.replacing import read_regular
 from aptui.shared.printing import count
 from aptui.store.db.schema import uuid_text
 
@@ -195,7 +196,7 @@ def parse(path: Path) -> list[JobLogLine]:
         HostError: the file is missing or cannot be read.
     """
     try:
-        data, now_ms = path.read_bytes(), path.stat().st_mtime_ns // 1_000_000
+        data, now_ms = read_regular(path), path.stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
         raise HostError(f"the log '{path}' no longer exists", hint="the next run of the job writes a log") from None
     except OSError as error:

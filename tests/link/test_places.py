@@ -254,12 +254,22 @@ def test_engine_is_not_alive_if_its_process_ended_or_its_pid_was_reused(state: P
 
 
 def test_malformed_engine_records_are_ignored(state: Path) -> None:
-    for name, content in (("a", b"{"), ("b", b'{"pid":1}'), ("c", b"\xff")):
+    for name, content in (("a", b"{"), ("b", b'{"pid":1}'), ("c", b"\xff"), ("d", b'{"x":' + b"[" * 10_000)):
         (state / name).mkdir(parents=True)
         (state / name / "engine.json").write_bytes(content)
     (state / "crash-1.txt").touch()
 
     assert places.engines() == []
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device"])
+def test_pipe_or_device_in_place_of_an_engine_record_is_ignored(state: Path, tmp_path: Path, kind: str) -> None:
+    """A cache may come from another machine, and its record may be a link to `/dev/zero`."""
+    file = tmp_path / ".aptui/engine.json"
+    file.parent.mkdir()
+    os.mkfifo(file) if kind == "pipe" else file.symlink_to("/dev/zero")
+
+    assert places.engine_of(tmp_path) is None
 
 
 def test_unwritable_registry_is_a_host_error(state: Path, tmp_path: Path) -> None:

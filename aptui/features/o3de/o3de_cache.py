@@ -29,7 +29,7 @@ from aptui.engine.cache import catalog
 from aptui.engine.pool.spawning import python_environment
 from aptui.features.o3de.binary_stream import RegistryAsset, write_stream
 from aptui.shared.errors import HostError, KnownError
-from aptui.shared.files.replacing import replace_bytes, replacing
+from aptui.shared.files.replacing import read_regular, replace_bytes, replacing
 from aptui.store.db import schema
 
 NAME = "assetcatalog.xml"
@@ -165,8 +165,8 @@ def _is_wanted(cache_dir: Path, platform: str) -> bool:
 
 def _read_known(cache_dir: Path) -> dict[str, Any]:
     try:
-        found = json.loads((own_folder(cache_dir) / _STATE).read_bytes())
-    except (OSError, ValueError):
+        found = json.loads(read_regular(own_folder(cache_dir) / _STATE))
+    except (OSError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from aptui.config.dirs import OWN_FOLDER
 from aptui.shared.errors import KnownError
-from aptui.shared.files.replacing import replace_bytes
+from aptui.shared.files.replacing import read_regular, replace_bytes
 from aptui.shared.forms import prepare_form
 from aptui.shared.result_store import Account, SharingSum
 
@@ -37,7 +37,7 @@ class SharingTotals(Struct, frozen=True):
 def read(cache_dir: Path) -> SharingTotals:
     """Return the stored counts; a damaged file counts as empty."""
     try:
-        return msgspec.json.decode((cache_dir / _FILE).read_bytes(), type=prepare_form(SharingTotals))
+        return msgspec.json.decode(read_regular(cache_dir / _FILE), type=prepare_form(SharingTotals))
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return SharingTotals({}, {})
 

@@ -160,6 +160,24 @@ def lock_file(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def read_regular(path: str | bytes | Path, limit: int = -1) -> bytes:
+    """Return the bytes of a file, at most `limit` of them; -1 = all.
+
+    A pipe or a device is not read, because its content might never end. Files of a project or cache may come from another machine.
+
+    Raises:
+        OSError: the file cannot be read, or is not a regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is not a regular file")
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read(limit)
+    finally:
+        os.close(descriptor)
+
+
 def read_private(path: str, what: str, limit: int) -> bytes:
     """Return at most `limit` bytes of a file with a secret; `what` names the secret in messages, for example "the key".
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from aptui.shared.errors import HostError, UserError
-from aptui.shared.files.replacing import PRIVATE, refuse_unwritable, replace_bytes, replacing
+from aptui.shared.files.replacing import PRIVATE, read_regular, refuse_unwritable, replace_bytes, replacing
 
 
 def test_replace_bytes_replaces_the_existing_file(tmp_path):
@@ -88,3 +88,20 @@ def test_open_file_named_by_its_descriptor_is_written_in_place(name, tmp_path):
 
         assert os.fstat(opened.fileno()).st_ino == target.stat().st_ino
     assert target.read_bytes() == b"new"
+
+
+@pytest.mark.parametrize("kind", ["pipe", "device", "folder"])
+def test_only_a_regular_file_is_read(tmp_path, kind):
+    path = tmp_path / "file"
+    {"pipe": os.mkfifo, "device": lambda at: at.symlink_to("/dev/zero"), "folder": os.mkdir}[kind](path)
+
+    with pytest.raises(OSError, match="not a regular file"):
+        read_regular(path)
+
+
+def test_regular_file_is_read_up_to_the_limit(tmp_path):
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+
+    assert read_regular(path) == b"12345"
+    assert read_regular(path, 3) == b"123"

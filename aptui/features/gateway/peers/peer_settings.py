@@ -25,7 +25,7 @@ from aptui.config.dirs import OWN_FOLDER
 from aptui.shared.connections.addresses import apply_order, canonical, check_dial
 from aptui.shared.connections.peers import PeerOrder, PeerSettings
 from aptui.shared.errors import HostError, KnownError
-from aptui.shared.files.replacing import PRIVATE, lock_file, replace_bytes
+from aptui.shared.files.replacing import PRIVATE, lock_file, read_regular, replace_bytes
 from aptui.shared.forms import prepare_form
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def read_stored(file: Path, *, puts_aside: bool = True) -> PeerLists:
         puts_aside: rename a damaged file, so that its content is not lost.
     """
     try:
-        data = file.read_bytes()
+        data = read_regular(file)
     except FileNotFoundError:
         return PeerLists(None)
     except OSError as error:

@@ -260,6 +260,13 @@ def test_damaged_connections_file_is_renamed_and_reported(tmp_path, data):
     assert peer_settings.read_stored(file) == peer_settings.PeerLists(None)
 
 
+def test_pipe_in_place_of_the_connections_file_is_reported(tmp_path):
+    file = tmp_path / "connections.json"
+    os.mkfifo(file)
+
+    assert "cannot be read: it is not a regular file" in peer_settings.read_stored(file).trouble
+
+
 def test_refused_change_leaves_the_connections_file_unchanged(tmp_path):
     file = tmp_path / "connections.json"
     peer_settings.change_settings(file, PeerSettings(), PeerOrder(PeerAction.ADD, dial=PHONE))
