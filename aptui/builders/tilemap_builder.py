@@ -218,19 +218,22 @@ class LdtkReader:
 
 def check_project(project: Fields) -> Iterator[BrokenTextError]:
     """Yield a message for each tile that is not in its tileset, and for each grid whose size differs from that of its layer."""
-    tilesets = {each.get("uid"): each for each in objects_of(project["defs"], "tilesets", "defs")}
+    listed = objects_of(project["defs"], "tilesets", "defs")
+    tilesets = {each["uid"]: each for each in listed if isinstance(each.get("uid"), int)}
     for level in [each for holder in (project, *objects_of(project, "worlds", "")) for each in holder["levels"]]:
         for layer in objects_of(level, "layerInstances", _name(level)) if level.get("layerInstances") else ():
             where = f"{_name(level)}, layer '{shorten(str(layer.get('__identifier', '')))}'"
             cells = whole_number(layer, "__cWid", where, least=0) * whole_number(layer, "__cHei", where, least=0)
             grid = layer.get("intGridCsv") or []
+            if not isinstance(grid, list):
+                raise BrokenTextError(f"{where}: 'intGridCsv' must be a list")
             if grid and len(grid) != cells:
                 yield BrokenTextError(
                     f"{where}: the grid has {show_count(len(grid), 'cell')}, but the size of the layer needs {cells}"
                 )
             tiles = [each for key in ("gridTiles", "autoLayerTiles") for each in objects_of(layer, key, where)]
             uid = layer.get("__tilesetDefUid")
-            if tiles and uid not in tilesets:
+            if tiles and (not isinstance(uid, int) or uid not in tilesets):
                 yield BrokenTextError(f"{where}: the layer uses tileset {uid}, which is not in the project")
             elif tiles and "__cWid" in (tileset := tilesets[uid]):  # LDtk before 0.9 does not write the size of a tileset
                 columns, rows = (whole_number(tileset, key, _name(tileset), least=0) for key in ("__cWid", "__cHei"))

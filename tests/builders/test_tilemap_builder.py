@@ -122,6 +122,19 @@ def test_textures_parameter_changes_picture_names_in_an_ldtk_project(bench):
     assert paths == ("../tiles/ground.ktx2",) * 3
 
 
+def test_old_map_that_does_not_say_whether_it_is_infinite_is_finite(bench):
+    source = write_map(bench)
+    old = (bench.folder / "assets" / source).read_text().replace(' infinite="0"', "")
+
+    assert build_map(bench, bench.write(source, old))["infinite"] is False
+
+
+def test_layer_without_tiles_may_have_empty_data(bench):
+    text = tmx("<data encoding='csv'></data>", tilesets="").replace('width="3"', 'width="0"')
+
+    assert build_map(bench, bench.write("a.tmx", text))["layers"][0]["data"] == []
+
+
 def test_chunks_of_an_infinite_map_stay_separate(bench):
     chunks = (
         '<data encoding="csv"><chunk x="-2" y="0" width="2" height="1">1,2</chunk>'
@@ -288,6 +301,16 @@ def test_damaged_tiles_fail_with_the_name_and_line_of_their_layer(bench, data, e
         ("a.tmj", "[1]", "a.tmj: the file is not a map made with Tiled"),
         ("a.tmj", json.dumps({**SIZE, "layers": 5}), "a.tmj: a layer: 'layers' must be a list of objects"),
         ("a.tmj", '{"layers": [' * 90 + "{}" + "]}" * 90, "a.tmj: the data is nested deeper than 100 levels"),
+        (
+            "a.tmj",
+            json.dumps({**SIZE, "layers": [{"type": "tilelayer", "x": [], "data": [1]}]}),
+            "a.tmj: a layer: 'x' must be a whole number of at least -2147483648, not []",
+        ),
+        (
+            "a.ldtk",
+            '{"defs": {}, "levels": [{"layerInstances": [{"__cWid": 1, "__cHei": 1, "intGridCsv": 5}]}]}',
+            "a.ldtk: '', layer '': 'intGridCsv' must be a list",
+        ),
         ("a.ldtk", "{}", "a.ldtk: the file is not an LDtk project: 'defs' or 'levels' is missing"),
     ],
 )  # fmt: skip
@@ -360,6 +383,18 @@ def test_contradiction_in_an_ldtk_level_gives_a_warning(bench, change, warning):
     bench.build(bench.write("world.ldtk", json.dumps(project)))
 
     assert bench.warnings == [warning]
+
+
+@pytest.mark.parametrize("uid", [[], {}, None, 8])
+def test_ldtk_layer_with_an_unknown_tileset_gives_a_warning(bench, uid):
+    project, level = ldtk()
+    level["layerInstances"][0]["__tilesetDefUid"] = uid
+    project["defs"]["tilesets"][0]["relPath"] = None
+    project["defs"]["tilesets"].append({"uid": [], "identifier": "Odd"})
+
+    bench.build(bench.write("world.ldtk", json.dumps({**project, "levels": [level]})))
+
+    assert bench.warnings == [f"world.ldtk: 'L0', layer 'Ground': the layer uses tileset {uid}, which is not in the project"]
 
 
 def test_old_ldtk_project_that_lacks_tileset_sizes_is_accepted(bench):

@@ -138,7 +138,7 @@ class MapReader:
             layer.setdefault("draworder", "topdown")
         if layer.get("type") != "tilelayer":
             return
-        if level["infinite"] and not layer.get("data"):
+        if level.get("infinite") and not layer.get("data"):
             layer.pop("data", None)
             layer.setdefault("chunks", [])  # Tiled writes no chunk for an empty layer of an infinite map
         parts = objects_of(layer, "chunks", where) if "chunks" in layer else [layer]
@@ -146,6 +146,9 @@ class MapReader:
             for key in ("width", "height"):
                 part.setdefault(key, level[key])
             width, height = (whole_number(part, key, where, least=0) for key in ("width", "height"))
+            for key in ("x", "y"):
+                part.setdefault(key, 0)
+                whole_number(part, key, where, least=-(1 << 31))
             self._tile_count += width * height
             if self._tile_count > MOST_TILES:
                 raise BrokenTextError(f"the layers have more than {MOST_TILES:,} tiles together, which is the limit", _line(layer))
@@ -227,7 +230,7 @@ def check_tiles(level: Fields) -> Iterator[BrokenTextError]:
             for tile, place in zip(*np.unique(tiles, return_index=True), strict=True):
                 if tile and not is_known(int(tile)):
                     row, column = divmod(int(place), part["width"])
-                    at = f"column {part.get('x', 0) + column}, row {part.get('y', 0) + row}"
+                    at = f"column {part['x'] + column}, row {part['y'] + row}"
                     yield BrokenTextError(f"{where}: tile {tile} at {at} is not in any tileset", _line(layer))
         for found in layer.get("objects", ()):
             tile = whole_number(found, "gid", where, least=0) & ~FLIPS if "gid" in found else 0
@@ -310,7 +313,7 @@ def _read_tiles(data: Any, count: int, layer: Fields, where: str) -> Tiles:
         needed = show_count(count, "tile")
         raise BrokenTextError(f"{where}: the data is empty, but the size of the layer needs {needed}", line)
     if encoding == "csv":
-        listed = data.split(",") if isinstance(data, str) else data
+        listed = (data.split(",") if data else []) if isinstance(data, str) else data
         if not isinstance(listed, list) or len(listed) != count:
             found = show_count(len(listed) if isinstance(listed, list) else 0, "tile")
             raise BrokenTextError(f"{where}: the data has {found}, but the size of the layer needs {count:,}", line)
