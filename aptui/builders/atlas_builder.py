@@ -13,6 +13,7 @@ maximum is 10,000.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import posixpath
 from collections.abc import Iterator, Sequence
@@ -63,6 +64,8 @@ _SMALLEST_SIDE, _STEP = 16, 8
 Neither is used if sides must be powers of two.
 """
 Side = Annotated[int, Meta(ge=0, le=16384)]
+Position = Annotated[int, Meta(ge=-16384, le=16384)]
+Ratio = Annotated[float, Meta(ge=-1e6, le=1e6)]
 PageTextures = Annotated[
     Literal["files", "webp", "ktx2", "dds"],
     Meta(
@@ -106,7 +109,7 @@ class FrameSettings(Struct, frozen=True, forbid_unknown_fields=True):
     """Settings of a frame in the `.atlas` file: 9-slice borders (left, top, right, bottom; pixels) and a pivot (0 to 1)."""
 
     slice: tuple[Side, Side, Side, Side] | None = None
-    pivot: tuple[float, float] | None = None
+    pivot: tuple[Ratio, Ratio] | None = None
 
 
 class AtlasFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -119,8 +122,8 @@ class AtlasFile(Struct, frozen=True, forbid_unknown_fields=True):
 class Box(Struct, frozen=True):
     """A rectangle in pixels."""
 
-    x: int
-    y: int
+    x: Position
+    y: Position
     w: Side
     h: Side
 
@@ -155,8 +158,8 @@ class SheetTag(Struct, frozen=True):
 class Point(Struct, frozen=True):
     """A position in pixels."""
 
-    x: int
-    y: int
+    x: Position
+    y: Position
 
 
 class SliceKey(Struct, frozen=True):
@@ -258,6 +261,7 @@ class AtlasBuilder(SourceBuilder):
         pages = [_draw_page(size, [each for each in sprites if each.page == number], options) for number, size in enumerate(sizes)]
         names = write_pages(pages, options.textures, request)
         contents.frames.update(settings)
+        _refuse_slices(contents, request.source)
         text = describe_frames(contents, names, sizes, options)
         extension = "tpsheet" if options.format == "godot" else "json"
         write_page_list(f"{request.stem}.{extension}", text, FRAMES_ASSET_TYPE, len(pages), request)
@@ -286,8 +290,16 @@ def write_pages(pages: Sequence[Any], textures: PageTextures, request: ProcessJo
     return names
 
 
-def write_page_list(name: str, data: str | bytes, asset_type: UUID, page_count: int, request: ProcessJobRequest) -> None:
-    """Write the list of frames or glyphs as a product that depends on the pages (the products with sub ids from 1)."""
+def write_page_list(name: str, text: str | bytes, asset_type: UUID, page_count: int, request: ProcessJobRequest) -> None:
+    """Write the list of frames or glyphs as a product that depends on the pages (the products with sub ids from 1).
+
+    Raises:
+        JobError: the list contains the name of a file that is not UTF-8.
+    """
+    try:
+        data = text.encode() if isinstance(text, str) else text
+    except UnicodeEncodeError:
+        raise JobError(f"{request.source}: {name} would contain a file name that is not UTF-8; rename the file") from None
     # A dependency on an atlas page is declared by its asset id, because the path of a picture would name a source, not a product.
     needs = [ProductDependency(request.source_uuid, number + 1) for number in range(page_count)]
     request.write_product(name, data, sub_id=0, asset_type=asset_type, dependencies=needs, dependencies_handled=True)
@@ -350,8 +362,9 @@ def _read_contents(files: list[MatchedFile], options: AtlasParams, request: Proc
         for name, picture, duration in _read_file(file, sheets.get(file.path), made, options, request):
             box = (picture.getbbox(alpha_only=True) or (0, 0, 1, 1)) if options.trim else (0, 0, *picture.size)
             pixels = np.asarray(picture.crop(box))
-            pixels = known.setdefault((pixels.shape, pixels.tobytes()), pixels)
+            pixels = known.setdefault((pixels.shape, hashlib.sha256(pixels.tobytes()).digest()), pixels)
             made.sprites.append(Sprite(name, pixels, picture.size, box[:2], duration=duration))
+            _refuse_larger(made.sprites[-1], options, request.source)  # checked here, before more pictures fill the memory
             if len(made.sprites) > MOST_SPRITES:
                 raise JobError(f"{request.source}: the atlas has more than {MOST_SPRITES:,} sprites, which is the limit")
         request.progress((number + 1) / len(files) / 2)
@@ -374,7 +387,7 @@ def _read_file(
                 data = opened.read()
         picture = decode_rgba(data, PictureJob(request, reading, name=path))
     except NamedFileError as error:
-        raise JobError(str(error)) from None
+        raise JobError(f"{file.path}: {error}") from None
     except (PictureError, OSError) as error:
         raise JobError(f"{path}: {one_line(error)}") from None
     if sheet:
@@ -406,8 +419,10 @@ def _cut_sheet(path: str, sheet: SpriteSheet, picture: Any, made: Contents) -> I
         if min(size.w, size.h) == 0 or size.w * size.h > picture.width * picture.height + _MOST_EMPTY:
             raise JobError(f"{path}: frame '{name}' has an impossible size of {size.w}x{size.h} pixels")
         whole = Image.new("RGBA", (size.w, size.h))
-        corner = frame.sprite_source_size
-        whole.paste(part, (corner.x, corner.y) if corner else (0, 0))
+        corner = frame.sprite_source_size or Box(0, 0, *part.size)
+        if min(part.size) > 0 and not (-part.width < corner.x < size.w and -part.height < corner.y < size.h):
+            raise JobError(f"{path}: frame '{name}' lies outside of its own size of {size.w}x{size.h} pixels")
+        whole.paste(part, (corner.x, corner.y))
         made.frames[name] = _read_slices(sheet.meta.slices, size)
         yield name, whole, frame.duration
     for tag in sheet.meta.frame_tags:
@@ -451,14 +466,9 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
     boxes = [Item(each.shape[0] + margin, each.shape[1] + margin, key) for key, each in distinct.items()]
     # Each box includes the padding at its right and lower side. Sprites at the right and lower edges of the page do not need it, so
     # boxes are placed on an area (`page_size`) that is wider and higher than the page by one padding.
+    for each in distinct.values():
+        _refuse_larger(each, options, source)
     sizes = _list_sizes(options)
-    largest = max(sizes[-1])
-    for width, height, key in boxes:
-        if max(width, height) > largest + options.padding:
-            size = distinct[key].shape
-            raise JobError(
-                f"{source}: sprite {distinct[key].name} has {size[0]}x{size[1]} pixels, but a page has at most {largest} (max_size)"
-            )
     area = sum(width * height for width, height, _key in boxes)
     for size in sizes:
         page_size = size[0] + options.padding, size[1] + options.padding
@@ -480,6 +490,32 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
         each.is_rotated = place.width != each.shape[0] + margin
     last = max(each.page for each in sprites)
     return [size] * last + [_shrink([each for each in sprites if each.page == last], size, options)]
+
+
+def _refuse_larger(sprite: Sprite, options: AtlasParams, source: str) -> None:
+    """Refuse a sprite that is larger than the largest page.
+
+    Raises:
+        JobError: the sprite is larger.
+    """
+    (width, height), largest = sprite.shape, options.max_size
+    if options.power_of_two:
+        largest = 1 << (largest.bit_length() - 1)
+    if max(width, height) + 2 * options.extrude > largest:
+        raise JobError(f"{source}: sprite {sprite.name} has {width}x{height} pixels, but a page has at most {largest} (max_size)")
+
+
+def _refuse_slices(contents: Contents, source: str) -> None:
+    """Refuse 9-slices whose borders are negative, or larger than their sprite.
+
+    Raises:
+        JobError: a 9-slice does not fit.
+    """
+    for each in contents.sprites:
+        settings, (width, height) = contents.frames.get(each.name, FrameSettings()), each.size
+        left, top, right, bottom = settings.slice or (0, 0, 0, 0)
+        if min(left, top, right, bottom) < 0 or left + right > width or top + bottom > height:
+            raise JobError(f"{source}: the 9-slice of sprite {each.name} does not fit into its {width}x{height} pixels")
 
 
 def _list_sizes(options: AtlasParams) -> list[tuple[int, int]]:

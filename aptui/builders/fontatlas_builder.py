@@ -128,8 +128,9 @@ class FontAtlasBuilder(SourceBuilder):
         sizes = pack(sprites, layout, request.source) if sprites else [(_EMPTY_PAGE, _EMPTY_PAGE)]
         pages = [_draw_page(size, [each for each in sprites if each.page == number]) for number, size in enumerate(sizes)]
         names = write_pages(pages, options.textures, request)
+        text: str | bytes
         if options.format == "bmfont":
-            text = _describe_bmfont(request.stem, glyphs, kerning, metrics, names, sizes, options).encode()
+            text = _describe_bmfont(request.stem, glyphs, kerning, metrics, names, sizes, options)
         else:
             text = write_json(_describe_json(glyphs, kerning, metrics, names, sizes, options))
         extension = "fnt" if options.format == "bmfont" else "json"

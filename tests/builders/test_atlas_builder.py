@@ -197,10 +197,40 @@ def test_frames_of_aseprite_become_sprites_and_its_tags_become_animations(bench:
             "frame 'art/hero/a' lies outside of the picture hero.png",
         ),
         ({"frames": {"a": {"frame": {"x": 0, "y": 0, "w": 8, "h": 8}, "sourceSize": {"w": 9999, "h": 9999}}}}, "9999x9999 pixels"),
+        (
+            {
+                "frames": {
+                    "a": {"frame": {"x": 0, "y": 0, "w": 8, "h": 8}, "spriteSourceSize": {"x": 16385, "y": 0, "w": 8, "h": 8}}
+                }
+            },
+            "art/hero.json: the file is not a sprite sheet that Aseprite exported as JSON: Expected `int` <= 16384",
+        ),
+        (
+            {"frames": {"a": {"frame": {"x": 0, "y": 0, "w": 8, "h": 8}, "spriteSourceSize": {"x": 8, "y": 0, "w": 8, "h": 8}}}},
+            "art/hero.json: frame 'art/hero/a' lies outside of its own size of 8x8 pixels",
+        ),
+        (
+            {
+                "meta": {
+                    "image": "hero.png",
+                    "slices": [
+                        {
+                            "keys": [
+                                {
+                                    "bounds": {"x": -5, "y": 0, "w": 9, "h": 9},
+                                    "center": {"x": 1, "y": 1, "w": 1, "h": 1},
+                                }
+                            ]
+                        }
+                    ],
+                }
+            },
+            "hud.atlas: the 9-slice of sprite art/hero/hero 0 does not fit into its 8x8 pixels",
+        ),
         ({"frames": [{"frame": {"x": 0, "y": 0, "w": 8, "h": 8}}] * 2}, "two frames have the same name"),
         ({"frames": {}, "meta": {"image": "hero.png"}}, "the sprite sheets of this atlas have no frames"),
         ({"meta": {"image": "hero.png", "frameTags": [{"name": "walk", "from": 1, "to": 3}]}}, "tag 'walk' names frames 1 to 3"),
-        ({"meta": {"image": "gone.png"}}, "gone.png"),
+        ({"meta": {"image": "gone.png"}}, "art/hero.json: the file 'art/gone.png' is missing"),
         ({"meta": {"image": "../../secret.png"}}, "secret.png"),
         (
             {"meta": {}},
@@ -321,6 +351,12 @@ def test_equal_sprites_give_equal_bytes(bench: BuilderBench) -> None:
     [
         ('{"sprites": ["none/*.png"]}', {}, "hud.atlas: no file matches none/*.png"),
         ('{"sprites": ["ui/*.png"]}', {"max_size": 16}, "ui/s000.png has"),
+        (
+            '{"sprites": ["ui/*.png"], "frames": {"ui/s000.png": {"slice": [60, 0, 60, 0]}}}',
+            {},
+            "hud.atlas: the 9-slice of sprite ui/s000.png does not fit into its ",
+        ),
+        ('{"sprites": ["ui/*.png"], "frames": {"a": {"pivot": [1e999, 0]}}}', {}, "Expected `float` <= 1000000.0"),
         ('{"sprites": []}', {}, "length >= 1"),
         ('{"sprites": ["ui/*"], "frame": 1}', {}, "unknown field `frame`"),
         ('{"sprites": ["ui/*.png"],\n}', {}, "hud.atlas:1:25: JSON does not allow a comma"),
@@ -344,6 +380,21 @@ def test_sprite_larger_than_the_largest_power_of_two_page_is_refused(bench: Buil
 
     assert "sprite ui/wide.png has 80x8 pixels, but a page has at most 64 (max_size)" in bench.fail("hud.atlas", max_size=100)
     assert "hud.png" in bench.build("hud.atlas", max_size=100, power_of_two=False)
+
+
+def test_sprite_larger_than_a_page_is_refused_before_later_sprites_are_read(bench: BuilderBench) -> None:
+    write_sprite(bench, "ui/a.png", np.full((80, 80, 4), 255, np.uint8))
+    bench.write("ui/b.png", "no picture")
+    bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
+
+    assert "sprite ui/a.png has 80x80 pixels" in bench.fail("hud.atlas", max_size=64)
+
+
+def test_file_name_that_is_not_utf_8_is_refused(bench: BuilderBench) -> None:
+    write_sprite(bench, "ui/\udcff.png", np.full((8, 8, 4), 255, np.uint8))
+    bench.write("hud.atlas", '{"sprites": ["ui/*.png"]}')
+
+    assert "hud.json would contain a file name that is not UTF-8; rename the file" in bench.fail("hud.atlas")
 
 
 def test_settings_of_an_unknown_sprite_warn(bench: BuilderBench) -> None:
