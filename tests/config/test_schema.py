@@ -347,6 +347,14 @@ REFUSED = {
     "nothing on top": (b"---\n", "2:1: the configuration must be a mapping of settings; 'aptui init --dry-run' prints an example"),
     "depth": (b"a: " + b"[" * 60 + b"]" * 60, "1:53: the YAML is nested deeper than 50 levels"),
     "great depth": (b"a: " + b"[" * 500_000, "1:53: the YAML is nested deeper than 50 levels"),
+    "long tag": (
+        b"a: !" + b"x" * 1000 + b" 1\n",
+        f"1:4: tags like !{'x' * 58}… are not allowed; write the value without the tag",
+    ),
+    "long key twice": (
+        (b"? " + b"x" * 1000 + b"\n: 1\n") * 2,
+        f"3:3: key '{'x' * 59}…' is given twice, first at aptui.yaml:1:3",
+    ),
     "deep mapping": (b"{a: " * 60, "1:201: the YAML is nested deeper than 50 levels"),
     "size": (b"# " + b"x" * (1 << 20), "1:1: the file is larger than 1 MiB; check whether this is a configuration file"),
     "bytes": ("a: ü\nb: ".encode() + b"\xff\n", "2:4: byte 0xff is not UTF-8; save the file as UTF-8"),

@@ -218,7 +218,7 @@ class _YamlReader:
                 "anchors and aliases (& and *) are not allowed", where=where, hint="repeat the full value in place of each alias"
             )
         if event.tag is not None:
-            raise UserError(f"tags like {event.tag} are not allowed", where=where, hint="write the value without the tag")
+            raise UserError(f"tags like {_shorten(event.tag)} are not allowed", where=where, hint="write the value without the tag")
         if depth > MAX_DEPTH:
             raise UserError(f"the YAML is nested deeper than {MAX_DEPTH} levels", where=where)
 
@@ -233,7 +233,8 @@ class _YamlReader:
             key = self._text(event, where)
             node = self._node(next(self._events), depth + 1)
             if key in found:
-                raise UserError(f"key '{key}' is given twice, first at {found[key].key_where.rpartition('/')[2]}", where=where)
+                first = found[key].key_where.rpartition("/")[2]
+                raise UserError(f"key '{_shorten(key)}' is given twice, first at {first}", where=where)
             node.key_where = where
             if node.value is None:  # ruamel.yaml gives an empty value the place of the next token
                 node.where = where
@@ -264,6 +265,10 @@ class _YamlReader:
                 hint="write the character instead of the escape",
             )
         return text
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…"
 
 
 def describe_value(node: Node) -> str:
