@@ -183,7 +183,12 @@ def _product(data: bytes, options: FontParams, request: ProcessJobRequest) -> tu
         _cut(font, options, report)
     font.flavor = packing
     stream = BytesIO()
-    font.save(stream, reorderTables=None)
+    try:
+        font.save(stream, reorderTables=None)
+    except TooMuchWorkError:
+        raise
+    except Exception as error:  # noqa: BLE001 -- fontTools copies most tables unread, and raises whatever damaged bytes lead it to
+        raise BrokenFontError(f"the font cannot be written: {report.describe('one of its tables', error)}") from None
     return name, stream.getvalue()
 
 

@@ -298,6 +298,8 @@ def _draw_glyphs(data: bytes, font: Any, codes: list[int], options: FontAtlasPar
         face.set_pixel_sizes(0, options.size)
         for number, code in enumerate(codes):
             name = names[code]
+            if name not in advances:
+                raise BrokenFontError(f"table 'cmap' maps U+{code:04X} to a glyph that the font does not have")
             glyph = Glyph(code, name, round(advances[name][0] / units, 6))
             face.load_glyph(font.getGlyphID(name), freetype.FT_LOAD_NO_HINTING | freetype.FT_LOAD_NO_BITMAP)
             slot = face.glyph

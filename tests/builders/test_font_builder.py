@@ -218,6 +218,16 @@ def test_damaged_optional_font_table_is_kept_and_warns(bench, tag):
     assert tag not in opened(bench.build(source, text="a")["a.ttf"]) or tag in ("OS/2", "post")
 
 
+def test_font_whose_damaged_table_cannot_be_unpacked_fails(bench):
+    data = bytearray(saved(opened(TTF), "woff"))
+    length_at = data.index(b"OS/2") + 12
+    data[length_at : length_at + 4] = struct.pack(">I", 5000)
+
+    error = bench.fail(bench.write("a.woff", bytes(data)), flavor="none")
+
+    assert error == "a.woff: the font cannot be written: one of its tables is damaged: the values in the file contradict each other"
+
+
 def test_messages_of_fonttools_appear_only_in_the_log(bench):
     source = bench.write("a.ttf", spoiled("GPOS", b"\0\1\0\0\0"))
 

@@ -50,6 +50,16 @@ def glyph_of(metrics, character):
     return next(each for each in metrics["glyphs"] if each["unicode"] == ord(character))
 
 
+def test_character_of_a_missing_glyph_fails(bench):
+    font = TTFont(io.BytesIO(TTF), recalcTimestamp=False)
+    for table in font["cmap"].tables:
+        table.cmap[ord("L")] = "glyph00099"
+
+    error = bench.fail(bench.write("a.ttf", save(font)))
+
+    assert error == "a.ttf: table 'cmap' maps U+004C to a glyph that the font does not have"
+
+
 def test_metrics_give_the_bounds_of_the_distance_field_of_a_glyph(bench):
     metrics, (page,) = draw(bench, size=100, spread=8)
 

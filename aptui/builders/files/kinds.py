@@ -44,6 +44,8 @@ _SIGNATURES: tuple[tuple[int, bytes, str], ...] = (
     (0, b"#?RGBE", "a Radiance HDR picture"),
     (0, b"qoif", "a QOI picture"),
     (0, b"\0\0\1\0", "a Windows icon (ICO)"),
+    (0, b"\0\0\2\0\0\0\0\0", "a TGA picture"),  # without a palette; a cursor has the number of its pictures at byte 4
+    (0, b"\0\0\x0a\0\0\0\0\0", "a TGA picture"),
     (0, b"\0\0\2\0", "a Windows cursor (CUR)"),
     (0, b"icns", "an Apple icon (ICNS)"),
     (0, b"SIMPLE  =", "a FITS picture"),

@@ -155,12 +155,12 @@ def count_frames(data: bytes, picture: Image.Image) -> int:
         return 1
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        # The picture is opened a second time, because counting the frames moves a reader to another frame.
-        other: Image.Image = Image.open(BytesIO(data), formats=(picture.format,))
-        if not getattr(other, "is_animated", False):
-            return 1
         number = 0
         try:
+            # The picture is opened a second time, because counting the frames moves a reader to another frame.
+            other: Image.Image = Image.open(BytesIO(data), formats=(picture.format,))
+            if not getattr(other, "is_animated", False):
+                return 1
             if other.format == "GIF":
                 return int(getattr(other, "n_frames", 1)) if len(data) <= MOST_COUNTED_GIF_BYTES else 0
             for number in range(1, MOST_COUNTED_FRAMES):

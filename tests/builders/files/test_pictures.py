@@ -225,6 +225,15 @@ def test_frames_of_long_animations_are_not_counted(monkeypatch):
     assert count_frames(data, open_picture(data, "a.gif")) == 0
 
 
+def test_first_frame_of_a_gif_is_used_if_a_later_frame_is_cut_off(bench):
+    data = _frames("GIF", 3)
+    last = data.rindex(b"\x21\xf9\x04")  # the extension that begins the last frame
+
+    bench.build(bench.write("a.gif", data[: last + 4]))
+
+    assert bench.warnings == ["a.gif: only the first of the frames is used"]
+
+
 def test_animation_whose_frames_are_not_counted_warns(bench, monkeypatch):
     monkeypatch.setattr(pictures, "MOST_COUNTED_GIF_BYTES", 1)
 
