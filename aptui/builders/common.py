@@ -90,7 +90,7 @@ def one_job_per_platform(
 # A page of an atlas may become the source of another builder: in a chain of `steps`, or as an intermediate.
 
 
-def _listed_extension(request: ProcessJobRequest) -> str:
+def _read_listed_extension(request: ProcessJobRequest) -> str:
     """Return the extension of the source in the list of an atlas, "" if the source is not a page of an atlas."""
     with open(request.full_path, "rb") as file:
         found = _PAGE_TEXT.search(file.read(_PAGE_HEAD_BYTES))
@@ -103,7 +103,7 @@ def refuse_scaled_page(request: ProcessJobRequest, size: tuple[int, int], scaled
     Raises:
         SourceError: the source is a page, and both sizes differ.
     """
-    if size != scaled and _listed_extension(request):
+    if size != scaled and _read_listed_extension(request):
         raise SourceError(
             f"this atlas page has {size[0]}x{size[1]} pixels and cannot be scaled to {scaled[0]}x{scaled[1]}, because the atlas's "
             "list gives positions on the unscaled page; set max_size of the atlas, and no parameter that scales its pages"
@@ -112,7 +112,7 @@ def refuse_scaled_page(request: ProcessJobRequest, size: tuple[int, int], scaled
 
 def find_wrong_page_name(request: ProcessJobRequest, extension: str) -> str:
     """Return a warning if the source is a page whose atlas lists it with another extension than its product has, "" otherwise."""
-    listed = _listed_extension(request)
+    listed = _read_listed_extension(request)
     if listed in ("", extension):
         return ""
     stem = request.stem.lower()

@@ -139,8 +139,8 @@ class EngineSupervisor:
         self._trouble = self.configuration_error = self._moved_to = self._database_trouble = ""
         self._reported_troubles: set[str] = set()  # errors since the engine was opened last; each is reported once
         self._retry_at, self._retry_s = math.inf, _RETRY_S[0]
-        # until `_rests_until` the loop only answers clients, because a turn without an engine raised an error
-        self._rests_until = self._tried_at = self._disk_at = self._place_at = self._database_at = 0.0
+        # until `_resume_at` the loop only answers clients, because a turn without an engine raised an error
+        self._resume_at = self._tried_at = self._disk_at = self._place_at = self._database_at = 0.0
         self._unwatched_at, self._latest_s, self._end_at = 0.0, 0.0, math.inf
         self._latest_due_s: float | None = None
         """When (monotonic) clients are notified of the latest state of pending and running jobs, None if no job changed."""
@@ -261,14 +261,14 @@ class EngineSupervisor:
                 else:
                     engine.turn(min(wait_s, engine.longest_wait_s()))
                 now = time.monotonic()
-                if now >= self._rests_until and (engine is None or not engine.is_committing):
+                if now >= self._resume_at and (engine is None or not engine.is_committing):
                     self.watching.poll(now)
                     self._after_turn(now)
                     self._check_tools_and_outside_files(now)
         except Exception as error:  # noqa: BLE001  # an error of the host or a bug: clients are notified, and the engine opens again
             self._break_down(error)
             if engine is None:
-                self._rests_until = self._retry_at
+                self._resume_at = self._retry_at
         self._poll_parts()
 
     def _poll_parts(self) -> None:
@@ -277,8 +277,8 @@ class EngineSupervisor:
 
     def _deadline(self, now: float) -> float:
         times = [part.next_deadline(now) for part in self.parts]
-        if now < self._rests_until:
-            times.append(self._rests_until)
+        if now < self._resume_at:
+            times.append(self._resume_at)
         elif self.engine is None or not self.engine.is_committing:
             times += [self._retry_at, self._end_at, self._reopen_by, self._latest_due_s, self._rereading.deadline]
             times += [
@@ -394,7 +394,7 @@ class EngineSupervisor:
         self._is_displaced = False
         if engine is not None and (moved_to := engine.cache.moved_to):
             self._moved_to, self._end_at = moved_to, time.monotonic() + _MOVED_S
-        self._trouble, self._idle_since, self._tried_at = str(_known_error(error)), None, time.monotonic()
+        self._trouble, self._idle_since, self._tried_at = str(_as_known_error(error)), None, time.monotonic()
         if self._trouble not in self._reported_troubles:
             self._reported_troubles.add(self._trouble)
             self._report_trouble(error, engine)
@@ -641,7 +641,7 @@ class EngineSupervisor:
             self._notify(HealthChanged(0, health))
 
 
-def _known_error(error: Exception) -> KnownError:
+def _as_known_error(error: Exception) -> KnownError:
     """Return what users see for an error that ended a turn of the loop."""
     if isinstance(error, KnownError):
         has_none_left = isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE)

@@ -44,7 +44,7 @@ class _Answers:
             "RequestPing": (self._ping, False),
             "RequestAssetStatus": (self._status, False),
             "FileReadRequest": (self._read, True),
-            "FileTellRequest": (self._tell, True),
+            "FileTellRequest": (self._position, True),
         }
         return handlers.get(name)
 
@@ -54,7 +54,7 @@ class _Answers:
     async def _read(self, request: O3deMessage) -> dict[str, Any]:
         return {"Data": b"x" * request["BytesToRead"]}
 
-    async def _tell(self, _request: O3deMessage) -> dict[str, Any]:
+    async def _position(self, _request: O3deMessage) -> dict[str, Any]:
         return {"Offset": -1}
 
     async def _status(self, request: O3deMessage) -> dict[str, Any]:
