@@ -157,7 +157,7 @@ def test_model_with_too_many_materials_fails(bench):
         ),
         ("a.off", "hello", "a.off:1: the file does not begin with 'OFF' and the numbers of vertices and faces"),
         ("a.off", "OFF\n", "a.off:1: the file does not begin with 'OFF' and the numbers of vertices and faces"),
-        ("a.off", "OFF\n1 1 0\nx y z\n3 0 0 0\n", "a.off: the model is damaged: the values in the file contradict each other"),
+        ("a.off", "OFF\n1 1 0\nx y z\n3 0 0 0\n", "a.off:3: 'vertex' has 'x', which is not a number"),
     ],
 )
 def test_model_with_missing_data_fails_with_plain_message(bench, name, data, error):
@@ -325,6 +325,62 @@ def test_missing_or_damaged_file_that_a_model_names_gives_a_warning(bench):
     assert "b.obj:10: material 'oak' is not defined in any of the model's material files" in bench.warnings
 
 
+@pytest.mark.parametrize(("name", "kind"), [("cut.png", "PNG"), ("deep.tif", "TIFF")])
+@pytest.mark.parametrize("source", ["a.obj", "a.ply"])
+def test_model_is_built_without_a_texture_that_cannot_be_decoded(bench, source, name, kind):
+    stream = io.BytesIO()
+    Image.new("F" if kind == "TIFF" else "RGB", (40, 40), 9).save(stream, format=kind)
+    bench.write(name, stream.getvalue()[: -20 if kind == "PNG" else None])
+    bench.write("mat/a.mtl", f"newmtl wood\nmap_Kd ../{name}\n")
+    vertices = "0 0 0 0 0\n1 0 0 1 0\n0 1 0 1 1\n"
+    textured_ply = PLY.replace("element face", f"property float s\nproperty float t\ncomment TextureFile {name}\nelement face")
+    bench.write(source, TEXTURED if source == "a.obj" else textured_ply + vertices + "3 0 1 2\n")
+
+    bench.build(source)
+
+    assert any(f"the texture '{name}' cannot be used: " in text for text in bench.warnings)
+
+
+def test_texture_in_a_mode_that_png_does_not_have_becomes_rgb(bench):
+    stream = io.BytesIO()
+    Image.new("CMYK", (2, 2)).save(stream, format="TIFF")
+    bench.write("mat/wood.tif", stream.getvalue())
+    bench.write("mat/a.mtl", "newmtl wood\nmap_Kd wood.tif\n")
+
+    ((_, data),) = bench.build(bench.write("a.obj", TEXTURED)).items()
+
+    assert read_glb(data)[0]["images"][0]["mimeType"] == "image/png"
+    assert bench.warnings == []
+
+
+@pytest.mark.parametrize(
+    ("line", "wrong"),
+    [
+        ("Kd nan 0 0", "has 'nan', which is not a number"),
+        ("Kd 1 inf 0", "has 'inf', which is not a number"),
+        ("Ka 1 0 red", "has 'red', which is not a number"),
+        ("Ns nan", "has 'nan', which is not a number"),
+        ("Kd 0.5", "needs 3 numbers, but has 1"),
+    ],
+)
+def test_colour_of_a_material_that_is_not_a_number_is_left_out_with_a_warning(bench, line, wrong):
+    bench.write("mat/a.mtl", f"newmtl wood\n{line}\nKs spectral a.rfl\n")
+
+    bench.build(bench.write("a.obj", TEXTURED))
+
+    assert bench.warnings[0] == f"mat/a.mtl:2: '{line[:2]}' {wrong}; the line is left out"
+
+
+def test_colours_of_an_off_are_left_out_with_a_warning(bench):
+    bench.build(bench.write("a.off", OFF.replace("3 0 1 2", "3 0 1 2 255 0 0")))
+
+    assert bench.warnings == ["a.off: the colours of an OFF are not supported and are left out; save the model as PLY"]
+
+
+def test_obj_with_the_line_ends_of_old_macs_is_read(bench):
+    assert bench.build(bench.write("a.obj", (SQUARE + "f 1 2 3\n").replace("\n", "\r")))
+
+
 # ----------------------------------------------------------------------------------------------------------- broken models
 
 
@@ -345,6 +401,19 @@ BROKEN = [
     ("a.ply", PLY + CORNERS.replace("1", "nan", 1) + "3 0 1 2\n", "a.ply: vertex 1 has a coordinate that is not a finite number"),
     ("a.off", "OFF\n3 1 0\n0 0 0\n", "a.off: "),
     ("a.off", "OOPS", "a.off:1: the file does not begin with "),
+    ("a.off", OFF.replace("1 0 0", "1 x 0"), "a.off:4: 'vertex' has 'x', which is not a number"),
+    ("a.off", OFF.replace("1 0 0", "1 0"), "a.off:4: 'vertex' needs 3 numbers, but has 2"),
+    ("a.off", OFF.replace("3 0 1 2", "9 0 1 2"), "a.off:6: the face should have 9 corners, but the line has only 3"),
+    ("a.off", OFF.replace("3 0 1 2", "3 0 1 3"), "a.off:6: the face refers to vertex 3, but the vertices are numbered from 0 to 2"),
+    ("a.off", OFF.replace("3 0 1 2", "-1 0 1 2"), "a.off:6: '-1' is not a number of corners"),
+    ("a.stl", "solid\nfacet\nvertex 0 0 x\nendsolid", "a.stl:3: 'vertex' has 'x', which is not a number"),
+    ("a.obj", "v 1e39 0 0\n" + SQUARE + "f 1 2 3\n", "a.obj: vertex 0 has a coordinate that is too large for a 32-bit number"),
+    (
+        "a.obj",
+        SQUARE.replace("vt 0 0", "vt 1e39 0") + "f 1/1 2/2 3/3\n",
+        "a.obj: vertex 0 has a texture coordinate that is too large for a 32-bit number",
+    ),
+    ("a.obj", "v 0 0 " + "x" * 5000, "a.obj:1: 'v' has 'xxx"),
     ("a.xyzzy", "text", "a.xyzzy: the installed version of trimesh cannot read .xyzzy files"),
 ]
 
@@ -355,6 +424,7 @@ def test_error_for_a_broken_model_names_the_model(bench, source, data, error):
 
     assert found.startswith(error)
     assert found != error or not error.endswith(": ")
+    assert len(found) < 400
 
 
 def test_missing_library_is_reported_with_its_install_command(bench, monkeypatch):

@@ -12,16 +12,16 @@ import math
 import os
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
 from io import BytesIO
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct, field
 
-from aptui.builders.common import SourceError, describe_damage, one_line, show_count
+from aptui.builders.common import SourceError, describe_damage, one_line, shorten, show_count
 from aptui.builders.files.pictures import TEXTURE_FORMATS, PictureError, load_picture, open_picture
-from aptui.builders.files.references import check_names, read
+from aptui.builders.files.references import read
 from aptui.sdk import (
     CreateJobsRequest,
     ForbiddenNameError,
@@ -38,6 +38,9 @@ _PLY_COUNT = re.compile(rb"^element[ \t]+(\w+)[ \t]+(\d+)", re.MULTILINE)
 _PLY_TEXTURE = re.compile(rb"^comment[ \t]+TextureFile[ \t]+(\S.*?)\s*$", re.MULTILINE | re.IGNORECASE)
 _PLY_END = re.compile(rb"^end_header\r?\n", re.MULTILINE)
 _OFF_COUNTS = re.compile(r"^(?:#[^\n]*\n|\s)*C?OFF(?:#[^\n]*\n|\s)+(\d+)\s+(\d+)")
+
+_PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
+"""Pillow's modes that PNG has; trimesh writes all pictures except JPEG as PNG."""
 
 MOST_MATERIALS = 4096
 """Maximum number of materials of an OBJ: each becomes a separate mesh, and the time grows with the square of their number."""
@@ -93,21 +96,24 @@ def convert_mesh(data: bytes, request: ProcessJobRequest, options: MeshParams) -
 
 
 class _Files:
-    """Gives trimesh the files that a model names, relative to the scan folder; trimesh calls `get` and `[]`."""
+    """Gives trimesh the files that a model names, relative to the scan folder; trimesh calls `get` and `[]`.
 
-    def __init__(self, request: ProcessJobRequest, materials: str) -> None:
+    trimesh leaves out the pictures that `get` refuses: the `unusable` ones.
+    """
+
+    def __init__(self, request: ProcessJobRequest, materials: str, unusable: Collection[str]) -> None:
         self._request = request
         self._materials = materials
+        self._unusable = unusable
 
     def get(self, name: str) -> bytes:
         """Return the bytes of the file `name`."""
         if name == _ALL_MATERIALS:
             return self._materials.encode()
         path = name if self._materials else placed_name(self._request.source, name)
-        data = read(self._request, path)
-        # Pictures of other formats are refused here, because trimesh lets Pillow guess the format.
-        open_picture(data, path, TEXTURE_FORMATS)
-        return data
+        if path in self._unusable:
+            raise PictureError("the texture cannot be used")
+        return read(self._request, path)
 
     __getitem__ = get
 
@@ -158,19 +164,23 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
     if not data:
         raise SourceError("the file is empty")
     materials = ""
+    textures = _Textures(request)
     if kind == ".obj":
-        data, materials = _prepare_obj(_text(data), request)
+        text = _text(data).replace("\r\n", "\n").replace("\r", "\n")
+        data, materials = _prepare_obj(text, request, textures)
     elif kind == ".stl":
         _check_stl(data)
     elif kind == ".ply":
         _check_ply(data)
-        check_names(request, _ply_textures(data, request.source))
-    elif kind == ".off":
-        _check_off(_text(data))
+        textures.check(_ply_textures(data, request.source), request.source)
+    elif kind == ".off" and _check_off(_text(data)):
+        request.log.warning(f"{request.source}: the colours of an OFF are not supported and are left out; save the model as PLY")
     if kind.removeprefix(".") not in trimesh.available_formats():
         raise SourceError(f"the installed version of trimesh cannot read {kind} files; upgrade the Python package 'trimesh'")
     try:
-        scene = trimesh.load_scene(BytesIO(data), file_type=kind[1:], resolver=_Files(request, materials), process=False)
+        scene = trimesh.load_scene(
+            BytesIO(data), file_type=kind[1:], resolver=_Files(request, materials, textures.unusable), process=False
+        )
     except ImportError:
         raise
     except Exception as error:  # noqa: BLE001 -- trimesh's readers raise whatever damaged bytes lead them to
@@ -187,7 +197,7 @@ def _load_scene(trimesh: Any, data: bytes, request: ProcessJobRequest) -> Any:
     return trimesh.Scene({name if len(meshes) > 1 else request.stem: mesh for name, mesh in meshes.items()})
 
 
-def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
+def _prepare_obj(text: str, request: ProcessJobRequest, textures: _Textures) -> tuple[bytes, str]:
     """Return the text of a checked OBJ with a single `mtllib`, and the text of all its material files, joined."""
     outline = outline_obj(text)
     if not outline.face_count:
@@ -195,7 +205,6 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
     if len(outline.materials) > MOST_MATERIALS:
         raise SourceError(f"the model uses {len(outline.materials):,} materials; the limit is {MOST_MATERIALS:,}")
     parts, names, is_complete = [], set(), True
-    pixels: dict[str, int] = {}
     for path in (placed_name(request.source, name) for name in outline.libraries):
         try:
             found = _text(read(request, path))
@@ -206,8 +215,11 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
             is_complete = False
             continue
         names |= material_names(found)
+        found, wrong = leave_out_wrong_colours(found)
+        for each in wrong:
+            request.log.warning(f"{each.explain(path)}; the line is left out")
         parts.append(with_textures(found, partial(placed_name, path)))
-        _warn_of_textures(found, path, request, pixels)
+        textures.check((placed_name(path, name) for name in list_textures(found)), path)
     if is_complete:
         for name, line in outline.materials.items():
             if outline.libraries and name not in names:
@@ -219,38 +231,43 @@ def _prepare_obj(text: str, request: ProcessJobRequest) -> tuple[bytes, str]:
     return (f"mtllib {_ALL_MATERIALS}\n{text}" if materials else text).encode(), materials
 
 
-def _warn_of_textures(materials: str, path: str, request: ProcessJobRequest, pixels: dict[str, int]) -> None:
-    """Warn of textures that are missing or damaged; trimesh makes the mesh without them.
+class _Textures:
+    """The pictures that a model names. `unusable` has those that are missing or damaged; the model is built without them."""
 
-    Args:
-        materials: text of a material file.
-        path: path of that material file.
-        request: the job's request.
-        pixels: {path: number of pixels} of the pictures of earlier material files; the pictures of this file are added.
+    def __init__(self, request: ProcessJobRequest) -> None:
+        self._request = request
+        self._pixels: dict[str, int] = {}
+        self.unusable: set[str] = set()
 
-    Raises:
-        ForbiddenNameError: a picture is outside the project.
-        SourceError: the pictures together have too many pixels.
-    """
-    for name in list_textures(materials):
-        picture = placed_name(path, name)
-        if picture in pixels:
-            continue
-        try:
-            opened = open_picture(read(request, picture, path), picture, TEXTURE_FORMATS)
-            pixels[picture] = opened.width * opened.height
-            if sum(pixels.values()) > MOST_TEXTURE_MEGAPIXELS * 1_000_000:
-                raise SourceError(
-                    f"the textures of the model have more than {MOST_TEXTURE_MEGAPIXELS} million pixels together, which is "
-                    "the limit"
-                )
-            load_picture(opened)
-        except ForbiddenNameError:
-            raise
-        except PictureError as error:
-            request.log.warning(f"{path}: the texture '{picture}' cannot be used: {error}")
-        except NamedFileError as error:
-            request.log.warning(f"{path}: a texture cannot be used: {error}")
+    def check(self, pictures: Iterable[str], named_by: str) -> None:
+        """Decode the pictures that the file `named_by` names, each once, and warn of those that cannot be used.
+
+        Raises:
+            ForbiddenNameError: a picture is outside the project.
+            SourceError: the pictures together have too many pixels.
+        """
+        for picture in pictures:
+            if picture in self._pixels or picture in self.unusable:
+                continue
+            try:
+                self._decode(picture, named_by)
+            except ForbiddenNameError:
+                raise
+            except (PictureError, NamedFileError) as error:
+                self.unusable.add(picture)
+                what = f"the texture '{picture}'" if isinstance(error, PictureError) else "a texture"
+                self._request.log.warning(f"{named_by}: {what} cannot be used: {error}")
+
+    def _decode(self, picture: str, named_by: str) -> None:
+        opened = open_picture(read(self._request, picture, named_by), picture, TEXTURE_FORMATS)
+        self._pixels[picture] = opened.width * opened.height
+        if sum(self._pixels.values()) > MOST_TEXTURE_MEGAPIXELS * 1_000_000:
+            raise SourceError(
+                f"the textures of the model have more than {MOST_TEXTURE_MEGAPIXELS} million pixels together, which is the limit"
+            )
+        if opened.mode in ("I", "F"):
+            raise PictureError("pictures with 32 bits per channel are not supported; save the picture with 8 or 16 bits")
+        load_picture(opened)
 
 
 def _check_stl(data: bytes) -> None:
@@ -261,6 +278,9 @@ def _check_stl(data: bytes) -> None:
         if b"endsolid" not in data[-1024:]:
             line = data.count(b"\n") + (not data.endswith(b"\n"))
             raise SourceError("the file is cut off: it does not end with 'endsolid'", str(line))
+        for number, text in enumerate(data.decode("latin-1").splitlines(), 1):
+            if text.lstrip()[:6].lower() == "vertex":
+                _check_numbers(text.split(), 3, number)
     elif len(data) < needed:
         needs = f"{needed:,} bytes for {show_count(count, 'triangle')}"
         raise SourceError(f"the file is cut off: it needs {needs}, but has {len(data):,}")
@@ -268,14 +288,41 @@ def _check_stl(data: bytes) -> None:
         raise SourceError("the model has no triangles")
 
 
-def _check_off(text: str) -> None:
-    """Reject an OFF with fewer lines than its header declares vertices and faces."""
+def _check_off(text: str) -> bool:
+    """Check the lines of an OFF, and return whether it has colours.
+
+    Raises:
+        SourceError: a line is missing or wrong.
+    """
     if not (match := _OFF_COUNTS.match(text)):
         raise SourceError("the file does not begin with 'OFF' and the numbers of vertices and faces", "1")
-    declared = int(match[1]) + int(match[2])
-    found = sum(1 for line in text[match.end() :].splitlines()[1:] if line.partition("#")[0].strip())
+    vertices, declared = int(match[1]), int(match[1]) + int(match[2])
+    first = text.count("\n", 0, match.end()) + 1
+    listed = enumerate((line.partition("#")[0].split() for line in text[match.end() :].splitlines()), first)
+    found, has_colours = 0, "COFF" in match[0]
+    for number, words in [each for each in listed if each[1] and each[0] > first][:declared]:
+        found += 1
+        if found <= vertices:
+            _check_numbers(["vertex", *words], 3, number)
+        else:
+            has_colours |= _check_off_face(words, vertices, number)
     if found < declared:
         raise SourceError(f"the header declares {show_count(declared, 'line')} of vertices and faces, but the file has {found:,}")
+    return has_colours
+
+
+def _check_off_face(words: list[str], vertices: int, number: int) -> bool:
+    """Check a line of an OFF: the number of corners, the vertices, and optionally a colour. Return whether it has a colour."""
+    if not words[0].isdecimal():
+        raise SourceError(f"'{shorten(words[0])}' is not a number of corners", str(number))
+    count, corners = int(words[0][:9]), words[1:]
+    if count > len(corners):
+        raise SourceError(f"the face should have {show_count(count, 'corner')}, but the line has only {len(corners)}", str(number))
+    for corner in corners[:count]:
+        if not corner.isdecimal() or int(corner[:12]) >= vertices:
+            what = f"the face refers to vertex {shorten(corner)}, but the vertices are numbered from 0 to {vertices - 1:,}"
+            raise SourceError(what, str(number))
+    return len(corners) > count
 
 
 def _share_textures(meshes: Iterable[Any]) -> None:
@@ -285,7 +332,10 @@ def _share_textures(meshes: Iterable[Any]) -> None:
         material: Any = getattr(mesh.visual, "material", None)
         file = getattr(getattr(material, "image", None), "fp", None)
         if isinstance(file, BytesIO):
-            material.image = shared.setdefault(file.getvalue(), material.image)
+            image = shared.setdefault(file.getvalue(), material.image)
+            if image.mode not in _PNG_MODES and image.format != "JPEG":
+                image = shared[file.getvalue()] = image.convert("RGB")
+            material.image = image
 
 
 def _end_of_header(data: bytes) -> int:
@@ -347,6 +397,8 @@ def _convert(scene: Any, options: MeshParams) -> bytes:
 def _transform(trimesh: Any, mesh: Any, options: MeshParams) -> Any:
     import numpy as np
 
+    _check_range(mesh.vertices * float(options.scale), "coordinate")
+    _check_range(getattr(mesh.visual, "uv", None), "texture coordinate")
     if options.merge_vertices:
         _merge_vertices(mesh, by_normals=options.normals == "keep")
     normals = None
@@ -371,6 +423,16 @@ def _transform(trimesh: Any, mesh: Any, options: MeshParams) -> Any:
         visual=visual,
         process=False,
     )
+
+
+def _check_range(rows: Any, what: str) -> None:
+    """Refuse numbers of vertices that are not finite as 32-bit floats, which glTF stores."""
+    import numpy as np
+
+    with np.errstate(over="ignore"):
+        is_finite = np.ones(1, bool) if rows is None else np.isfinite(np.asarray(rows).astype("f4")).all(axis=1)
+    if not is_finite.all():
+        raise SourceError(f"vertex {int(np.argmin(is_finite)):,} has a {what} that is too large for a 32-bit number")
 
 
 def _merge_vertices(mesh: Any, *, by_normals: bool) -> None:
@@ -422,6 +484,8 @@ _FEWEST = {"v": 3, "vt": 1, "vn": 3}
 
 The indices in the corner of a face, such as 1/2/3, refer to the keywords in this order: vertex 1, texture coordinate 2, normal 3.
 """
+_COLOURS = ("ka", "kd", "ks", "ns")
+"""Keywords of a material file (in lower case) whose numbers trimesh converts to colours, or to the size of highlights."""
 _KINDS = {"v": ("vertex", "vertices"), "vt": ("texture coordinate", "texture coordinates"), "vn": ("normal", "normals")}
 """{keyword of a line: (singular, plural) of the element that the line defines}."""
 
@@ -451,6 +515,20 @@ def material_names(text: str) -> set[str]:
     return {" ".join(line.split()[1:]) for line in text.splitlines() if line.split()[:1] == ["newmtl"]}
 
 
+def leave_out_wrong_colours(text: str) -> tuple[str, list[SourceError]]:
+    """Return the content `text` of a material file without the colours that are not numbers, and their mistakes."""
+    lines, wrong = text.splitlines(), []
+    for at, line in enumerate(lines):
+        words = line.split()
+        if words[:1] and words[0].lower() in _COLOURS and words[1:2] != ["spectral"] and words[1:2] != ["xyz"]:
+            try:
+                _check_numbers(words, 1 if words[0].lower() == "ns" else 3, at + 1)
+            except SourceError as error:
+                lines[at] = ""
+                wrong.append(error)
+    return "\n".join(lines) + "\n", wrong
+
+
 def with_textures(text: str, renamed: Callable[[str], str]) -> str:
     """Return the content `text` of a material file with renamed pictures, and without their options, which few readers support."""
     lines = []
@@ -474,7 +552,7 @@ def outline_obj(text: str) -> Outline:
             continue
         match words[0]:
             case "v" | "vt" | "vn":
-                _check_numbers(words, number)
+                _check_numbers(words, _FEWEST[words[0]], number)
                 outline.counts[words[0]] += 1
             case "f":
                 _check_face(words[1:], outline.counts, highest, number)
@@ -507,16 +585,17 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
         yield first, begun
 
 
-def _check_numbers(words: list[str], number: int) -> None:
-    if len(words) <= _FEWEST[words[0]]:
-        raise SourceError(f"'{words[0]}' needs {show_count(_FEWEST[words[0]], 'number')}, but has {len(words) - 1}", str(number))
+def _check_numbers(words: list[str], fewest: int, number: int) -> None:
+    """Check that at least `fewest` finite numbers follow the keyword of line `number`; a comment may follow them."""
+    if len(words) <= fewest:
+        raise SourceError(f"'{words[0]}' needs {show_count(fewest, 'number')}, but has {len(words) - 1}", str(number))
     for word in words[1:]:
         try:
             is_number = math.isfinite(float(word))
         except ValueError:
             is_number = False
         if not is_number and not word.startswith("#"):
-            raise SourceError(f"'{words[0]}' has {word!r}, which is not a number", str(number))
+            raise SourceError(f"'{words[0]}' has {shorten(repr(word))}, which is not a number", str(number))
         if not is_number:
             break
 
@@ -527,7 +606,8 @@ def _check_face(corners: list[str], counts: dict[str, int], highest: dict[str, t
         raise SourceError(f"a face needs at least 3 corners, but this face has {len(corners)}", str(number))
     for corner in corners:
         if not _CORNER.fullmatch(corner):
-            raise SourceError(f"{corner!r} is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3", str(number))
+            what = f"{shorten(repr(corner))} is not a valid corner of a face; write corners like 1, 1/2 or 1/2/3"
+            raise SourceError(what, str(number))
         for kind, part in zip(_FEWEST, corner.split("/"), strict=False):
             if not part:
                 continue
