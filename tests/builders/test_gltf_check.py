@@ -119,6 +119,14 @@ MISTAKES = [
         f"{ROCK}: all attributes must have the same number of values: POSITION 4, NORMAL 3, TEXCOORD_0 4, JOINTS_0 4, WEIGHTS_0 4",
     ),
     ("meshes.0.primitives.0.mode", 9, f"{ROCK}: 'mode' is 9, but must be a number from 0 to 6"),
+    ("meshes.0.primitives.0.mode", True, f"{ROCK}: 'mode' is True, but must be a number from 0 to 6"),
+    ("extensionsUsed", [[]], "'extensionsUsed' or 'extensionsRequired' is not a list of names"),
+    ("extensionsRequired", [5], "'extensionsUsed' or 'extensionsRequired' is not a list of names"),
+    (
+        "bufferViews.0.extensions",
+        {"EXT_meshopt_compression": {"buffer": 99}},
+        "buffer view 0: buffer is 99, but the model has 1 buffer (numbered from 0)",
+    ),
     ("meshes.0.primitives.0.material", 2, f"{ROCK}: material is 2, but the model has 1 material (numbered from 0)"),
     (
         "meshes.0.primitives.0.indices",
@@ -389,6 +397,14 @@ def test_number_with_thousands_of_digits_is_refused(bench):
     text = '{"asset": {"version": "2.0"}, "scene": ' + "1" * 5000 + "}"
 
     assert bench.fail(bench.write("a.gltf", text)) == f"a.gltf: the number {'1' * 40} is too large"
+
+
+def test_name_with_half_of_a_surrogate_pair_is_refused(bench, sample):
+    sample.tree["nodes"][0]["name"] = "\ud800"
+
+    error = bench.fail(sample.write(bench))
+
+    assert error == r"rock.gltf: a string contains half of a surrogate pair (\ud800 to \udfff)"
 
 
 def test_animation_times_that_do_not_rise_are_an_error(sample):

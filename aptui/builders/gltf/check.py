@@ -69,8 +69,8 @@ class Checker(GltfContents):
         if not isinstance(version, str) or version.split(".")[0] != "2":
             raise BrokenGltfError(f"the file has glTF version {version}; only version 2 is supported")
         used, required = (self._tree.get(f"extensions{which}", []) for which in ("Used", "Required"))
-        if not isinstance(used, list) or not isinstance(required, list):
-            raise BrokenGltfError("'extensionsUsed' or 'extensionsRequired' is not a list")
+        if not all(isinstance(each, list) and all(isinstance(name, str) for name in each) for each in (used, required)):
+            raise BrokenGltfError("'extensionsUsed' or 'extensionsRequired' is not a list of names")
         for name in required:
             if name not in used:
                 self.warnings.append(f"extension {name!r} is in 'extensionsRequired', but not in 'extensionsUsed'")
@@ -169,7 +169,7 @@ class Checker(GltfContents):
             raise BrokenGltfError("the primitive has no attributes")
         self._one("materials", primitive, "material")
         mode = primitive.get("mode", 4)
-        if mode not in range(7):
+        if mode not in range(7) or isinstance(mode, bool):
             raise BrokenGltfError(f"'mode' is {mode!r}, but must be a number from 0 to 6")
         count = self._vertex_count(attributes, _ATTRIBUTE_TYPES)
         self._check_influences(attributes)

@@ -20,6 +20,7 @@ from aptui.builders.gltf.file import (
     as_object,
     as_objects,
     buffer_bytes,
+    find_compressed,
     has_no_bytes,
     is_fallback,
 )
@@ -220,6 +221,8 @@ class GltfContents:
     def _check_view(self, view: Object) -> None:
         buffer = self._one("buffers", view, "buffer", is_needed=True)
         assert buffer is not None
+        for compressed in find_compressed(view):
+            self._one("buffers", compressed, "buffer")
         offset, length = count_of(view, "byteOffset"), count_of(view, "byteLength", least=1)
         size = count_of(self._all("buffers")[buffer], "byteLength")
         if offset + length > size:

@@ -18,7 +18,7 @@ from urllib.parse import unquote, unquote_to_bytes
 from msgspec import Struct, field
 
 from aptui.builders.common import SourceError, show_count
-from aptui.builders.files.json_text import explain, place_in
+from aptui.builders.files.json_text import HALF_PAIR, explain, place_in
 
 Object = dict[str, Any]
 """A JSON object."""
@@ -183,7 +183,7 @@ def pack_glb(document: Document, read: Read, *, embeds_images: bool) -> bytes:
             remaining.append(buffer)
             continue
         moved[index] = (0, _append(binary, buffer_bytes(document, index, buffer, read)[: int(buffer["byteLength"])]))
-    views = [each for view in as_objects(tree.get("bufferViews")) for each in [view, *_find_compressed(view)]]
+    views = [each for view in as_objects(tree.get("bufferViews")) for each in [view, *find_compressed(view)]]
     for each in views:
         new, offset = moved[each["buffer"]]
         each["buffer"] = new
@@ -217,7 +217,7 @@ def buffer_bytes(document: Document, index: int, buffer: Object, read: Read) -> 
     raise BrokenGltfError("the buffer has no 'uri', and the file has no binary chunk for it")
 
 
-def _find_compressed(view: Object) -> list[Object]:
+def find_compressed(view: Object) -> list[Object]:
     """Return the compression extensions (`MESHOPT`) of a buffer view; each contains a reference to a buffer."""
     extensions = as_object(view.get("extensions"))
     return [each for each in (as_object(extensions.get(name)) for name in MESHOPT) if "buffer" in each]
@@ -250,7 +250,10 @@ def _embed_images(tree: Object, binary: bytearray, read: Read, *, embeds_files: 
 
 
 def _glb(tree: Object, binary: bytes) -> bytes:
-    text = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+    try:
+        text = json.dumps(tree, ensure_ascii=False, separators=(",", ":")).encode()
+    except UnicodeEncodeError:
+        raise BrokenGltfError(HALF_PAIR) from None
     text += b" " * (-len(text) % 4)
     chunks = [struct.pack("<II", len(text), _JSON_CHUNK), text]
     if binary:

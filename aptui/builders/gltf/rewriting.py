@@ -209,7 +209,8 @@ def _prune_animations(tree: Object, seen: set[tuple[str, int]]) -> None:
     for animation in tree.get("animations", ()):
         channels = [each for each in animation["channels"] if ("nodes", each["target"].get("node", -1)) in seen]
         used = sorted({each["sampler"] for each in channels})
-        animation["channels"] = [{**each, "sampler": used.index(each["sampler"])} for each in channels]
+        places = {old: new for new, old in enumerate(used)}
+        animation["channels"] = [{**each, "sampler": places[each["sampler"]]} for each in channels]
         animation["samplers"] = [animation["samplers"][index] for index in used]
         remaining += [animation] if channels else []
     tree["animations"] = remaining
