@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from aptui.config.configuration import Config, ConfigErrors
 from aptui.config.dirs import FILE_NAME, core_count, data_dir, format_of, refuse_unreadable, user_file
-from aptui.config.packing import digest_of, environment, find_compiled_file, keep, recall
+from aptui.config.packing import digest_of, environment, find_compiled_file, recall, store_config
 from aptui.shared.errors import MissingProjectError, UserError, nearest
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _load(project_dir: Path, sets: Sequence[str], wanted: tuple[str, ...] | None
     config = recall(file, key)
     if config is None:
         config = _compile(project_dir, layers, sets, wanted)
-        keep(file, key, config)
+        store_config(file, key, config)
     return config
 
 

@@ -315,7 +315,7 @@ def read_compiled(file: str, key: str | None = None) -> Config | None:
         return None
 
 
-def keep(file: str, key: str, config: Config) -> None:
+def store_config(file: str, key: str, config: Config) -> None:
     """Store the compiled form of a configuration, so that `recall` can return it."""
     text = canonical(dump(config))
     write_compiled(file, f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")

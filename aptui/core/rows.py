@@ -95,10 +95,10 @@ def digest_of_products(products: Sequence[Product]) -> bytes:
 
 def make_committed_step(before: RunStep, now: RunStep) -> str:
     """Return the step to be stored with a committed run: the difference that turns `now` into the previous run's state `before`."""
-    return step(now, before) if before.inputs else BEGINNING
+    return make_step(now, before) if before.inputs else BEGINNING
 
 
-def step(known: RunStep, wanted: RunStep) -> str:
+def make_step(known: RunStep, wanted: RunStep) -> str:
     """Return the packed difference that turns `known` into `wanted`, "" when they are equal."""
     if known == wanted:
         return ""
@@ -114,7 +114,7 @@ def step(known: RunStep, wanted: RunStep) -> str:
 
 
 def apply_step(known: RunStep, text: str) -> RunStep:
-    """Apply the packed difference `text` (from `step`) to the inputs and products `known`; return the result."""
+    """Apply the packed difference `text` (from `make_step`) to the inputs and products `known`; return the result."""
     if not text:
         return known
     if text == BEGINNING:

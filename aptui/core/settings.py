@@ -85,7 +85,7 @@ class _Folder(Struct):
     files: dict[str, _Folder] = field(default_factory=dict)
     """{pattern relative to the folder: settings of the files that match it}."""
 
-    def about(self, builder: str) -> object:
+    def settings_of(self, builder: str) -> object:
         """Return all settings for one builder: those for all files, and {pattern: those for the files that match it}."""
         files = {pattern: each.sections[builder] for pattern, each in self.files.items() if builder in each.sections}
         return self.sections.get(builder), files
@@ -173,7 +173,9 @@ class SettingsTree:
             return frozenset(builder.uuid for builder in self._builders.values())
         nothing = _Folder("")
         before, after = old or nothing, new or nothing
-        return frozenset(builder.uuid for name, builder in self._builders.items() if before.about(name) != after.about(name))
+        return frozenset(
+            builder.uuid for name, builder in self._builders.items() if before.settings_of(name) != after.settings_of(name)
+        )
 
     def problem(self, key: PathKey) -> str:
         """Return the problem of an invalid settings file in a folder above `key`, "" if all files above it are valid."""

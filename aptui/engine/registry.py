@@ -331,7 +331,7 @@ def _patterns(found: ClassDescription) -> tuple[Pattern, ...]:
     return tuple(Pattern(PatternKind.GLOB, text, wildcard_regex(text)) for text in found.patterns)
 
 
-def distrust(cache_file: Path) -> None:
+def forget_times(cache_file: Path) -> None:
     """Forget the stored times of all code, so that the next check compares bytes."""
     memory = _read_remembered(cache_file)
     answers = [*memory.entries.values(), *memory.files.values(), *memory.adapted.values()]
@@ -347,7 +347,7 @@ def describe_again(config: Config, cache_file: Path) -> tuple[Config, tuple[Buil
     Raises:
         UserError: a builder cannot be loaded.
     """
-    distrust(cache_file)
+    forget_times(cache_file)
     now = packing.refresh_tools(config)
     return now, complete(now, cache_file)
 

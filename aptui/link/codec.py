@@ -57,7 +57,7 @@ class Excess(NamedTuple):
     hint: str
 
 
-def beyond(record: Any, bounds: Bounds) -> Excess | None:
+def find_excess(record: Any, bounds: Bounds) -> Excess | None:
     """Return the first field of a record that exceeds `bounds`, None if all fields are within the bounds."""
     for name in record.__struct_fields__:
         excess = _too_much(getattr(record, name), bounds)
@@ -238,7 +238,7 @@ def decode_request(line: bytes) -> tuple[int, Verb]:
         return number, EngineHello(hello.protocol, hello.version, hello.kind, hello.pid, hello.name)
     _refuse_unknown(name, record, given, number)
     verb = _decode(line, record, number, f"verb '{name}': ")
-    if excess := beyond(verb, _BOUNDS):
+    if excess := find_excess(verb, _BOUNDS):
         raise MalformedLine(f"verb '{name}': {excess.what}", excess.hint, number=number)
     return number, verb
 

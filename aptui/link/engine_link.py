@@ -190,18 +190,18 @@ def _settle(waiting: asyncio.Future[Answer | KnownError], answer: Answer | Known
 
 
 class NewsPulse:
-    """Wakes the requests of clients that wait for any event; `beat` is called after each event."""
+    """Wakes the requests of clients that wait for any event; `wake_all` is called after each event."""
 
     def __init__(self) -> None:
         self._next = asyncio.Event()
 
-    def beat(self) -> None:
+    def wake_all(self) -> None:
         """Wake all waiting requests."""
         self._next.set()
         self._next = asyncio.Event()
 
     async def wait(self, limit_s: float) -> None:
-        """Wait for the next call of `beat`, at most `limit_s` seconds."""
+        """Wait for the next call of `wake_all`, at most `limit_s` seconds."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 await self._next.wait()

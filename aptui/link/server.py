@@ -130,7 +130,7 @@ class ClientRequest:
     def _say(self, line: bytes) -> None:
         server, self._server = self._server, None
         if server is not None:
-            server.say(self.client, line)
+            server.queue_line(self.client, line)
 
 
 class LinkServer:
@@ -264,7 +264,7 @@ class LinkServer:
     def _feed_deadline(self) -> float | None:
         return self._feed.deadline((client.outbox for client in self._drawing), self._limits.stalled_s)
 
-    def say(self, number: int, line: bytes) -> None:
+    def queue_line(self, number: int, line: bytes) -> None:
         """Append a line to the outbox of a client, if it is still connected."""
         client = self._clients.get(number)
         if client is not None and client.is_coalesced:
@@ -422,7 +422,7 @@ class LinkServer:
             if client.hello is None:
                 self._dismiss(client, error.what, error.hint, error.number)
             else:
-                self.say(client.number, codec.encode_refusal(error.number, error.what, error.hint))
+                self.queue_line(client.number, codec.encode_refusal(error.number, error.what, error.hint))
             return
         request = ClientRequest(self, client.number, number, verb)
         if isinstance(verb, EngineHello) and client.hello is None:
@@ -482,7 +482,7 @@ class LinkServer:
 
     def _dismiss(self, client: _Client, what: str, hint: str = "", number: int = 0, code: int = 3) -> None:
         """Send the reason to the client, if that is possible without waiting, and drop the client."""
-        self.say(client.number, codec.encode_refusal(number, what, hint, code))
+        self.queue_line(client.number, codec.encode_refusal(number, what, hint, code))
         if client.number in self._clients:
             self._send(client, self._clock())
         self._drop(client)

@@ -121,13 +121,13 @@ class RunLog:
             self.add(record)
 
     def follow_output(self, output: BoundedText, records: Callable[[BoundedText], Iterable[LogRecord]]) -> None:
-        """Let `so_far` include the output of a running command, until `settle` adds the final records of the command.
+        """Let `so_far` include the output of a running command, until `end_output` adds the final records of the command.
 
         `records` converts a copy of the output to records.
         """
         self._output, self._records_of = output, records
 
-    def settle(self, records: Iterable[LogRecord]) -> None:
+    def end_output(self, records: Iterable[LogRecord]) -> None:
         """Add the records of the command that has ended."""
         with self._settling:
             self._settled_bytes += self._output.byte_count

@@ -258,7 +258,7 @@ Sec-WebSocket-Extensions: permessage-deflate
         left = int.from_bytes(head[2:], "big") if head[1] == 126 else head[1] - 2
         self.socket.recv(left, socket.MSG_WAITALL)
 
-    def take(self) -> None:
+    def receive(self) -> None:
         """Read the received data."""
         with contextlib.suppress(BlockingIOError):
             if self._keeps:
@@ -303,7 +303,7 @@ def _subscribe(count: int) -> None:
     while True:
         for number, _mask in poll.poll(1.0):
             if number in clients:
-                clients[number].take()
+                clients[number].receive()
             elif not sys.stdin.readline():
                 return
             else:

@@ -32,7 +32,7 @@ def plain(state: RunStep) -> tuple[set[tuple[str, str, str]], set[tuple[str, str
 
 @given(MOMENTS, MOMENTS)
 def test_stored_difference_of_two_runs_restores_the_second_run(known: RunStep, wanted: RunStep) -> None:
-    assert plain(rows.apply_step(known, rows.step(known, wanted))) == plain(wanted)
+    assert plain(rows.apply_step(known, rows.make_step(known, wanted))) == plain(wanted)
 
 
 @given(st.lists(st.tuples(st.booleans(), MOMENTS), max_size=6))
@@ -45,7 +45,7 @@ def test_earlier_runs_are_restored_from_the_latest_run_and_the_differences(runs:
             states.append((True, rows.make_committed_step(committed, state)))
             committed = state
         else:
-            states.append((False, rows.step(committed, RunStep(state.inputs, committed.products))))
+            states.append((False, rows.make_step(committed, RunStep(state.inputs, committed.products))))
 
     found = rows.moments(committed, reversed(states))
 
@@ -65,7 +65,7 @@ def test_stored_difference_of_two_runs_has_a_fixed_json_form(text: str) -> None:
     known, wanted = RunStep((("source", text, "00"),), (("old", "00", 1),)), RunStep((("rule", text, text),), ((text, "11", 2),))
 
     parts = [[["rule", text, text]], [["source", text]], [[text, "11", 2]], ["old"] if text != "old" else []]
-    assert rows.step(known, wanted) == json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
+    assert rows.make_step(known, wanted) == json.dumps(parts, separators=(",", ":"), ensure_ascii=False)
 
 
 def test_product_of_a_run_is_stored_with_half_its_digest() -> None:

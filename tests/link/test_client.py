@@ -257,7 +257,7 @@ def test_a_request_that_is_too_long_is_refused_with_the_limit(engine: Engine) ->
 
 def test_malformed_json_ends_the_connection(engine: Engine) -> None:
     with connect(engine) as client:
-        engine.do(lambda: engine.harness.server.say(1, b"\xff\xff\n"))
+        engine.do(lambda: engine.harness.server.queue_line(1, b"\xff\xff\n"))
 
         with pytest.raises(EngineGone, match="invalid message"):
             client.next_news(10)
@@ -265,8 +265,8 @@ def test_malformed_json_ends_the_connection(engine: Engine) -> None:
 
 def test_unknown_messages_of_a_newer_engine_are_ignored(engine: Engine) -> None:
     with connect(engine) as client:
-        engine.do(lambda: engine.harness.server.say(1, b'{"notice":"Newer","epoch":1,"seq":1}\n{"wave":1}\n'))
-        engine.do(lambda: engine.harness.server.say(1, codec.encode_notice(EngineMessage(1, 1, "known"), 1, 2)))
+        engine.do(lambda: engine.harness.server.queue_line(1, b'{"notice":"Newer","epoch":1,"seq":1}\n{"wave":1}\n'))
+        engine.do(lambda: engine.harness.server.queue_line(1, codec.encode_notice(EngineMessage(1, 1, "known"), 1, 2)))
 
         assert client.next_news(10).seq == 2
 

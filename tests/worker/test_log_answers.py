@@ -59,7 +59,7 @@ def test_command_output_follows_the_log_and_is_returned_once():
     assert lines == ["before", "line 0", "line 1"]
 
     output.add(b"line 2\n")
-    log.settle(records_of(output, "w", 5))
+    log.end_output(records_of(output, "w", 5))
     log.write(LogLevel.INFO, "after")
 
     assert texts(log, stamp)[0] > stamp

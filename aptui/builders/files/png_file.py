@@ -106,7 +106,7 @@ def read_png(data: bytes) -> PngFile:
             break
         if not has_pixels and kind != b"IHDR" and len(parts) == 1:
             raise PictureError(_first_chunk(kind))
-        if _keeps(kind, content, file, has_pixels):
+        if _read_chunk(kind, content, file, has_pixels):
             parts.append(memoryview(data)[start - 8 : end])  # type: ignore[arg-type]  # join takes any buffer
         has_pixels |= kind == b"IDAT"
     else:
@@ -216,7 +216,7 @@ def _first_chunk(kind: bytes) -> str:
     return "damaged PNG: the file does not begin with its header (chunk IHDR)"
 
 
-def _keeps(kind: bytes, content: memoryview, file: PngFile, has_pixels: bool) -> bool:
+def _read_chunk(kind: bytes, content: memoryview, file: PngFile, has_pixels: bool) -> bool:
     """Record the content of a chunk in `file`, and return whether the decoder needs the chunk."""
     match kind:
         case b"IHDR":

@@ -186,7 +186,7 @@ class Failures(PipelinePart):
         if not job.planned:
             return ""
         known = rows.moment(job.inputs, job.products)
-        return rows.step(known, rows.RunStep(job.planned_inputs, known.products))
+        return rows.make_step(known, rows.RunStep(job.planned_inputs, known.products))
 
     def _cause_of(self, job: Job) -> str:
         """Return the name of a failed dependency, which is shown as the cause of the failed job; "" if no dependency failed."""

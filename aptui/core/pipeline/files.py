@@ -147,7 +147,7 @@ class Files(PipelinePart):
 
     def folders_unchanged(self, folders: Iterable[str]) -> None:
         """Handle unchanged folders of a scan: retry their scheduled sources, and wake the jobs that wait for their files."""
-        self._memory.keep(folders)
+        self._memory.note_unchanged(folders)
         for folder in folders:
             self._retry_folder(folder)
         for key in self._waiters.keys_in(set(folders)):

@@ -354,7 +354,7 @@ class Plans(PipelinePart):
                 return
             source.fact = found
         if source.trouble or source.fact is None:
-            self._leave(source)
+            self._cancel_requested(source)
             return
         if not source.fact.digest:
             self._jobs.hash(((source.key, source.fact),))
@@ -371,7 +371,7 @@ class Plans(PipelinePart):
         problem = source.misidentity or self._settings.problem(source.key)
         if problem:
             self.fail_all(source, builders, problem)
-            self._leave(source)
+            self._cancel_requested(source)
         else:
             self._plan_jobs(source, builders, is_retry=is_retry)
         if not matching:
@@ -389,7 +389,7 @@ class Plans(PipelinePart):
                 self._jobs.drop(stale)
             self.apply(source, builder, self._planner.inline_plans(builder, source), is_retry=is_retry)
 
-    def _leave(self, source: Source) -> None:
+    def _cancel_requested(self, source: Source) -> None:
         """Cancel the requested runs of `source`, because none of its jobs can run now."""
         for job in source.jobs.values():
             job.is_forced = False
@@ -708,7 +708,7 @@ class Plans(PipelinePart):
         for source in self._memory.load(sorted(lost)):
             for job in source.jobs.values():
                 if job.id in lost[source.key] and not job.is_analysis and self._jobs.is_configured(job):
-                    self._jobs.conflicts.lose(job, lost[source.key][job.id])
+                    self._jobs.conflicts.remove_missing(job, lost[source.key][job.id])
                     if job.state is JobState.RUNNING:  # the running job may have read the lost product as an input
                         self._jobs.feed(job, Trigger.PLAN)
                         job.planned = None

@@ -129,7 +129,7 @@ class Commits:
 
     def begin(self, prepared: Prepared) -> list[Job]:
         """Settle conflicts and request the commits; return the jobs that have to run again because they lost a product."""
-        again = self._conflicts.settle(prepared.verdict)
+        again = self._conflicts.apply(prepared.verdict)
         self._ledger.commit(
             JobCommit(
                 commit.job.run_key,

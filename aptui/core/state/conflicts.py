@@ -6,7 +6,7 @@ the job with the first key keeps it. The order of the runs does not matter. A jo
 the job succeeds without the name or is removed; claims are stored. The names of a product `a` and of a product in a folder `a/`
 also conflict, because these products cannot both be in the cache.
 
-`resolve` decides which jobs of a batch lose names, and changes nothing; `settle` applies the decision.
+`resolve` decides which jobs of a batch lose names, and changes nothing; `apply` applies the decision.
 
 Tests: `tests/core/state/test_commits.py`.
 """
@@ -76,7 +76,7 @@ Claims = dict[str, dict[int, PathKey]]
 
 
 class ConflictVerdict(Struct):
-    """Decision about the product names of a batch of finished runs. `Conflicts.settle` applies it.
+    """Decision about the product names of a batch of finished runs. `Conflicts.apply` applies it.
 
     Attributes:
         making: {job of the batch: names of the products of its run}.
@@ -85,7 +85,7 @@ class ConflictVerdict(Struct):
         left: {job: products that it keeps} for the jobs that lose some products of earlier runs.
         taken: the names of the products that the jobs in `left` lose.
         again: {job: reason} for the settled jobs that lose a product. They run again and fail, so that the user sees the conflict.
-        claims: the new claims of jobs outside the batch that lose a name. `settle` adds the claims of the jobs in `lost`.
+        claims: the new claims of jobs outside the batch that lose a name. `apply` adds the claims of the jobs in `lost`.
         ended: jobs of the batch that share a product name with another job, but are about to be deleted.
     """
 
@@ -244,9 +244,9 @@ class Conflicts:
         """Return the sort key of a job. If jobs of one source make the same product, the job with the lowest key keeps it."""
         return (self._planner.order_of(job.builder), job.key, job.platform)
 
-    # --------------------------------------------------------------------------------------------------------------- settle
+    # ---------------------------------------------------------------------------------------------------------------- apply
 
-    def settle(self, verdict: ConflictVerdict) -> list[Job]:
+    def apply(self, verdict: ConflictVerdict) -> list[Job]:
         """Apply the decisions about contested product names. Return the jobs to run again, except those in `verdict.lost`."""
         for name, claimants in verdict.claims.items():
             for job_id, key in claimants.items():
@@ -262,7 +262,7 @@ class Conflicts:
             again.update(dict.fromkeys(self.claim_all(job, verdict.making[job])))
         return [job for job in again if job not in verdict.lost]
 
-    def lose(self, job: Job, names: set[str]) -> None:
+    def remove_missing(self, job: Job, names: set[str]) -> None:
         """Remove these products, which are missing from the cache, from `job`, and mark the job as needing a run."""
         job.lost += tuple(product for product in job.products if product.name in names)
         self._reduce(job, tuple(product for product in job.products if product.name not in names))

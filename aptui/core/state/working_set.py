@@ -507,7 +507,7 @@ class WorkingSet:
         self.scan_is_done = True
         self._unchanged.clear()
 
-    def keep(self, folders: Iterable[str]) -> None:
+    def note_unchanged(self, folders: Iterable[str]) -> None:
         """Record that the running scan found these folders unchanged."""
         self._unchanged.update(folders)
 

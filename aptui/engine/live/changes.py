@@ -196,7 +196,7 @@ class ChangeTracker:
 
     # --------------------------------------------------------------------------------------------- receiving notifications
 
-    def take(self, notification: ChangeNotification) -> None:
+    def receive(self, notification: ChangeNotification) -> None:
         """Receive a notification; any thread may call this."""
         self._notifications.put(notification)
         self._wake()
@@ -296,7 +296,7 @@ class ChangeTracker:
         deleted = engine.cache.deleted
         lost = [name for name in gone if name not in deleted and not os.path.lexists(prefix + from_text(cache_path(name)))]
         if lost:
-            engine.scans.lose(lost)
+            engine.scans.report_missing(lost)
 
     # ------------------------------------------------------------------------------------------------------ checking files
 
@@ -346,7 +346,7 @@ class ChangeTracker:
             self._have_folders.clear()
             self._absences.clear()
         elif not self._placing:
-            self._placing.extend(self._absences.again(now))
+            self._placing.extend(self._absences.due_paths(now))
         while self._placing and not self._is_lost:
             self._place(engine, self._placing.popleft(), self._folders_due, now)
             if time.monotonic() >= until and self._placing:
@@ -402,12 +402,12 @@ class ChangeTracker:
         """Decide what to check because of a reported path: this file, its whole folder, or everything below the path."""
         rels = [rel for rel in self._relatives(path) if not (rel and self._is_ignored(rel))]
         if not rels:
-            self._absences.settle(path)  # a new configuration may ignore a path that still waits for a second check: end this wait
+            self._absences.remove(path)  # a new configuration may ignore a path that still waits for a second check: end this wait
             return
         seen = stat_of(path)
         if seen is None and self._absences.may_come_back(engine, path, [key_of(rel) for rel in rels if rel], now):
             return
-        was_waited_for = self._absences.settle(path)
+        was_waited_for = self._absences.remove(path)
         if seen is None:
             self._writing.finish(rels)
             # if the missing path is a scan folder, scan everything, because the scan reports a missing scan folder
@@ -485,10 +485,10 @@ class ChangeTracker:
             rels = self._relatives(path)
             self._writing.finish(rels)
             if engine.scans.is_scanning or self._is_held(now):
-                self._writing.forget(path)
+                self._writing.drop_stamp(path)
                 self._paths[path] = None
                 continue
-            self._writing.release(path, now)
+            self._writing.remember_stamp(path, now)
             for rel in rels:
                 self._name(key_of(rel), path)
                 self._check_folder(engine, parent(key_of(rel)), {key_of(rel)}, now)

@@ -128,7 +128,7 @@ class EngineSupervisor:
         self._builders: tuple[Builder, ...] = ()
         self._waker = Waker(self.selector)
         self.watching = ChangeTracker(config.project, str(config.cache_dir), self.wake, self._rereading.want_soon)
-        self.roots = WatchedRoots(lambda: self.config, self.watching.take, self.wake, self._say)
+        self.roots = WatchedRoots(lambda: self.config, self.watching.receive, self.wake, self._say)
         self._next: Config | None = None
         self._reopen_by: float | None = None
         self._idle_since: float | None = None
@@ -482,7 +482,7 @@ class EngineSupervisor:
         if problem := self._code_changes.note():
             engine.use_new_workers(problem)
             return
-        registry.distrust(dirs.builders_record(self.config.cache_dir))
+        registry.forget_times(dirs.builders_record(self.config.cache_dir))
         self._rereading.want_now(None)
 
     def _read_settings(self) -> None:

@@ -55,11 +55,11 @@ class Absences:
         self._asked.clear()
         self._remembered.clear()
 
-    def again(self, now: float) -> Iterable[bytes]:
+    def due_paths(self, now: float) -> Iterable[bytes]:
         """Return the paths that are to be checked again now."""
         return tuple(self._paths) if now >= self.due else ()
 
-    def settle(self, path: bytes) -> bool:
+    def remove(self, path: bytes) -> bool:
         """Remove a path whose state was found. Return whether it was in this batch and waited for its second check."""
         return self._paths.pop(path, self) is None
 
@@ -165,7 +165,7 @@ class FilesBeingWritten:
         if is_open is None and stat.S_ISREG(seen.st_mode) and before != key:
             self._put_off(engine, path, rels, _OpenFile(now + _QUIET_S, 0.0, now))
             return False
-        self.release(path, now)
+        self.remember_stamp(path, now)
         return True
 
     def find_ended(self, now: float, is_own: Callable[[bytes, os.stat_result], bool]) -> Iterator[tuple[bytes, bool]]:
@@ -185,7 +185,7 @@ class FilesBeingWritten:
             del self._written[path]
             yield path, is_there
 
-    def release(self, path: bytes, now: float) -> None:
+    def remember_stamp(self, path: bytes, now: float) -> None:
         """Remember the stamp of a file that is about to be checked."""
         # The stamp is read again after the check for writers: an earlier stamp may be that of a half-written file, and the rest of
         # the write would then look like a second save.
@@ -195,7 +195,7 @@ class FilesBeingWritten:
         if len(self._released) > _MOST_RELEASED:
             self._released.popitem(last=False)
 
-    def forget(self, path: bytes) -> None:
+    def drop_stamp(self, path: bytes) -> None:
         """Drop the stamp of a file, because its check is postponed."""
         self._released.pop(path, None)
 

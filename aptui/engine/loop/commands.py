@@ -298,7 +298,7 @@ class CommandExecutor:
                 self.is_dirty = True
                 context.writer.save(command.ticket, self._deletions.announce(command, self._add_marks(command.rows, command.cause)))
             case HashFiles():
-                context.digests.want(command)
+                context.digests.add(command)
             case KillRuns():
                 self._runs.kill(command.run_keys)
             case DeleteProducts():

@@ -114,10 +114,11 @@ It is called with the order, its job and {scan folder id: absolute path}.
 """
 
 
-class Turn(Struct):
-    """Lookups that ended since the last turn: `results` to use, `misses` to run (one list for each message to a worker).
+class EndedLookups(Struct):
+    """Lookups that ended since the last call of `take_ended`.
 
-    `beaten` are runs to stop, because a stored result was found first.
+    `results` are results to use, `misses` are orders to run (one list for each message to a worker). `beaten` are runs to stop,
+    because a stored result was found first.
     """
 
     results: list[RunResult] = field(default_factory=list)
@@ -149,18 +150,18 @@ class StoredResults(Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether any lookup has ended since the last call of `turn`."""
+        """Whether any lookup has ended since the last call of `take_ended`."""
         ...
 
     def next_due_s(self) -> float | None:
         """Return the time (monotonic) at which the next job runs although its lookup has not ended; None = no lookup is waiting."""
         ...
 
-    def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
+    def begin_lookups(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
         """Begin to look up results for some of these orders; return the other orders, which run now."""
         ...
 
-    def turn(self, now_s: float) -> Turn:
+    def take_ended(self, now_s: float) -> EndedLookups:
         """Return the lookups that ended since the last call."""
         ...
 
@@ -374,7 +375,7 @@ class RunDispatcher:
                 trace.begin("run", order.run_key, **self._run_details(order.run_key))
         orders = self._answer_restores(command.orders) if self._restores else command.orders
         shared = self._open_shared() if orders and isinstance(orders[0], ProcessOrder) else None
-        orders = shared.take(orders, self._context.pipeline) if shared is not None else orders
+        orders = shared.begin_lookups(orders, self._context.pipeline) if shared is not None else orders
         if orders:
             self._run(orders)
 
@@ -397,7 +398,7 @@ class RunDispatcher:
             if job is None or job.id not in self._restores or not isinstance(order, ProcessOrder):
                 others.append(order)
             else:
-                self._take([self._restores.pop(job.id)(order, job, self._context.roots)])
+                self._queue_results([self._restores.pop(job.id)(order, job, self._context.roots)])
         return others
 
     def _run_details(self, run_key: int) -> dict[str, object]:
@@ -412,7 +413,7 @@ class RunDispatcher:
             self.pool.send(orders)
             return
         problems = {order.run_key: text for order in orders if (text := self._obstacle(order.run_key))}
-        self._take(
+        self._queue_results(
             [RunResult(run_key, Outcome.FAILED, text, errors=1, kind=FailureKind.OBSTACLE) for run_key, text in problems.items()]
         )
         rest = [order for order in orders if order.run_key not in problems]
@@ -430,7 +431,7 @@ class RunDispatcher:
     def kill(self, run_keys: Sequence[int]) -> None:
         """Stop these runs."""
         if self._shared is not None:
-            self._take(self._shared.kill(run_keys))
+            self._queue_results(self._shared.kill(run_keys))
         if self.pool_if_any:
             self.pool_if_any.kill(run_keys)
 
@@ -468,11 +469,11 @@ class RunDispatcher:
             elif isinstance(result, AnalyseResult):
                 self._analyses.append(result)
             elif self._shared is None or self._shared.note_ended(result):
-                self._take((result,))
+                self._queue_results((result,))
             else:
                 self._context.cache.discard((result.run_key,))
 
-    def _take(self, results: Sequence[RunResult]) -> None:
+    def _queue_results(self, results: Sequence[RunResult]) -> None:
         if results and not self._results:
             self._results_since = time.monotonic()
         self._results += results
@@ -498,11 +499,11 @@ class RunDispatcher:
 
     def _take_shared(self, shared: StoredResults, now: float) -> None:
         """Use the stored results that were found. Run the orders for which the stores have no result."""
-        turn = shared.turn(now)
-        if turn.beaten:
-            self.pool.kill(turn.beaten)
-        self._take(turn.results)
-        for orders in turn.misses:
+        ended = shared.take_ended(now)
+        if ended.beaten:
+            self.pool.kill(ended.beaten)
+        self._queue_results(ended.results)
+        for orders in ended.misses:
             self._run(orders)
 
     def _discard_if_being_written(self, result: RunResult) -> RunResult:

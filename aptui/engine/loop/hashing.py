@@ -153,7 +153,7 @@ class HashQueue:
         """Whether files wait to be read."""
         return bool(self._waiting)
 
-    def want(self, command: HashFiles) -> None:
+    def add(self, command: HashFiles) -> None:
         """Add these files to the files that wait to be read."""
         self._waiting.extend(
             map(_FileToRead, command.files, command.copies, command.known) if command.copies else map(_FileToRead, command.files)

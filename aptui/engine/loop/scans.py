@@ -509,9 +509,9 @@ class Scans:
         self.want_again(PathKey(name.removeprefix(COMMON_PREFIX)) for name in orphans if name.startswith(COMMON_PREFIX))
         if lost:
             self.is_dirty = True
-            self.lose(lost)
+            self.report_missing(lost)
 
-    def lose(self, names: Sequence[str]) -> None:
+    def report_missing(self, names: Sequence[str]) -> None:
         """Report products that are missing from the cache."""
         inbox = self._context.inbox
         inbox.post(ProductsLost(inbox.next_seq(), tuple(names)))

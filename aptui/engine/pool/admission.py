@@ -57,14 +57,14 @@ class MemoryBudget:
         self._left_bytes = 0
         self._taken_bytes: dict[int, int] | None = None
 
-    def learn(self, builder: str, peak_bytes: int) -> None:
+    def note_peak(self, builder: str, peak_bytes: int) -> None:
         """Record the peak memory use of a run; 0 = unknown."""
         if peak_bytes <= 0:
             return
         known = self.learned.get(builder, 0)
         self.learned[builder] = peak_bytes if peak_bytes >= known else known - (known - peak_bytes) // FADE
 
-    def learn_death(self, builder: str) -> None:
+    def note_death(self, builder: str) -> None:
         """Note a run that ended for lack of memory: it needed more memory than expected, but the amount is unknown."""
         expected = self.estimate_bytes(builder)
         self.learned[builder] = max(expected, min(2 * expected, self._budget_bytes or self._available()))
@@ -180,9 +180,9 @@ class JobAdmission:
         wanted = {(order.builder, order.memory_limit_bytes) for order in message.orders if isinstance(order, ProcessOrder)}
         return max((self._memory.estimate_bytes(*one) for one in wanted), default=0)
 
-    def learn(self, order: Order, result: RunResult) -> None:
+    def note_peak(self, order: Order, result: RunResult) -> None:
         """Record the peak memory use of a run."""
-        self._memory.learn(builder_of(order), result.peak_rss_bytes)
+        self._memory.note_peak(builder_of(order), result.peak_rss_bytes)
 
     def isolate(self, order: Order) -> bool:
         """From now on, run a job only while no other job runs, because another process killed it.
@@ -195,7 +195,7 @@ class JobAdmission:
         if len(self.lonely) >= _MAX_LONELY:
             del self.lonely[next(iter(self.lonely))]
         self.lonely[identity] = None
-        self._memory.learn_death(builder_of(order))
+        self._memory.note_death(builder_of(order))
         return True
 
     def release(self, order: Order) -> None:

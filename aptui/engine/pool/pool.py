@@ -302,7 +302,7 @@ class Pool:
             if slot is None:
                 is_full = True
                 continue
-            self._waiting.take(message)
+            self._waiting.remove_sent(message)
             if not slot.messages:
                 message.began_s = now_s
             slot.messages.append(message)

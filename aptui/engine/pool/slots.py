@@ -133,7 +133,7 @@ class WaitingOrders:
         """Put an unfinished message of a worker in front of the waiting messages of its kind."""
         self._lane(message).appendleft(message)
 
-    def take(self, message: PoolMessage) -> None:
+    def remove_sent(self, message: PoolMessage) -> None:
         """Remove a message that is sent to a worker.
 
         If it is a job, it overtakes the jobs before it that wait for memory, and the `passed` of each of these jobs grows by 1.
@@ -216,7 +216,7 @@ class OrderAnswers:
         """
         if not isinstance(result, RunResult):
             return result
-        self._admission.learn(order, result)
+        self._admission.note_peak(order, result)
         if result.outcome == Outcome.FAILED and result.error.startswith(KILLED):
             return replace(result, outcome=Outcome.LOST) if self._admission.isolate(order) else result
         self._admission.release(order)
@@ -258,11 +258,11 @@ class OrderAnswers:
             if message.hash_order is not None:
                 self._read_again(message, slot.member.exit_text)
             elif message is slot.messages[0]:
-                self._account(slot, message)
+                self._answer_executing(slot, message)
             else:
                 self._return(message, message.rest)
 
-    def _account(self, slot: WorkerSlot, message: PoolMessage) -> None:
+    def _answer_executing(self, slot: WorkerSlot, message: PoolMessage) -> None:
         """Answer the orders of the message that the worker was executing when it died."""
         reason, order, rest = slot.member.exit_text, message.current, message.rest
         if order is not None and (order.run_key in slot.verdicts or not slot.verdicts):

@@ -112,7 +112,7 @@ class RunQuestions:
                 if isinstance(record, wire.RunProgress):
                     self._on_progress(record.run_key, min(100, max(0, record.percent)))
                 elif isinstance(record, wire.LogAnswer) and record.run_key == self._log.run_key:
-                    self._take(record)
+                    self._store_answer(record)
         except BlockingIOError:
             return
         except (OSError, wire.WireError):
@@ -120,7 +120,7 @@ class RunQuestions:
         if not data:
             self.close()
 
-    def _take(self, log: wire.LogAnswer) -> None:
+    def _store_answer(self, log: wire.LogAnswer) -> None:
         self._asked_s = None
         # the answer has no new records: the worker is not running the job, or the log did not change
         if log.stamp not in (-1, self._log.stamp):

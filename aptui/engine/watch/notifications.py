@@ -239,7 +239,7 @@ class RootNotifications:
         if changed:
             self.notify(ChangeNotification(self.root.tag, changed))
 
-    def lose(self, why: str) -> None:
+    def report_loss(self, why: str) -> None:
         """Report a loss of notifications, at once or when the minimum interval since the last loss has passed."""
         with self._lock:
             self._losses.why = why

@@ -263,7 +263,7 @@ class Poller:
                 continue
             self._set_state()
             if is_new:
-                self._notifications.lose("polling began")
+                self._notifications.report_loss("polling began")
             is_new = False
             self._notify(difference)
             self._over.wait(max(self._interval_s, _PACE * (clock() - started)))

@@ -242,7 +242,7 @@ class WatchSupervisor:
         self._check_mounts()
         for watched in self.watched:
             if not self._closed.is_set():
-                self._keep(watched)
+                self._update_watch(watched)
                 news()
         now = self._settings.clock()
         arms = min((watched.arm_at - now for watched in self.watched), default=math.inf)
@@ -281,7 +281,7 @@ class WatchSupervisor:
             if watched.armed_at and below != watched.mounts:
                 watched.outdated = "a file system was mounted or unmounted below the folder"
 
-    def _keep(self, watched: RootWatch) -> None:
+    def _update_watch(self, watched: RootWatch) -> None:
         """Check, renew or set the watch of one root, if that is due."""
         now = self._settings.clock()
         if watched.outdated:
@@ -352,12 +352,12 @@ class WatchSupervisor:
         if not notifications.is_structure_changed:
             return
         notifications.is_structure_changed = notifications.has_grown = False
-        if self._lacks(watched) and not self._closed.wait(2 * self._settings.recheck_s) and self._lacks(watched):
+        if self._lacks_watches(watched) and not self._closed.wait(2 * self._settings.recheck_s) and self._lacks_watches(watched):
             needed, have = watched.survey.folders, watched.watches
             self._renew(watched, f"{needed - have} of {needed} folders were not watched")
         watched.count_took_s = self._settings.clock() - now
 
-    def _lacks(self, watched: RootWatch) -> bool:
+    def _lacks_watches(self, watched: RootWatch) -> bool:
         """Count folders and watches again; return whether more folders are unwatched than when the watch was set."""
         if watched.native is None or watched.native.descriptor < 0:
             return False
@@ -398,7 +398,7 @@ class WatchSupervisor:
             if root.poll is None:
                 self._poll_parts(watched, kind)
             watched.mode = WatchMode.NATIVE
-            watched.root_notifications.lose(watched.reason)
+            watched.root_notifications.report_loss(watched.reason)
 
     def _open(self, watched: RootWatch) -> tuple[WatchMode, str] | None:
         """Set the watch and return None. If that fails, return (watch mode to use instead, reason)."""

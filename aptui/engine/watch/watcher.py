@@ -77,7 +77,7 @@ class SyncCookie:
         """Whether a watch has reported a sync cookie while earlier changes may still be unreported."""
         return bool(self._passing)
 
-    def take(self, native: NativeWatch, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
+    def remove_cookies(self, native: NativeWatch, changes: set[tuple[int, str]]) -> set[tuple[int, str]]:
         """Note the sync cookies among the changes that a watch reports; return the other changes."""
         if not self._folder:
             return changes
@@ -100,7 +100,7 @@ class SyncCookie:
             if late and now - passing.since < _TIMEOUT_S:
                 continue
             for watched in late:
-                watched.root_notifications.lose("some notifications may be missing")
+                watched.root_notifications.report_loss("some notifications may be missing")
             for watched in roots:
                 watched.root_notifications.notify_loss()
             del self._passing[path]
@@ -256,7 +256,7 @@ class Watcher:
         """Report that notifications of all roots may be lost: at once if `is_sure`, otherwise at growing intervals."""
         for watched in self._roots.watched:
             watched.check_at_s = 0.0
-            watched.root_notifications.lose(why)
+            watched.root_notifications.report_loss(why)
             if is_sure:
                 watched.root_notifications.notify_loss()
         self._poke.set()
@@ -264,7 +264,7 @@ class Watcher:
     def _check_queues(self) -> None:
         for watched in self._roots.watched:
             if watched.native is not None and watched.native.is_flooded():
-                watched.root_notifications.lose(_OVERFLOW)
+                watched.root_notifications.report_loss(_OVERFLOW)
 
     def _read_all(self, *, is_signalled: bool) -> bool:
         is_found = False
@@ -281,13 +281,13 @@ class Watcher:
                 continue
             if changes:
                 is_found = True
-                changes = self._cookie.take(native, changes)
+                changes = self._cookie.remove_cookies(native, changes)
                 self._pass_on(watched, native, changes)
         return is_found
 
     def _pass_on(self, watched: RootWatch, native: NativeWatch, changes: set[tuple[int, str]]) -> None:
         if native.came_at_once(len(changes), self._settings.clock()):
-            watched.root_notifications.lose(_OVERFLOW)
+            watched.root_notifications.report_loss(_OVERFLOW)
         links, top = watched.survey.links, os.fsdecode(watched.root.path)
         if (_DELETED, top) in changes:
             # forget the inode number, because a new folder at the path may get the inode number of the old folder

@@ -315,7 +315,7 @@ class ClusterPool(Pool):
             self._runs[task.order.builder] += 1
             length_s = max(result.duration_ms, 1) / 1000
             self._mean_s = self._mean_s + _RECENT * (length_s - self._mean_s) if self._mean_s else length_s
-            self._memory.learn(task.order.builder, result.peak_rss_bytes)
+            self._memory.note_peak(task.order.builder, result.peak_rss_bytes)
         identity = identity_of(task.order)
         if stays and identity is not None:
             if len(self._staying) >= _MOST_STAYING:

@@ -142,7 +142,7 @@ class InputTransfer:
         self._lock = threading.Lock()
         self._known: dict[bytes, None] = {}
 
-    def put(self, inputs: Sequence[TaskInput]) -> None:
+    def upload(self, inputs: Sequence[TaskInput]) -> None:
         """Upload files that the store does not have.
 
         Raises:
@@ -153,13 +153,13 @@ class InputTransfer:
         present = self.store.has_blobs(item.digest.hex() for item in unknown.values()) if unknown else set()
         for digest, item in unknown.items():
             if digest.hex() not in present:
-                self._put_one(item)
+                self._upload_one(item)
             with self._lock:
                 if len(self._known) >= _KNOWN_BLOBS:
                     del self._known[next(iter(self._known))]
                 self._known[digest] = None
 
-    def _put_one(self, item: TaskInput) -> None:
+    def _upload_one(self, item: TaskInput) -> None:
         path = os_path(f"{self._folders[item.folder]}/{item.rel}")
         try:
             self.store.put_blob(item.digest.hex(), path)
@@ -172,7 +172,7 @@ class InputTransfer:
             for item in inputs:
                 self._known.pop(item.digest, None)
 
-    def take(self, order: ProcessOrder, builder: Builder, result: RunResult) -> RunResult:
+    def download(self, order: ProcessOrder, builder: Builder, result: RunResult) -> RunResult:
         """Download the products of a run into its staging folder; return the result in the form of a local worker's result.
 
         Raises:

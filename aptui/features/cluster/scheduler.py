@@ -546,10 +546,10 @@ class Scheduler:
 
     def _begin(self, task: RemoteTask) -> None:
         doing = self._doing[task.order.run_key] = _Submitted(task, self._prefix + task.name)
-        doing.runner = self._loop.create_task(self._do(doing))
+        doing.runner = self._loop.create_task(self._execute(doing))
         doing.runner.add_done_callback(lambda _task: self._doing.pop(task.order.run_key, None))
 
-    async def _do(self, doing: _Submitted) -> None:
+    async def _execute(self, doing: _Submitted) -> None:
         """Execute a task and post one result, even if it fails."""
         task, order, stays = doing.task, doing.task.order, False
         result: Result
@@ -557,14 +557,14 @@ class Scheduler:
             transfer = self._transfer
             if transfer is None:
                 raise InputElsewhere("the cluster is not connected")
-            await asyncio.to_thread(transfer.put, task.inputs)
+            await asyncio.to_thread(transfer.upload, task.inputs)
             answer = await self._remote(doing, transfer)
             if answer.result is None:
                 transfer.forget(task.inputs)
                 self._report(f"the cluster did not run a job of '{order.builder}', so it runs on this machine: {answer.refusal}")
                 raise InputElsewhere(answer.refusal)
             self.runs[answer.address] += 1
-            result = await asyncio.to_thread(transfer.take, order, task.builder, answer.result)
+            result = await asyncio.to_thread(transfer.download, order, task.builder, answer.result)
         except InputOutdated as error:
             result = make_ended(order, Outcome.STALE, str(error))
         except InputElsewhere as error:

@@ -156,7 +156,7 @@ def _manifest(task: cluster_messages.Task) -> bytes:
         store = _state.store(task.blob_store)
         bench = _state.bench(task.setup, store)
         with _Job(task, bench, store) as job:
-            return cluster_messages.pack_record(cluster_messages.TaskAnswer(job.do(), address=_state.address), store)
+            return cluster_messages.pack_record(cluster_messages.TaskAnswer(job.run(), address=_state.address), store)
     except (KnownError, OSError) as error:
         return b"i" + cluster_messages.encode(cluster_messages.TaskAnswer(refusal=f"{socket.gethostname()}: {error}"))
 
@@ -218,7 +218,7 @@ class _Job:
         _state.jobs.pop(self._task.name, None)
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def do(self) -> RunResult:
+    def run(self) -> RunResult:
         """Fetch the inputs, run the job, and store its products. Return the result with the paths of the engine's machine."""
         for item in self._task.inputs:
             if not self._is_cancelled:
@@ -374,7 +374,7 @@ class Bench:
 
     def _serve(self) -> None:
         settings = PoolSettings(nice=_NICE, scan_folders=(as_text(self.jobs),))
-        pool = Pool(self._builders, self._setup.platforms, self._slots, self._selector, self._take, settings=settings)
+        pool = Pool(self._builders, self._setup.platforms, self._slots, self._selector, self._set_results, settings=settings)
         try:
             while not self._is_closing:
                 self._turn(pool)
@@ -394,7 +394,7 @@ class Bench:
         while self._asked:
             self._asked.popleft()(pool)
 
-    def _take(self, results: list[Result]) -> None:
+    def _set_results(self, results: list[Result]) -> None:
         for result in results:
             if isinstance(result, RunResult):  # for type checkers; this class requests runs only, so every result is a `RunResult`
                 self._answers.pop(result.run_key).set_result(result)

@@ -174,7 +174,7 @@ class AsyncClient:
         return client
 
     @classmethod
-    async def over(cls, socket: web.WebSocketResponse, **hello: Any) -> Self:
+    async def accept(cls, socket: web.WebSocketResponse, **hello: Any) -> Self:
         """Send hello to a gateway that connected to this device; arguments and errors as in `connect`."""
         client = cls(None, socket)
         try:
@@ -485,7 +485,7 @@ class Device:
     async def _accept(self, request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse(heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_LIMIT_BYTES)
         await socket.prepare(request)
-        client = await AsyncClient.over(socket, **self._hello)
+        client = await AsyncClient.accept(socket, **self._hello)
         self.dialled.put_nowait(client)
         try:
             await client.wait_for_end()

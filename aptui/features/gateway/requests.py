@@ -280,7 +280,7 @@ class GatewayRequests:
             raise HostError("no gateway is running", hint="to start it, write 'serve: {enabled: true}' in aptui.yaml")
         engine = live.engine
         notice = PeerOrdered(engine.inbox.seq if engine else 0, order)
-        live.server.say(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))
+        live.server.queue_line(self._gateway, codec.encode_notice(notice, engine.epoch if engine else 0, notice.cause))
 
     # --------------------------------------------------------------------------------------------------------------- barrier
 

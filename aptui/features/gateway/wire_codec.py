@@ -208,7 +208,7 @@ def decode_request(frame: str) -> tuple[int, str, Any]:
         raise RequestMistake(f"'{name}' has no field '{shorten(word)}'", suggest(word, known), number=number)
     request = _decode(frame, exchange.request, number, f"'{name}': ")
     # The bounds do not apply to a hello, because its lists of names are deduplicated and shortened later.
-    if name != "hello" and (excess := codec.beyond(request, _BOUNDS)):
+    if name != "hello" and (excess := codec.find_excess(request, _BOUNDS)):
         raise RequestMistake(f"'{name}': {excess.what}", excess.hint, number=number)
     return number, name, request
 

@@ -110,7 +110,7 @@ class Spreading:
         self._followed: dict[int, set[Which] | None] = {}
         self._seen: set[str] = set()
 
-    def spread(self, changed: Mapping[str, str]) -> Affected:
+    def find_affected(self, changed: Mapping[str, str]) -> Affected:
         """Return the jobs that a change of these files runs again.
 
         Args:
@@ -131,7 +131,7 @@ class Spreading:
         for number, builder in self._ask(sql, marks).fetchall():
             self.found.touch(number, builder, why)
         self._follow_jobs()
-        self.spread(self._follow_intermediates())
+        self.find_affected(self._follow_intermediates())
 
     def touch_sources(self, sources: Mapping[str, str]) -> None:
         """Record that all jobs of sources ({path in lower case: reason}) would run, and follow the effects of these jobs.
@@ -140,7 +140,7 @@ class Spreading:
         """
         self._touch_paths(sources)
         self._follow_jobs()
-        self.spread(self._follow_intermediates())
+        self.find_affected(self._follow_intermediates())
 
     # ---------------------------------------------------------------------------------------------------------------- steps
 
@@ -535,7 +535,7 @@ def _answer(scan: _GitChanges, project: OpenedProject) -> dict[str, Any]:
 
 def _spread_changes(project: OpenedProject, changes: _Changes, builders: list[bytes], *, through_products: bool) -> Spreading:
     spreading = Spreading(project.database, through_products=through_products)
-    spreading.spread(changes.keys)
+    spreading.find_affected(changes.keys)
     if builders:
         spreading.touch_builders(builders, "its builder changed")
     if changes.adjusted and through_products:  # these jobs are not certain to run, because a folder setting may not affect them

@@ -89,7 +89,7 @@ def write_as_seen_from(folder: str, path: str) -> str:
 # ------------------------------------------------------------------------------------------------------------------- texts
 
 
-def mend(data: bytes, renames: Sequence[Rename], prefixes: Iterable[str]) -> Mended:
+def replace_names(data: bytes, renames: Sequence[Rename], prefixes: Iterable[str]) -> Mended:
     """Replace every old name in `data`.
 
     Args:

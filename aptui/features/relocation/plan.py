@@ -273,7 +273,7 @@ def _search_names(plan: Plan, mention: Mention) -> _MentionResult:
         return _MentionResult(problem=outside)
     try:
         data = moved_files.read(os_path(mention.file))
-        mended = moved_files.mend(data, renames_for(plan, mention, mention.targets), prefixes_of(plan))
+        mended = moved_files.replace_names(data, renames_for(plan, mention, mention.targets), prefixes_of(plan))
     except UnreadableError as error:
         return _MentionResult(problem=str(error))
     problem = moved_files.why_not_writable(os_path(mention.file)) if mended.count else ""

@@ -227,7 +227,7 @@ def _rewrite_file(file: str, renames: Sequence[Rename], prefixes: Iterable[str])
     Raises:
         UnreadableError: the file is not text, or cannot be read or written.
     """
-    mended = moved_files.mend(moved_files.read(os_path(file)), renames, prefixes)
+    mended = moved_files.replace_names(moved_files.read(os_path(file)), renames, prefixes)
     if mended.count:
         moved_files.rewrite(os_path(file), mended.data)
     return mended.count
@@ -532,4 +532,4 @@ class RelocationRequests:
 
         paths = [from_text(path) for path in list_touched(report)]
         if paths:
-            self._live.watching.take(ChangeNotification(SOURCES, frozenset({*paths, *map(os.path.dirname, paths)})))
+            self._live.watching.receive(ChangeNotification(SOURCES, frozenset({*paths, *map(os.path.dirname, paths)})))

@@ -209,7 +209,7 @@ class _Handler:
         if request.method in {"GET", "HEAD"}:
             return await self._send_entry(request, namespace, match["kind"], match["name"])
         if request.method == "PUT":
-            return await self._take(request, namespace, match["kind"], match["name"])
+            return await self._receive(request, namespace, match["kind"], match["name"])
         return web.Response(status=405, headers={"Allow": "GET, HEAD, PUT"})
 
     def _may_answer(self, request: web.Request) -> bool:
@@ -236,14 +236,14 @@ class _Handler:
             return web.Response(status=404)
         return _File(path, self._serving.timeout_s + size / _SLOWEST_BYTES_PER_S)
 
-    async def _take(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
+    async def _receive(self, request: web.Request, namespace: str, kind: str, name: str) -> web.StreamResponse:
         refusal = self._refusal(request, namespace, kind)
         if refusal is not None:
             return refusal
-        take = self._take_record if kind == "ac" else self._take_blob
+        receive = self._receive_record if kind == "ac" else self._receive_blob
         try:
             with self._count_upload(request):
-                return await take(request, self._store(namespace), name)
+                return await receive(request, self._store(namespace), name)
         except TimeoutError:
             answer = web.Response(status=408, text="the upload is too slow")
             answer.force_close()
@@ -264,7 +264,7 @@ class _Handler:
             return web.Response(status=415, text="compressed uploads are not accepted")
         return None
 
-    async def _take_record(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
+    async def _receive_record(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
         data = b"".join([chunk async for chunk in self._body(request, MAX_RECORD_BYTES)])
         if_absent = request.headers.get("If-None-Match") == "*"
 
@@ -274,7 +274,7 @@ class _Handler:
 
         return web.Response(status=201 if await asyncio.to_thread(put) else 412)
 
-    async def _take_blob(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
+    async def _receive_blob(self, request: web.Request, store: FolderStore, name: str) -> web.StreamResponse:
         """Write the body of an upload to a temporary file, which becomes the blob if the digest of the bytes is right."""
         path, hasher = await asyncio.to_thread(store.temporary), hashlib.sha256()
         try:

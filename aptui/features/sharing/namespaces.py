@@ -46,7 +46,7 @@ class TroubleReporter:
             self._reported.add(key)
         self._say(text)
 
-    def about(self, error: BaseException) -> None:
+    def report_error(self, error: BaseException) -> None:
         """Report an error once: a `Mismatch` once for each text, another error once for each type and place."""
         where = error.where if isinstance(error, KnownError) else ""
         key = str(error) if isinstance(error, Mismatch) else f"{type(error).__name__} {where}"
@@ -136,7 +136,7 @@ def _namespace(sharing: SharedCacheSettings, trust: Seal, reporter: TroubleRepor
         local = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], say=report)
         fetched = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], origin=address, say=report)
     except HostError as error:
-        reporter.about(error)
+        reporter.report_error(error)
         return Namespace(trust, remote=remote)
     return Namespace(trust, local, fetched, remote)
 

@@ -198,7 +198,7 @@ class ResultUploader:
             is_accepted = self._waiting < _MOST_WAITING
             self._waiting += is_accepted
         if is_accepted:
-            self._storing.ask(lambda: self._store(made))
+            self._storing.submit(lambda: self._store(made))
         else:
             self._account.count(made.builder, not_uploaded=1)
 
@@ -206,7 +206,7 @@ class ResultUploader:
         """Make the next upload replace this blob, because the team's store has wrong bytes for its digest."""
         self._wrong_blobs.add(digest)
 
-    def settle(self, limit_s: float) -> bool:
+    def wait_until_stored(self, limit_s: float) -> bool:
         """Wait until all results are stored and uploaded; return False after `limit_s`."""
         with self._idle:
             return self._idle.wait_for(lambda: not self._waiting, limit_s)
@@ -225,9 +225,9 @@ class ResultUploader:
                 self._store_locally(made, result)
                 is_uploading = self._is_uploaded(made)
                 if is_uploading:
-                    self._uploading.ask(lambda: self._upload(made, result))
+                    self._uploading.submit(lambda: self._upload(made, result))
         except Exception as error:  # noqa: BLE001  # a result that is not stored is only made again
-            self._reporter.about(error)
+            self._reporter.report_error(error)
         finally:
             if not is_uploading:
                 self._on_end()
@@ -242,7 +242,7 @@ class ResultUploader:
             self._compare(made, publish(local, open_trusted, self._namespace.trust, result))
             self._account.count(made.builder, stored=1)
         except KnownError as error:
-            self._reporter.about(error)
+            self._reporter.report_error(error)
 
     def _is_uploaded(self, made: MadeResult) -> bool:
         is_steady = made.builder not in self._differing
@@ -260,10 +260,10 @@ class ResultUploader:
             self._reporter.report(f"upload {error.where}", f"results are not uploaded to the shared cache: {error}")
         except Mismatch as error:
             self._breaker.note_success()
-            self._reporter.about(error)
+            self._reporter.report_error(error)
         except Exception as error:  # noqa: BLE001  # a result that is not uploaded is only made again
             self._breaker.note_failure()
-            self._reporter.about(error)
+            self._reporter.report_error(error)
         finally:
             sent_bytes = sum(made.record.blobs.values()) if is_done else 0
             self._account.count(made.builder, uploads=is_done, not_uploaded=not is_done, uploaded_bytes=sent_bytes)

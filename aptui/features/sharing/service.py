@@ -159,7 +159,7 @@ class Service:
                 found = self.look_up(facts, present, is_shared=is_shared)
                 hit = self.fetch(found, folder) if found is not None else None
         except Exception as error:  # noqa: BLE001  # an error here must not delay a job
-            self._reporter.about(error)
+            self._reporter.report_error(error)
         if hit is None:
             self.account.count(facts.builder_name, misses=1, unusable=found is not None, fetch_ms=self._since(began))
         return hit
@@ -235,9 +235,9 @@ class Service:
         """
         self._uploader.put(MadeResult(facts, record, dict(files), is_current, is_shared))
 
-    def settle(self, limit_s: float) -> bool:
+    def wait_until_stored(self, limit_s: float) -> bool:
         """Wait until all results are stored and uploaded; return False after `limit_s`."""
-        return self._uploader.settle(limit_s)
+        return self._uploader.wait_until_stored(limit_s)
 
     @property
     def waiting(self) -> int:
@@ -263,9 +263,9 @@ class Service:
             return publishing.read_result(namespace.local, publishing.open_trusted, base, present)
         except Mismatch as error:
             namespace.local.drop_record(base)
-            self._reporter.about(error)
+            self._reporter.report_error(error)
         except StoreError as error:
-            self._reporter.about(error)
+            self._reporter.report_error(error)
         return None
 
     def _check_result(
@@ -282,7 +282,7 @@ class Service:
             self._paused[result.record.base] = self._clock() + _WRONG_RESULT_PAUSE_S
         elif namespace.local is not None:
             namespace.local.drop_record(result.key)
-        self._reporter.about(Mismatch(flaw))
+        self._reporter.report_error(Mismatch(flaw))
         return None
 
     def _is_within_reach(self, namespace: Namespace, result: SharedResult, *, is_shared: bool) -> bool:
@@ -301,7 +301,7 @@ class Service:
         except Mismatch as error:
             self._breaker.note_success()
             self._paused[name] = self._clock() + _WRONG_RESULT_PAUSE_S
-            self._reporter.about(error)
+            self._reporter.report_error(error)
         except TooSlow:
             self._fail(StoreError(f"the shared cache did not answer within {self._deadline_s:g} s", where=store.address))
         except StoreError as error:
@@ -314,7 +314,7 @@ class Service:
         return None
 
     def _fail(self, error: StoreError) -> None:
-        self._reporter.about(error)
+        self._reporter.report_error(error)
         if self._breaker.note_failure():
             self._reporter.report(
                 f"rest {error.where}", f"the shared cache is not used for some time, because it failed several times: {error}"
@@ -329,7 +329,7 @@ class Service:
         try:
             return namespace.local.get_blob(item.digest.hex(), target, item.size, is_executable=item.is_executable)
         except StoreError as error:
-            self._reporter.about(error)
+            self._reporter.report_error(error)
             return False
 
     def _fetch_blobs(self, found: FoundResult, folder: str, targets: dict[str, StagedProduct]) -> bool:

@@ -28,7 +28,7 @@ from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.core.paths import cache_path, os_path
 from aptui.core.project import Builder, BuilderKind, ScanFolder
 from aptui.core.quality import Quality, as_final
-from aptui.engine.loop.dispatch import Order, Turn
+from aptui.engine.loop.dispatch import EndedLookups, Order
 from aptui.features.sharing import job_results as results
 from aptui.features.sharing import totals
 from aptui.features.sharing.stores.breaker import DeadlineExecutor
@@ -167,7 +167,7 @@ class SharedCache:
         """Run keys of runs that ended here and whose results may be stored."""
         self._done: deque[tuple[_Lookup, RunResult | None]] = deque()
         self._ready: list[list[Order]] = []
-        """Groups of orders without a stored result, returned by the next `turn`."""
+        """Groups of orders without a stored result, returned by the next `take_ended`."""
         self._lookup_threads = DeadlineExecutor("aptui-shared-look", _LOOKUP_THREADS)
 
     @property
@@ -177,7 +177,7 @@ class SharedCache:
 
     # ------------------------------------------------------------------------------------------------------------- lookups
 
-    def take(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
+    def begin_lookups(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
         """Start lookups for some of these orders; return the other orders, which must run."""
         group = _Group()
         for order in orders:
@@ -201,7 +201,7 @@ class SharedCache:
         is_shared = self._rules.shares(builder.name, str(job.source.rel))
         lookup = _Lookup(order, facts, is_shared, f"{self._folder}/{order.run_key}", group, time.monotonic() + timeout_s)
         self._lookups[order.run_key] = lookup
-        self._lookup_threads.ask(lambda: self._work(lookup))
+        self._lookup_threads.submit(lambda: self._work(lookup))
 
     def _work(self, lookup: _Lookup) -> None:
         """Look one job up; runs in a thread."""
@@ -236,28 +236,28 @@ class SharedCache:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether at least one lookup has ended since the last call of `turn`, which returns its result."""
+        """Whether at least one lookup has ended since the last call of `take_ended`, which returns its result."""
         return bool(self._done or self._ready)
 
     def next_due_s(self) -> float | None:
         """Return the next deadline (monotonic seconds) of a lookup whose job does not run yet, None = no lookup is waiting."""
         return min((lookup.due_s for lookup in self._lookups.values() if not lookup.is_running), default=None)
 
-    def turn(self, now_s: float) -> Turn:
+    def take_ended(self, now_s: float) -> EndedLookups:
         """Return the results and misses of the lookups that ended since the last call."""
-        turn = Turn()
+        ended = EndedLookups()
         while self._done:
-            self._settle(*self._done.popleft(), turn)
+            self._settle(*self._done.popleft(), ended)
         for lookup in self._lookups.values():
             if not lookup.is_running and lookup.due_s <= now_s:
                 lookup.is_running = True
-                turn.misses.append([lookup.order])
+                ended.misses.append([lookup.order])
                 self._close(lookup.group)
-        turn.misses += self._ready
+        ended.misses += self._ready
         self._ready = []
-        return turn
+        return ended
 
-    def _settle(self, lookup: _Lookup, result: RunResult | None, turn: Turn) -> None:
+    def _settle(self, lookup: _Lookup, result: RunResult | None, ended: EndedLookups) -> None:
         run_key = lookup.order.run_key
         if lookup.is_over:
             shutil.rmtree(lookup.folder, ignore_errors=True)
@@ -267,7 +267,7 @@ class SharedCache:
         del self._lookups[run_key]
         self.has_found = result is not None
         if result is not None:
-            turn.results.append(result)
+            ended.results.append(result)
             self._fetched[run_key] = lookup.folder
         elif not lookup.is_running:
             lookup.group.misses.append(lookup.order)
@@ -275,7 +275,7 @@ class SharedCache:
             self._close(lookup.group)
         elif result is not None:
             self._beaten.add(run_key)
-            turn.beaten.append(run_key)
+            ended.beaten.append(run_key)
 
     def _close(self, group: _Group) -> None:
         """Note that a lookup of a group has ended; when it was the last one, queue the group's misses for the next turn."""
@@ -372,7 +372,7 @@ class SharedCache:
         for lookup in self._lookups.values():
             lookup.is_over = True
         self._lookup_threads.close()
-        if not self._service.settle(_GRACE_S if is_stopping else self._timeout_s()):
+        if not self._service.wait_until_stored(_GRACE_S if is_stopping else self._timeout_s()):
             self._notify(f"{self._service.waiting:,} results were not stored or uploaded in time")
         self._service.close()
         self.note()

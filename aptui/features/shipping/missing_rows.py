@@ -243,7 +243,7 @@ def read_declared_by_sources(reader: Reader, keys: Collection[str]) -> dict[str,
 
 
 class KnownAssets:
-    """Finds the existing assets for names in files. Call `learn` once with the names in many files, then the other methods.
+    """Finds the existing assets for names in files. Call `look_up` once with the names in many files, then the other methods.
 
     `extensions` are those of all sources and products, in lower case; `platforms` are those with jobs.
     """
@@ -266,7 +266,7 @@ class KnownAssets:
         self._sources: dict[str, tuple[MissingTarget, ...]] = {}
         self._products: dict[tuple[str, str], MissingTarget] = {}
 
-    def learn(self, uuids: Collection[bytes], paths: Collection[str], of_platforms: dict[str, set[str]]) -> None:
+    def look_up(self, uuids: Collection[bytes], paths: Collection[str], of_platforms: dict[str, set[str]]) -> None:
         """Look up names in the database: UUIDs, paths of sources, and {platform: paths of products}."""
         for some in _portions(uuids, _AT_ONCE):
             sql = f"""SELECT s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM Sources s
@@ -275,7 +275,7 @@ class KnownAssets:
                 f"{sql} WHERE s.SourceGuid IN ({', '.join('?' * len(some))}) AND {_REAL} ORDER BY p.ProductID", some
             )
             _add(self._uuids, ((uuid, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for uuid, sub_id, inner, on in rows))
-            self._learn_former([uuid for uuid in some if uuid not in self._uuids])
+            self._look_up_former([uuid for uuid in some if uuid not in self._uuids])
         for names in _portions(paths, _NAMES_AT_ONCE):
             sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM json_each(?) k
                 JOIN aptui_sources w ON w.path_key = k.value
@@ -287,9 +287,9 @@ class KnownAssets:
                 self._sources, ((path, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for path, uuid, sub_id, inner, on in rows)
             )
         for platform, of_platform in of_platforms.items():
-            self._learn_products(platform, of_platform)
+            self._look_up_products(platform, of_platform)
 
-    def _learn_former(self, uuids: list[bytes]) -> None:
+    def _look_up_former(self, uuids: list[bytes]) -> None:
         """Look up earlier and additional UUIDs of sources (table `aptui_legacy`), because files may still name them."""
         sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l
             JOIN Sources s ON s.SourceID = l.source_id
@@ -298,7 +298,7 @@ class KnownAssets:
         rows = self._reader.ask(sql, uuids)
         _add(self._uuids, ((former, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for former, uuid, sub_id, inner, on in rows))
 
-    def _learn_products(self, platform: str, paths: Collection[str]) -> None:
+    def _look_up_products(self, platform: str, paths: Collection[str]) -> None:
         """Look up products by path. A path may leave out the platform, or the platform and the first folder."""
         sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER} FROM json_each(?) k CROSS JOIN json_each(?) f
             JOIN Products p ON p.ProductName = f.value || k.value {_OF_PRODUCT} WHERE {_REAL} ORDER BY f.key, p.ProductID"""

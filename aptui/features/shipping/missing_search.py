@@ -293,7 +293,7 @@ class ScannedFile(NamedTuple):
     platforms: tuple[str, ...]
 
 
-def learn(known: KnownAssets, named: Sequence[tuple[ScannedFile, Names]]) -> None:
+def find_assets(known: KnownAssets, named: Sequence[tuple[ScannedFile, Names]]) -> None:
     """Find the assets that the names in these files refer to, and store them in `known`; drop results of earlier calls."""
     known.forget()
     uuids = {uuid for _, names in named for uuid in (*names.uuids, *(uuid for uuid, _ in names.assets))}
@@ -304,7 +304,7 @@ def learn(known: KnownAssets, named: Sequence[tuple[ScannedFile, Names]]) -> Non
         paths |= meant
         for platform in subject.platforms:
             of_platforms.setdefault(platform, set()).update(meant)
-    known.learn(uuids, paths, of_platforms)
+    known.look_up(uuids, paths, of_platforms)
 
 
 def _meanings(subject: ScannedFile, name: str) -> list[str]:
@@ -537,7 +537,7 @@ class _Work(Struct):
                 rows["put_missing_scan"].append(
                     (each.product_id, reading.digest, self.terms, store.pack_names(reading.names), each.name)
                 )
-        learn(self.known, [(subject, names) for _, subject, names in named])
+        find_assets(self.known, [(subject, names) for _, subject, names in named])
         declared = store.read_declared(self.reader, [each.product_id for each, _, _ in named])
         for each, subject, names in named:
             hits = list(hits_of(self.known, subject, names, declared[each.product_id], self.rules))
@@ -593,7 +593,7 @@ class _Work(Struct):
                 named.append((path, ScannedFile(b"", 0, self._inner(path), self.known.platforms), reading.names))
             elif reading.error:
                 found.append(FileFound(path, (), reading.error))
-        learn(self.known, [(subject, names) for _, subject, names in named])
+        find_assets(self.known, [(subject, names) for _, subject, names in named])
         declared = store.read_declared_by_sources(self.reader, [subject.inner for _, subject, _ in named])
         for path, subject, names in named:
             own = {target.uuid for target in self.known.of_source(subject.inner)}

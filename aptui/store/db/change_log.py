@@ -135,7 +135,7 @@ class CatalogMark:
             self.names.update(cast("str", row[_NAME]) for row in rows.get("put_product", ()))
             self._limit()
 
-    def settle(self, owners: Iterable[int] | None) -> None:
+    def end(self, owners: Iterable[int] | None) -> None:
         """Handle the end of a transaction that changed the dependencies of the products `owners`, None = too many to list."""
         if owners is None:
             self._note_all()
@@ -332,7 +332,7 @@ class ChangeLog:
                 self._database.execute(subject.note, (json.dumps(ids),))
                 self._database.execute(subject.note_absent, (json.dumps(ids),))
 
-    def settle(self) -> None:
+    def write_entries(self) -> None:
         """Write the entries of a transaction that is about to end."""
         if not self._is_touched:
             return

@@ -482,8 +482,8 @@ class Writer:
                 self._changes.watch(touched)
                 self._apply(rows)
             self._links.project()
-            self._mark.settle(self._links.owners)
-            self._changes.settle()
+            self._mark.end(self._links.owners)
+            self._changes.write_entries()
             if then is not None:
                 then()
             self._database.execute("COMMIT")

@@ -95,7 +95,7 @@ class SharedStarts:
         self._known.update(order.run_key for order in orders)
         if len(orders) < 2:
             return
-        found = self._try(orders, builder, values, environment)
+        found = self._start_once(orders, builder, values, environment)
         if found is None:
             half = len(orders) // 2
             self.start(orders[:half], builder, values, environment)
@@ -110,7 +110,7 @@ class SharedStarts:
         while self._folders:
             discard(self._folders.pop().staging)
 
-    def _try(
+    def _start_once(
         self, orders: Sequence[ProcessOrder], builder: Builder, values: Mapping[str, str], environment: Mapping[str, str]
     ) -> dict[int, FileResult] | None:
         """Start the program once for all `orders`, and return {run key: result}.

@@ -123,7 +123,7 @@ def run_command(
         lines = ended.output.lines() + [line for text in answer.log for line in text.splitlines()]
         if rule.dependency_regex:
             lines, job.dependencies = _split_dependencies(rule, lines, ended.output)
-        log.settle(_records(rule, builder.name, lines))
+        log.end_output(_records(rule, builder.name, lines))
         if job.error:
             job.error += _missing_program(job.kind, lines)
             job.error = f"{job.error}: {log.first_error}" if log.first_error else job.error
@@ -152,7 +152,7 @@ def _ask_persistent(
     """Let a persistent program do a job, and return its answer; if `sharing` is None, end the program afterwards."""
     programs, watch = (sharing.programs, sharing.watch) if sharing else (PersistentPrograms(), None)
     try:
-        return programs.ask(builder, command, request, inherited, output, watch, log.note_progress)
+        return programs.run_job(builder, command, request, inherited, output, watch, log.note_progress)
     finally:
         if sharing is None:
             programs.end()

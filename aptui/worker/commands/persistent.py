@@ -90,7 +90,7 @@ class PersistentPrograms:
     def __init__(self) -> None:
         self._running: dict[str, _Program] = {}
 
-    def ask(
+    def run_job(
         self,
         builder: Builder,
         command: Invocation,
@@ -132,7 +132,7 @@ class PersistentPrograms:
                 self._running.pop(builder.name).end(is_patient=False)
         if error and answer.id and answer.id == program.last_job:
             # The line was a second answer to the previous job. The program was ended above, and a new process gets the current job.
-            return self.ask(builder, command, request, environment, output, watch, note_progress)
+            return self.run_job(builder, command, request, environment, output, watch, note_progress)
         program.last_job = request["id"]
         if is_done and not answer.ok:
             error, kind = answer.failure, FailureKind.ERROR

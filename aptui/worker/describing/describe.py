@@ -51,12 +51,12 @@ def main() -> None:
     questions = msgspec.json.decode(sys.stdin.buffer.read(), type=prepare_form(list[ClassQuestion]))
     answers = os.dup(1)
     os.dup2(2, 1)  # a builder may print during its import; this output must not mix with the answers
-    found = [_apart(question) for question in questions]
+    found = [_answer_in_fork(question) for question in questions]
     with open(answers, "wb") as stream:
         stream.write(msgspec.json.encode(found))
 
 
-def _apart(question: ClassQuestion) -> ClassAnswer:
+def _answer_in_fork(question: ClassQuestion) -> ClassAnswer:
     """Answer a question in a forked process. This process has one thread, so forking is safe."""
     reader, writer = os.pipe()
     pid = os.fork()

@@ -159,7 +159,7 @@ def test_state_of_a_file_is_unsettled_until_the_scan_has_checked_the_file(memory
     assert isinstance(memory.file(PathKey("a.s")), Unsettled)
     assert isinstance(memory.matching("*.bin"), Unsettled)
 
-    memory.keep([""])
+    memory.note_unchanged([""])
 
     assert memory.file(PathKey("a.s")) == fact("a.s")
     assert isinstance(memory.file(PathKey("sub/c.bin")), Unsettled)

@@ -163,7 +163,7 @@ def _same_changes(world: World, number: int) -> None:
     if number % 2:
         world.put(f"assets/new{number}/deep/a.txt")
     for rel in [rel for rel in world.sources if rel.startswith("assets/new") and f"new{number}/" not in rel]:
-        world.take(rel)
+        world.delete_source(rel)
 
 
 def _after_death(world: World, report: Report, where: str) -> None:

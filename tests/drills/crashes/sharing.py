@@ -72,7 +72,7 @@ def _closing(service: Service):
 def _put(world: Path, name: str, job: object) -> None:
     with _closing(_service(world, name)) as service:
         service.put(job, record(job, *CONTENTS[job]), files_of(world / name / "made", *CONTENTS[job]))
-        assert service.settle(20)
+        assert service.wait_until_stored(20)
 
 
 def _live(world: Path, at: int, mutant: str) -> int:

@@ -89,8 +89,8 @@ MUTANTS = {
     "": "",
     "deaf": (
         "from aptui.engine.live import changes\n"
-        "take = changes.ChangeTracker.take\n"
-        "changes.ChangeTracker.take = lambda self, hint: take(self, hint) if hint.tag == changes.COOKIE_TAG else None\n"
+        "receive = changes.ChangeTracker.receive\n"
+        "changes.ChangeTracker.receive = lambda self, hint: receive(self, hint) if hint.tag == changes.COOKIE_TAG else None\n"
     ),
 }
 """{mutant: code that the engine's process runs first to break it on purpose}.

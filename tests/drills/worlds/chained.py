@@ -51,9 +51,9 @@ class ChainedWorld(World):
         if self.uuids.pop(rel, None) is not None:
             self.delete(f"{rel}.meta")
 
-    def take(self, rel: str) -> None:
+    def delete_source(self, rel: str) -> None:
         """Delete a source and its identity file."""
-        super().take(rel)
+        super().delete_source(rel)
         self.anonymize(rel)
 
     def rename(self, rel: str) -> None:

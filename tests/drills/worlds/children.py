@@ -42,7 +42,7 @@ class _Points:
         self._fault = fault
         self.count = 0
 
-    def reach(self, can_fail: bool) -> None:
+    def count_point(self, can_fail: bool) -> None:
         self.count += 1
         fault = self._fault
         if fault is None:
@@ -57,7 +57,7 @@ class _Points:
 def _put_points(points: _Points) -> None:
     def around(call: Callable) -> Callable:
         def guarded(*args: object, **kwargs: object) -> object:
-            points.reach(can_fail=True)
+            points.count_point(can_fail=True)
             return call(*args, **kwargs)
 
         return guarded
@@ -69,9 +69,9 @@ def _put_points(points: _Points) -> None:
     transact = Writer._try_transact
 
     def transact_between_points(self: Writer, *args: object, **kwargs: object) -> None:
-        points.reach(can_fail=True)
+        points.count_point(can_fail=True)
         transact(self, *args, **kwargs)
-        points.reach(can_fail=False)
+        points.count_point(can_fail=False)
 
     replace_members(Writer, _try_transact=transact_between_points)
 

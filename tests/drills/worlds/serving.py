@@ -62,8 +62,8 @@ def without_losses() -> None:
     """Break the engine on purpose: it treats possibly lost notifications as received."""
     from msgspec.structs import replace
 
-    take = ChangeTracker.take
-    replace_members(ChangeTracker, take=lambda self, hint: take(self, replace(hint, is_lost=False)))
+    receive = ChangeTracker.receive
+    replace_members(ChangeTracker, receive=lambda self, hint: receive(self, replace(hint, is_lost=False)))
 
 
 def without_leases() -> None:

@@ -51,7 +51,7 @@ class World(Project):
         self.sources[rel] = data
         self.good.update((name, hashlib.sha256(made).digest()) for name, made in self._made(rel, data).items())
 
-    def take(self, rel: str) -> None:
+    def delete_source(self, rel: str) -> None:
         """Delete a source."""
         self.delete(rel)
         del self.sources[rel]
@@ -75,7 +75,7 @@ class World(Project):
             elif kind == "rename":
                 self.rename(rel)
             elif kind == "delete" and len(self.sources) > 10:
-                self.take(rel)
+                self.delete_source(rel)
             elif kind == "override":
                 self.put("shared/" + rel.partition("/")[2])
             else:
@@ -89,7 +89,7 @@ class World(Project):
     def go_back(self, before: dict[str, bytes]) -> None:
         """Restore the sources that `remember` returned. Call this before a scan has noticed the edits."""
         for rel in sorted(self.sources.keys() - before.keys()):
-            self.take(rel)
+            self.delete_source(rel)
         for rel, data in before.items():
             if self.sources.get(rel) != data:
                 self.put(rel, data)

@@ -243,16 +243,16 @@ def test_intermediate_changed_before_its_folder_is_watched_is_made_again(
     else:
         project.write("assets/sub/x.top", "one")
     late: list[ChangeNotification] = []
-    take = ChangeTracker.take
+    receive = ChangeTracker.receive
     monkeypatch.setattr(
-        ChangeTracker, "take", lambda self, news: late.append(news) if news.tag == MADE_SOURCES else take(self, news)
+        ChangeTracker, "receive", lambda self, news: late.append(news) if news.tag == MADE_SOURCES else receive(self, news)
     )
     with project.running() as live:
         project.until(lambda: late, "the watch began")
         project.write("Cache/Intermediate Assets/sub/x.mid", "by hand")
         project.settle()
         assert project.product("Intermediate Assets/sub/x.mid") == b"by hand"
-        take(live.watching, next(news for news in late if news.is_lost))
+        receive(live.watching, next(news for news in late if news.is_lost))
         project.until_product("Intermediate Assets/sub/x.mid", "ONE")
 
 

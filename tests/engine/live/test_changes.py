@@ -18,8 +18,8 @@ def test_scan_reason_shared_by_several_roots_is_reported_once() -> None:
     engine: Any = SimpleNamespace(news=SimpleNamespace(say=lambda text, level: messages.append((text, level))))
     tracker.engine = engine
     for root in range(3):
-        tracker.take(ChangeNotification(f"{SOURCES}{root}", frozenset(), is_lost=True, why=REGULAR))
-    tracker.take(ChangeNotification(f"{SOURCES}3", frozenset(), is_lost=True, why="the disk was full"))
+        tracker.receive(ChangeNotification(f"{SOURCES}{root}", frozenset(), is_lost=True, why=REGULAR))
+    tracker.receive(ChangeNotification(f"{SOURCES}3", frozenset(), is_lost=True, why="the disk was full"))
 
     tracker._take_notifications()
 

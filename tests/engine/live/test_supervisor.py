@@ -134,7 +134,7 @@ def test_message_about_a_polled_folder_names_the_reason_and_a_remedy(project: Li
 
 def test_rescan_finds_changes_whose_notifications_were_lost(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     unheard: list[object] = []
-    monkeypatch.setattr(changes.ChangeTracker, "take", lambda _self, hint: unheard.append(hint))
+    monkeypatch.setattr(changes.ChangeTracker, "receive", lambda _self, hint: unheard.append(hint))
     with project.running() as live:
         project.write("assets/a.txt", "unheard")
         project.until(lambda: unheard)

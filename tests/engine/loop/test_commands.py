@@ -96,7 +96,7 @@ def test_files_are_read_during_a_commit(project: LiveProject, held: Held) -> Non
     assert engine is not None
     fact = engine.pipeline.jobs.memory.last_seen(PathKey("a.txt"))
     assert fact is not None
-    engine.digests.want(HashFiles(1, (fact,)))
+    engine.digests.add(HashFiles(1, (fact,)))
     project.until(lambda: engine.digests.are_answered, "read")
 
     assert engine.is_committing

@@ -19,7 +19,7 @@ def dispatcher(*, is_live: bool, ready: int, has_resources: bool = False, runnin
     pipeline = SimpleNamespace(jobs=SimpleNamespace(running=dict.fromkeys(range(running)), ready=range(ready), resources=resources))
     context = SimpleNamespace(roots={}, live=object() if is_live else None, pipeline=pipeline)
     runs = RunDispatcher(cast("Any", context), runs_builders=True)
-    runs._take([RunResult(1, Outcome.SUCCEEDED)])
+    runs._queue_results([RunResult(1, Outcome.SUCCEEDED)])
     runs._results_since = 0.0
     return runs
 

@@ -211,13 +211,13 @@ def test_shared_dependency_is_read_in_the_first_run_and_not_in_later_runs(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read: list[str] = []
-    want = HashQueue.want
+    add = HashQueue.add
 
     def noted(queue: HashQueue, command: HashFiles) -> None:
         read.extend(fact.rel for fact in command.files)
-        want(queue, command)
+        add(queue, command)
 
-    monkeypatch.setattr(HashQueue, "want", noted)
+    monkeypatch.setattr(HashQueue, "add", noted)
     project.edit({"builders/scripted.py": SCRIPTED, "assets/shared.inc": "shared"})
     for number in range(20):
         project.write(f"assets/{number}.scr", f"use shared.inc\ntext {number}")

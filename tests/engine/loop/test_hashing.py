@@ -43,7 +43,7 @@ class Orders(HashQueue):
     def want_copies(self, files: int, size: int = 5, known: bytes = b"", *, is_copied: bool = True) -> None:
         """Request that this number of files is read and copied. `known` is the last known digest of each; b"" means a new file."""
         facts = tuple(FileFact(1, RelPath(f"{number}.txt"), size, 1, 1, number) for number in range(files))
-        self.want(HashFiles(1, facts, tuple((number,) * is_copied for number in range(files)), (known,) * files))
+        self.add(HashFiles(1, facts, tuple((number,) * is_copied for number in range(files)), (known,) * files))
 
     def take_orders(self) -> list[HashOrder]:
         """Return all waiting files as orders."""

@@ -40,7 +40,7 @@ def test_job_killed_for_memory_is_retried_alone_until_it_succeeds():
 def test_next_run_is_expected_to_use_as_much_memory_as_the_last_run():
     admitted, memory = admission(1000)
 
-    admitted.learn(order(1), RunResult(1, Outcome.SUCCEEDED, peak_rss_bytes=600))
+    admitted.note_peak(order(1), RunResult(1, Outcome.SUCCEEDED, peak_rss_bytes=600))
 
     assert memory.estimate_bytes("b") == 600
     assert not admitted.may_run(message(2), [(7, message(3))])

@@ -28,12 +28,12 @@ class Machine:
 def test_expected_memory_is_the_highest_peak_and_decreases_slowly():
     memory = Machine().memory()
 
-    memory.learn("a", 3200)
+    memory.note_peak("a", 3200)
     assert memory.estimate_bytes("a") == 3200
-    memory.learn("a", 0)
-    memory.learn("a", 1600)
+    memory.note_peak("a", 0)
+    memory.note_peak("a", 1600)
     assert memory.estimate_bytes("a") == 3200 - 1600 // FADE
-    memory.learn("a", 5000)
+    memory.note_peak("a", 5000)
     assert memory.learned == {"a": 5000}
 
 
@@ -49,7 +49,7 @@ def test_guessed_memory_of_an_unknown_builder_is_at_most_its_limit():
 def test_a_run_that_ends_for_lack_of_memory_doubles_its_expected_memory(left, learned):
     memory = Machine(left).memory(a=500)
 
-    memory.learn_death("a")
+    memory.note_death("a")
 
     assert memory.learned["a"] == learned
 

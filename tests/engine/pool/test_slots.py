@@ -58,11 +58,11 @@ def test_copies_do_not_count_as_overtakes_of_a_job_that_waits_for_memory():
         waiting.add(one)
     waiting.hold(held, 0.0)
 
-    waiting.take(copies)
+    waiting.remove_sent(copies)
     assert held.passed == 0
-    waiting.take(free)
+    waiting.remove_sent(free)
     assert (held.passed, waiting.held_count, len(waiting)) == (1, 1, 1)
-    waiting.take(held)
+    waiting.remove_sent(held)
     assert (held.held_since_s, held.passed) == (None, 0)
 
 

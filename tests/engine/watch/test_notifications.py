@@ -41,7 +41,7 @@ def test_lost_notifications_are_reported_at_growing_intervals(clock, hints, repo
     hints.notify = lambda hint: moments.append(clock.now)
     for _ in range(1200):
         clock.now += 0.05
-        hints.lose("again")
+        hints.report_loss("again")
     pass_time(clock, hints, 100)
     distances = [later - earlier for earlier, later in itertools.pairwise(moments)]
 
@@ -54,20 +54,20 @@ def test_lost_notifications_are_reported_at_growing_intervals(clock, hints, repo
 def test_interval_between_reported_losses_is_short_after_a_quiet_time(clock, hints, reported):
     for _ in range(40):
         clock.now += 0.05
-        hints.lose("again")
+        hints.report_loss("again")
     pass_time(clock, hints, 20)
     reported.clear()
-    hints.lose("one")
+    hints.report_loss("one")
     pass_time(clock, hints, 0.05)
-    hints.lose("two")
+    hints.report_loss("two")
     pass_time(clock, hints, 0.2)
 
     assert [hint.why for hint in reported] == ["one", "two"]
 
 
 def test_postponed_report_of_lost_notifications_can_be_sent_at_once(clock, hints, reported):
-    hints.lose("one")
-    hints.lose("two")
+    hints.report_loss("one")
+    hints.report_loss("two")
     assert [hint.why for hint in reported] == ["one"]
     hints.notify_loss()
 
@@ -76,7 +76,7 @@ def test_postponed_report_of_lost_notifications_can_be_sent_at_once(clock, hints
 
 def test_periodic_scan_interval_restarts_after_lost_notifications(clock, hints, reported):
     pass_time(clock, hints, 400)
-    hints.lose("meanwhile")
+    hints.report_loss("meanwhile")
     pass_time(clock, hints, 590, step=1)
     assert [hint.why for hint in reported] == ["meanwhile"]
     pass_time(clock, hints, 20)

@@ -330,32 +330,32 @@ def test_cluster_answer_is_refused_if_a_file_missing_on_the_cluster_exists_local
     reads = tuple(Read(f"{order.root}/{name}", "b.py:1") for name in ("nowhere.inc", "there.inc"))
 
     with pytest.raises(InputElsewhere, match=r"there\.inc"):
-        transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads))
+        transfer.download(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads))
 
-    assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
+    assert transfer.download(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, reads=reads[:1])).reads == ()
 
 
 def test_failed_cluster_job_runs_locally_unless_it_exceeded_its_time_limit(harness, transfer):
     order = harness.order(1)
 
     with pytest.raises(InputElsewhere):
-        transfer.take(order, BUILDER, RunResult(1, Outcome.FAILED, "no such library"))
+        transfer.download(order, BUILDER, RunResult(1, Outcome.FAILED, "no such library"))
 
-    assert transfer.take(order, BUILDER, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded")).outcome == Outcome.FAILED
+    assert transfer.download(order, BUILDER, RunResult(1, Outcome.FAILED, "time limit of 60 s exceeded")).outcome == Outcome.FAILED
 
 
 def test_cluster_answer_is_stale_if_the_source_changed_during_the_run(harness, transfer):
     order = harness.order(1)
     (harness.folder / "assets" / order.rel).write_text("newer")
 
-    assert transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED)).outcome == Outcome.STALE
+    assert transfer.download(order, BUILDER, RunResult(1, Outcome.SUCCEEDED)).outcome == Outcome.STALE
 
 
 def test_job_whose_source_changed_before_sending_is_outdated(harness, transfer):
     order = harness.order(1)
 
     with pytest.raises(InputOutdated):
-        transfer.put([cluster_messages.TaskInput(0, order.rel, bytes(32), 1, 0)])
+        transfer.upload([cluster_messages.TaskInput(0, order.rel, bytes(32), 1, 0)])
 
 
 def test_products_from_the_cluster_are_verified(harness, transfer):
@@ -367,7 +367,7 @@ def test_products_from_the_cluster_are_verified(harness, transfer):
     product = StagedProduct("", "made", 0, b"", 1, digest, 0, size)
 
     with pytest.raises(Mismatch):
-        transfer.take(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, products=(product,)))
+        transfer.download(order, BUILDER, RunResult(1, Outcome.SUCCEEDED, products=(product,)))
 
 
 def test_executable_bit_of_products_from_the_cluster_is_kept(harness, transfer):
@@ -377,7 +377,7 @@ def test_executable_bit_of_products_from_the_cluster_is_kept(harness, transfer):
         for at, name in enumerate(["tool", "text"])
     ]
 
-    taken = transfer.take(harness.order(1), BUILDER, RunResult(1, Outcome.SUCCEEDED, products=tuple(made)))
+    taken = transfer.download(harness.order(1), BUILDER, RunResult(1, Outcome.SUCCEEDED, products=tuple(made)))
 
     assert [bool(Path(product.staged).stat().st_mode & 0o111) for product in taken.products] == [True, False]
 

@@ -37,7 +37,7 @@ def spread(rows: Rows) -> Spread:
     def spread(*changed: str, through_products: bool = True) -> set[str]:
         with closing(open_reader(rows.path)) as reader:
             spreading = Spreading(reader, through_products=through_products)
-            spreading.spread(dict.fromkeys(changed, "it changed"))
+            spreading.find_affected(dict.fromkeys(changed, "it changed"))
             return {job.source for job in spreading.jobs()}
 
     return spread
@@ -114,7 +114,7 @@ def test_change_runs_only_jobs_of_the_builder_that_declared_the_dependency(rows:
 
     with closing(open_reader(rows.path)) as reader:
         spreading = Spreading(reader)
-        spreading.spread({"s0": "it changed"})
+        spreading.find_affected({"s0": "it changed"})
 
         assert spreading.found.which[2] == {OTHER}
         assert [job.source for job in spreading.jobs()] == ["s0"]  # s1 has no job of the builder OTHER.
@@ -178,7 +178,7 @@ def test_affected_jobs_equal_those_of_a_simple_reference_implementation(
 
     with closing(open_reader(rows.path)) as reader:
         spreading = Spreading(reader)
-        spreading.spread({f"s{changed}": "it changed"})
+        spreading.find_affected({f"s{changed}": "it changed"})
         found = {job.source for job in spreading.jobs()}
 
     assert found == {f"s{at}" for at in touched}

@@ -7,7 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from aptui.features.relocation.moved_files import Rename, UnreadableError, mend, rewrite, why_not_writable, write_as_seen_from
+from aptui.features.relocation.moved_files import (
+    Rename,
+    UnreadableError,
+    replace_names,
+    rewrite,
+    why_not_writable,
+    write_as_seen_from,
+)
 
 OLD, NEW = "00112233445566778899aabbccddeeff", "fedcba98765432100123456789abcdef"
 DASHED = "00112233-4455-6677-8899-aabbccddeeff"
@@ -18,7 +25,7 @@ PREFIXES = ("/home/me/game/assets/", "assets/")
 
 
 def mended(text: str, *renames: Rename) -> str:
-    return mend(text.encode(), renames or (PATH, UUID), PREFIXES).data.decode()
+    return replace_names(text.encode(), renames or (PATH, UUID), PREFIXES).data.decode()
 
 
 @pytest.mark.parametrize(
@@ -74,7 +81,7 @@ def test_replaced_path_in_a_url_stays_percent_encoded() -> None:
 def test_reference_whose_text_stays_valid_is_reported_as_unchanged() -> None:
     same = Rename("rock.png", "rock.png", 4, is_seen_from_here=True)
 
-    found = mend(b"rock.png", [same], ())
+    found = replace_names(b"rock.png", [same], ())
 
     assert (found.count, found.same, found.changed) == (0, frozenset({4}), frozenset())
 
@@ -89,7 +96,7 @@ def test_reference_whose_text_stays_valid_is_reported_as_unchanged() -> None:
     ],
 )
 def test_rewrite_keeps_encoding_byte_order_mark_and_line_ends(before: bytes, after: bytes) -> None:
-    assert mend(before, [Rename("textures/a.png", "b.png", 0)], ()).data == after
+    assert replace_names(before, [Rename("textures/a.png", "b.png", 0)], ()).data == after
 
 
 def test_name_with_non_ascii_letters_is_found_in_any_case() -> None:
@@ -107,7 +114,7 @@ def test_rewrite_finds_thousands_of_names_in_one_pass() -> None:
     renames = [Rename(f"images/set{at // 100}/picture{at}.png", f"art/{at}.png", at) for at in range(3_000)]
     text = "\n".join(f"{rename.old} and images/set{rename.target}/none.png" for rename in renames) * 3
 
-    found = mend(text.encode(), renames, ())
+    found = replace_names(text.encode(), renames, ())
 
     assert found.count == 9_000 - 2  # in copies 2 and 3 of the text, the first name directly follows other text
     assert len(found.changed) == 3_000
@@ -115,7 +122,7 @@ def test_rewrite_finds_thousands_of_names_in_one_pass() -> None:
 
 def test_binary_data_is_refused() -> None:
     with pytest.raises(UnreadableError, match="not text"):
-        mend(b"glTF\x02\0\0\0textures/a.png", [PATH], ())
+        replace_names(b"glTF\x02\0\0\0textures/a.png", [PATH], ())
 
 
 @pytest.mark.parametrize(

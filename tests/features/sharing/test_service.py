@@ -43,7 +43,7 @@ def machines(tmp_path):
             )
             self.service.put(of or facts(), one, files_of(self.folder / "made", *contents), **changes)
             if settles:
-                assert self.service.settle(20)
+                assert self.service.wait_until_stored(20)
             return one
 
         def find(self, of=None, present=all_here, **options):
@@ -132,7 +132,7 @@ def test_executable_bit_of_products_is_restored(machines, share, tmp_path, keeps
     maker = machines("maker", share)
     files = files_of(tmp_path / "made", data, b"other")
     maker.service.put(of, replace(record(of), products=products), files)
-    assert maker.service.settle(20)
+    assert maker.service.wait_until_stored(20)
     other = machines("other", share, "client", **({} if keeps else {"local_store": ""}))
 
     for _ in range(2):
@@ -330,7 +330,7 @@ def test_result_is_not_stored_if_its_product_file_changed(machines, share):
         with open(path, "wb") as file:
             file.write(b"newer")
     maker.service.put(facts(), record(facts(), *CONTENTS), files)
-    assert maker.service.settle(20)
+    assert maker.service.wait_until_stored(20)
 
     assert maker.find() is None
     assert list(share.glob("*/*/*")) == []
@@ -454,7 +454,7 @@ def test_slow_store_does_not_block_uploads(machines, server):
 
     harness.until(lambda: maker.account.stored == 1)
     assert not maker.find().is_remote
-    assert not maker.service.settle(0.0)
+    assert not maker.service.wait_until_stored(0.0)
     server.leaving.set()
 
 
@@ -484,7 +484,7 @@ def test_modified_product_is_noticed_and_rebuilt(machines, tmp_path, monkeypatch
     assert "was changed" in maker.messages[0]
     files = files_of(tmp_path / "again", *CONTENTS)
     maker.service.put(facts(), record(facts(), *CONTENTS), files)
-    assert maker.service.settle(20)
+    assert maker.service.wait_until_stored(20)
     assert bytes_of(maker.find()) == CONTENTS
 
 
@@ -520,7 +520,7 @@ def test_threads_can_find_and_store_results_concurrently(machines, share):
     for thread in threads:
         thread.join()
 
-    assert maker.service.settle(20)
+    assert maker.service.wait_until_stored(20)
     assert (failures, maker.messages, maker.account.differences) == ([], [], 0)
     assert all(machines("other", share, "client").find(facts(f"{number}.png")) for number in range(30))
 

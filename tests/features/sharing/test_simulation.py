@@ -181,7 +181,7 @@ class Sharers(RuleBasedStateMachine):
         if self.store.fault == "slow":
             self.store.released.set()  # let the slow upload end, because this test needs its result
         for name in names:
-            assert self.machines[name].service.settle(20)
+            assert self.machines[name].service.wait_until_stored(20)
         if self.store.fault and self.store.fault != "down":
             self.spoiled.add(job)
             self.first.pop(job, None)

@@ -226,7 +226,7 @@ def test_scan_chooses_products_by_id_and_pattern(reader: Reader) -> None:
 
 def test_known_names_are_resolved_to_sources_and_products(reader: Reader) -> None:
     known = KnownAssets(reader)
-    known.learn(
+    known.look_up(
         [uuid_of(1), uuid_of(9)],
         ["textures/rock.png", "nothing.png"],
         {"linux": {"rock.dds", "textures/rock.dds", "linux/levels/one_a.bin", "x.bin"}},
@@ -248,7 +248,7 @@ def test_known_names_are_resolved_to_sources_and_products(reader: Reader) -> Non
 def test_legacy_uuid_refers_to_its_source(filled: Store) -> None:
     filled.put(put_legacy=[(uuid_of(77), 1, 5)])
     known = KnownAssets(filled.reader())
-    known.learn([uuid_of(77)], [], {})
+    known.look_up([uuid_of(77)], [], {})
 
     assert {target.uuid for target in known.of_uuid(uuid_of(77))} == {uuid_of(1)}
 

@@ -61,7 +61,7 @@ class Oracle:
         self.edges |= {(Node(owner + 1), Node(other + 1)) for owner, other in products}
         self.edges |= {(Node(-owner - 1), Node(-other - 1)) for owner, other in sources if owner != other}
 
-    def reach(self, starts: set[Node], depth: int, *, is_reverse: bool = False) -> set[Node]:
+    def reachable(self, starts: set[Node], depth: int, *, is_reverse: bool = False) -> set[Node]:
         found = set(starts)
         for _step in range(depth):
             found |= {far for near, far in self._seen(is_reverse=is_reverse) if near in found}
@@ -71,10 +71,10 @@ class Oracle:
         return {(needed, needs) for needs, needed in self.edges} if is_reverse else self.edges
 
     def between(self, starts: set[Node], ends: set[Node]) -> set[Node]:
-        return self.reach(starts, 99) & self.reach(ends, 99, is_reverse=True)
+        return self.reachable(starts, 99) & self.reachable(ends, 99, is_reverse=True)
 
     def distance(self, starts: set[Node], ends: set[Node]) -> int | None:
-        return next((depth for depth in range(2 * COUNT) if self.reach(starts, depth) & ends), None)
+        return next((depth for depth in range(2 * COUNT) if self.reachable(starts, depth) & ends), None)
 
 
 @settings(max_examples=25, deadline=None)
@@ -90,10 +90,10 @@ def test_walks_and_paths_equal_the_results_of_a_simple_graph(
         way, ways = graph.some_path(starts, ends), graph.all_paths(starts, ends)
         among = graph.between(forward)
 
-    assert set(forward) == oracle.reach(starts, 99)
-    assert set(backward) == oracle.reach(ends, 99, is_reverse=True)
-    assert set(near) == oracle.reach(starts, depth)
-    assert set(near_back) == oracle.reach(ends, depth, is_reverse=True)
+    assert set(forward) == oracle.reachable(starts, 99)
+    assert set(backward) == oracle.reachable(ends, 99, is_reverse=True)
+    assert set(near) == oracle.reachable(starts, depth)
+    assert set(near_back) == oracle.reachable(ends, depth, is_reverse=True)
     assert ways == oracle.between(starts, ends)
     assert {edge[:2] for edge in among} == {edge for edge in oracle.edges if edge[0] in forward}
     distance = oracle.distance(starts, ends)
@@ -117,7 +117,7 @@ def test_asset_list_has_all_reachable_products_and_orphans_are_all_other_product
         listed, left = closure(graph, seeds, ["x"], "linux"), orphans(graph, seeds, "linux")
         unneeded = orphans(graph, (), "linux")
 
-    reached = {f"linux/p{node - 1}" for node in oracle.reach(seeds, 99) if is_product(node)}
+    reached = {f"linux/p{node - 1}" for node in oracle.reachable(seeds, 99) if is_product(node)}
     assert {item.name for item in listed.products} == reached
     assert {item.name for item in left.products} == {f"linux/p{at}" for at in range(COUNT)} - reached
     needed = {f"linux/p{other}" for owner, other in products if owner != other}

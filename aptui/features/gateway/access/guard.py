@@ -136,13 +136,13 @@ def _shorten(value: object) -> object:
 
 
 class Rate:
-    """A limit on calls of `takes`: on average, at most `per_s` calls per second succeed. Up to `per_s` calls may come at once."""
+    """A limit on calls of `admits`: on average, at most `per_s` calls per second succeed. Up to `per_s` calls may come at once."""
 
     def __init__(self, per_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._per_s, self._clock = per_s, clock
         self._left, self._at = per_s, clock()
 
-    def takes(self) -> bool:
+    def admits(self) -> bool:
         """Count one use and return True. If the use exceeds the rate, return False and do not count the use."""
         now = self._clock()
         self._left = min(self._per_s, self._left + (now - self._at) * self._per_s)
@@ -237,7 +237,7 @@ class Guard(Struct):
         """Whether the client may raise a priority now; each call counts toward the client's rate limit."""
         if len(self._rates) > 1_000:
             self._rates.clear()
-        return self._rates.setdefault(f"{identity.name}\0{identity.address}", Rate(ESCALATIONS_PER_S)).takes()
+        return self._rates.setdefault(f"{identity.name}\0{identity.address}", Rate(ESCALATIONS_PER_S)).admits()
 
 
 GUARD = web.AppKey("guard", Guard)

@@ -86,7 +86,7 @@ class FeedPulse:
             self._busy[identity.name] -= 1
             self._busy += Counter()  # adding an empty Counter removes the names whose count is zero
 
-    async def beyond(self, count: int) -> None:
+    async def wait_beyond(self, count: int) -> None:
         """Wait until more than `count` database writes were detected, or the feed is closed."""
         while self.count == count and not self.is_over:
             await self._beat.wait()
@@ -172,7 +172,7 @@ async def _follow(pulse: FeedPulse, tail: ChangeTail, response: web.StreamRespon
         count = pulse.count
         while page := await pulse.page(tail):
             await _send(response, page)
-        await pulse.beyond(count)
+        await pulse.wait_beyond(count)
 
 
 async def _send(response: web.StreamResponse, page: list[Record]) -> None:

@@ -60,7 +60,7 @@ async def _texture(request: web.Request) -> web.Response:
     """Return a texture as PNG, which browsers show; the header `Texture-Facts` has the size and format of the texture."""
     require(request, Scope.READ)
     context, name = context_of(request), read_asked_path(request, TEXTURES).lower()
-    taken = await request.config_dict[PRODUCT_OPENER].take(name)
+    taken = await request.config_dict[PRODUCT_OPENER].open(name)
     if taken is None or context.draw_texture is None:
         raise web.HTTPNotFound(text=f"'{name}' is not a texture\n")
     try:

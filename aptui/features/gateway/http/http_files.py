@@ -196,7 +196,7 @@ async def _send_path(request: web.Request, path: str, *, is_folder: bool) -> web
 
 async def send_product(request: web.Request, name: str, *, location: str = "") -> web.StreamResponse:
     """Return the product with this name (in lower case); the caller has checked the client."""
-    taken = await request.config_dict[PRODUCT_OPENER].take(name)
+    taken = await request.config_dict[PRODUCT_OPENER].open(name)
     if taken is None:
         raise web.HTTPNotFound(text=f"'{name}' is not a product\n")
     try:

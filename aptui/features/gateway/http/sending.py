@@ -107,7 +107,7 @@ class ProductOpener:
             self._known[name] = self._database.ask(lambda reader: serving.find(reader, name))
         return self._known[name]
 
-    async def take(self, name: str) -> OpenedProduct | None:
+    async def open(self, name: str) -> OpenedProduct | None:
         """Return the product with this name and its open file, None = it does not exist.
 
         Raises:

@@ -286,14 +286,14 @@ class OutboundConnection:
         while True:
             self._set_state(PeerState.CONNECTING, self.trouble)
             began_s = monotonic()
-            trouble = await self._try()
+            trouble = await self._connect_and_serve()
             if monotonic() - began_s >= _STEADY_S and not trouble:
                 wait_s = RETRY_S[0]
             self._set_state(PeerState.CONNECTING, trouble)
             await asyncio.sleep(wait_s)
             wait_s = min(1.5 * wait_s, RETRY_S[1])
 
-    async def _try(self) -> str:
+    async def _connect_and_serve(self) -> str:
         """Connect to the device, and serve it until the connection ends; return the error of connecting or serving, "" = none."""
         why = self._refuses(self.dial.address)
         if why:

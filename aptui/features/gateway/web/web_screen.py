@@ -68,7 +68,7 @@ class Tickets(Struct):
     clock: Callable[[], float] = time.monotonic
     _given: dict[str, float] = field(default_factory=dict)
 
-    def give(self) -> str:
+    def issue(self) -> str:
         """Return a new ticket; above the maximum number of tickets, the oldest tickets become invalid."""
         ticket = tokens.fresh()
         while len(self._given) >= _TICKETS_LIMIT:
@@ -76,7 +76,7 @@ class Tickets(Struct):
         self._given[tokens.digest_of(ticket)] = self.clock()
         return ticket
 
-    def take(self, ticket: str) -> bool:
+    def redeem(self, ticket: str) -> bool:
         """Return whether a ticket is valid, and invalidate it."""
         given = self._given.pop(tokens.digest_of(ticket), None)
         return given is not None and self.clock() - given <= TICKET_LIMIT_S
@@ -127,10 +127,10 @@ class Web:
         guard.admit(request, _IDENTITY)
         if len(self._screens) >= SCREENS_LIMIT:
             raise web.HTTPServiceUnavailable(text=f"{SCREENS_LIMIT} screens are open already; close one\n")
-        return web.json_response({"ticket": self._tickets.give()}, headers={"Cache-Control": "no-store"})
+        return web.json_response({"ticket": self._tickets.issue()}, headers={"Cache-Control": "no-store"})
 
     async def _open(self, request: web.Request) -> web.StreamResponse:
-        if not self._tickets.take(request.match_info["ticket"]):
+        if not self._tickets.redeem(request.match_info["ticket"]):
             raise web.HTTPForbidden(text="the ticket of this page is invalid or expired; load the page again\n")
         if len(self._screens) >= SCREENS_LIMIT:
             raise web.HTTPServiceUnavailable(text=f"{SCREENS_LIMIT} screens are open already\n")

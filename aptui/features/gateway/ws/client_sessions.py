@@ -110,7 +110,7 @@ class Wire:
         self._is_deflated = transport is not None and socket.compress == _WINDOW
         self.sent_bytes = 0
 
-    def takes(self, message: FrameMessage) -> bool:
+    def try_send(self, message: FrameMessage) -> bool:
         """Send a message if all earlier messages have left the buffer; return whether the message was sent."""
         transport = self._transport
         if transport is None or self._socket.closed or transport.is_closing() or transport.get_write_buffer_size():
@@ -280,16 +280,16 @@ class WireSession:
 
         If the queue would become too long, drop it; then the client gets a `resync`.
         """
-        if not (self._queue or self._is_writing or self._lost or self._catalog_due) and self._wire.takes(frame.message):
+        if not (self._queue or self._is_writing or self._lost or self._catalog_due) and self._wire.try_send(frame.message):
             return
         if self.waiting_count + len(frame.notices) > wire_codec.QUEUE_LIMIT:
-            self.lose(_FALLEN_BEHIND)
+            self.drop_queue(_FALLEN_BEHIND)
             return
         self._queue.append(frame)
         self.waiting_count += len(frame.notices)
         self._wake.set()
 
-    def lose(self, why: str) -> None:
+    def drop_queue(self, why: str) -> None:
         """Drop the queue; the client gets a `resync` and then only new notifications."""
         self._queue.clear()
         self.waiting_count, self._lost = 0, why
@@ -369,7 +369,7 @@ class WireSession:
                     if message.type is not WSMsgType.TEXT:
                         await self.close(1003, "requests must be text frames")
                         break
-                    await self._take(message.data)
+                    await self._handle_request(message.data)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -429,7 +429,7 @@ class WireSession:
                     f"'{name[:40]}' is not a notification", f"the notifications are {', '.join(wire_codec.NOTICES)}"
                 )
 
-    async def _take(self, text: str) -> None:
+    async def _handle_request(self, text: str) -> None:
         self.received_bytes += len(text)
         try:
             number, name, request = wire_codec.decode_request(text)
@@ -531,10 +531,10 @@ class WireSessions:
                     late.append(session)
         return late
 
-    def lose(self, why: str) -> None:
+    def drop_queues(self, why: str) -> None:
         """Drop the queues of all clients, which get a `resync`."""
         for session in self:
-            session.lose(why)
+            session.drop_queue(why)
 
     async def connect(self, request: web.Request) -> web.StreamResponse:
         """Open a WebSocket for requests, answers and notifications; `/v1/protocol` describes them."""

@@ -105,7 +105,7 @@ class NewsPublisher:
             self._pending.extend(batch)
             if len(self._pending) > _MOST:
                 self._drop_notices()
-                self._sessions.lose("too many notifications at a time")
+                self._sessions.drop_queues("too many notifications at a time")
         self._wake.set()
 
     def on_engine_change(self, is_here: bool) -> None:
@@ -115,10 +115,10 @@ class NewsPublisher:
         self._is_unsure = True
         self._ready.clear()
         if is_here:
-            self._sessions.lose("another engine has started")
+            self._sessions.drop_queues("another engine has started")
         self._sessions.publish(self.engine.epoch, self.engine.seq, [wire_records.EngineChanged(is_here)])
         self._wake.set()
-        self.pulse.beat()
+        self.pulse.wake_all()
 
     def _drop_notices(self) -> None:
         """Drop the queued notices. A running `_publish` drops the rest of its notices, too, because `_gaps` changes."""
@@ -152,8 +152,8 @@ class NewsPublisher:
                 try:
                     await self._publish(pending)
                 except KnownError as error:
-                    self._sessions.lose(f"the asset database cannot be read: {error}")
-            self.pulse.beat()
+                    self._sessions.drop_queues(f"the asset database cannot be read: {error}")
+            self.pulse.wake_all()
             if pending:
                 rest_s = _REST_SHARE * (loop.time() - began) + _SENDING_SHARE * self._sending_s
                 await asyncio.sleep(min(rest_s, _REST_MOST_S))

@@ -343,7 +343,7 @@ async def read_product(
     if not products:
         raise _no_product()
     assert context.app is not None
-    taken = await context.app[PRODUCT_OPENER].take(products[0].name)
+    taken = await context.app[PRODUCT_OPENER].open(products[0].name)
     if taken is None:
         raise _no_product()
     length = max(0, min(request.length or taken.size, taken.size - request.offset))

@@ -67,7 +67,7 @@ class AssetNotifications:
         """{source: reason of its last reported change}. A change that starts several jobs of a source is reported only once."""
         self._count = -1
 
-    def take(self, batch: Sequence[NoticeLine]) -> None:
+    def queue(self, batch: Sequence[NoticeLine]) -> None:
         """Queue notices of the engine."""
         if self.server.sessions:
             self._pending += batch
@@ -272,9 +272,9 @@ class ConnectionService:
         self._database = Database(Path(settings.database))
         self._pulse = NewsPulse()
         self._notifications = AssetNotifications(settings, self._database)
-        self._engine = EngineLink(Path(settings.cache_dir), self._notifications.take, self._notifications.note_engine, name="o3de")
-        self._engine.listeners.append(lambda _batch: self._pulse.beat())
-        self._engine.change_callbacks.append(lambda _is_here: self._pulse.beat())
+        self._engine = EngineLink(Path(settings.cache_dir), self._notifications.queue, self._notifications.note_engine, name="o3de")
+        self._engine.listeners.append(lambda _batch: self._pulse.wake_all())
+        self._engine.change_callbacks.append(lambda _is_here: self._pulse.wake_all())
         answers = partial(ClientAnswers, settings, self._database, self._engine, self._pulse)
         self.server = O3deServer(settings, answers, self._notifications.send_all, report)
         self._notifications.server = self.server

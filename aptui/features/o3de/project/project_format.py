@@ -106,7 +106,7 @@ def load(
         recorder = InputRecorder()
         opened = _open(project_dir, options, recorder)
         config = _compile_project(project_dir, opened, _layers(project_dir, recorder), sets, wanted, recorder)
-        packing.keep(file, _key(surroundings, recorder.seen), config)
+        packing.store_config(file, _key(surroundings, recorder.seen), config)
         packing.write_compiled(f"{file}.seen", json.dumps(list(recorder.seen)))
     if options != Options():
         _remember_engine(project_dir, config)

@@ -263,11 +263,11 @@ class InventoryReader:
         builders = {builder.uuid: builder.name for builder in config.project.builders} if config else {}
         now_ms = int(time.time() * 1000)
         self._is_stale = True
-        if self._task.start(lambda _task: read_contents(cache_dir, builders, now_ms), self._take, self._fail):
+        if self._task.start(lambda _task: read_contents(cache_dir, builders, now_ms), self._set_contents, self._fail):
             self._is_stale = False
             self._changed()
 
-    def _take(self, contents: CacheInventory) -> None:
+    def _set_contents(self, contents: CacheInventory) -> None:
         self.contents, self.trouble = contents, ""
         self._taken(contents)
         self.read_if_stale()  # products may have changed during the read
@@ -373,13 +373,13 @@ class CacheExamination:
 
         def work(task: BackgroundTask) -> CheckProgress:
             refuse_unreadable(cache_dir)
-            return check(task, cache_dir, partial(self._shell.in_ui, self._take))
+            return check(task, cache_dir, partial(self._shell.in_ui, self._set_progress))
 
         if not self._task.start(work, self._end, self._fail, self._note_cancelled):
             self._shell.show_toast("the cache is being read already; press 'c' to cancel", "warning")
             return
         self.kind, self.ended_ms = kind, 0
-        self._take(CheckProgress())
+        self._set_progress(CheckProgress())
         self._turned()
 
     def cancel(self) -> None:
@@ -390,16 +390,16 @@ class CacheExamination:
         """Remove findings whose files no longer exist."""
         if self.progress is not None and gone:
             rest = tuple(each for each in self.progress.problems if each.name not in gone)
-            self._take(CheckProgress(self.progress.done, 0, self.progress.count, 0, 0, rest))
+            self._set_progress(CheckProgress(self.progress.done, 0, self.progress.count, 0, 0, rest))
             self._turned()
 
-    def _take(self, progress: CheckProgress) -> None:
+    def _set_progress(self, progress: CheckProgress) -> None:
         self.progress = progress
         self._found(progress)
 
     def _end(self, progress: CheckProgress) -> None:
         self.ended_ms = int(time.time() * 1000)
-        self._take(progress)
+        self._set_progress(progress)
         self._turned()
         self._ended()
 

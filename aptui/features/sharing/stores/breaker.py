@@ -40,14 +40,14 @@ class DeadlineExecutor:
         Raises:
             TooSlow: the call did not end within `limit_s`. A call that has not started yet is cancelled.
         """
-        answer = self.ask(call)
+        answer = self.submit(call)
         wait([answer], max(limit_s, 0.0))
         if answer.done():
             return answer.result()
         answer.cancel()
         raise TooSlow
 
-    def ask(self, call: Callable[[], T]) -> Future[T]:
+    def submit(self, call: Callable[[], T]) -> Future[T]:
         """Queue a call, and return a future that gets the call's result."""
         answer: Future[T] = Future()
         with self._lock:

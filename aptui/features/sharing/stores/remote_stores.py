@@ -194,7 +194,7 @@ class HttpStore:
             connection = self._connection(deadline)
             is_used = connection.is_used
             try:
-                connection.ask(method, path, self._headers | headers, body)
+                connection.send_request(method, path, self._headers | headers, body)
                 return connection, connection.getresponse()
             except (http.client.RemoteDisconnected, ConnectionError):
                 connection.close()
@@ -251,7 +251,7 @@ class _Connection(http.client.HTTPConnection):
             self.sock.settimeout(_time_left(self.deadline))
             self.sock = self._safe_context.wrap_socket(self.sock, server_hostname=self.host)
 
-    def ask(self, method: str, path: str, headers: dict[str, str], body: Iterable[bytes]) -> None:
+    def send_request(self, method: str, path: str, headers: dict[str, str], body: Iterable[bytes]) -> None:
         """Send a request with its body."""
         self.putrequest(method, path, skip_accept_encoding=True)
         for name, value in headers.items():

@@ -503,11 +503,11 @@ def test_rate_limit_admits_a_request_soon_after_the_limit_was_reached() -> None:
     now = [0.0]
     rate = Rate(100, lambda: now[0])
 
-    assert all(rate.takes() for _ in range(100))
-    assert not rate.takes()
+    assert all(rate.admits() for _ in range(100))
+    assert not rate.admits()
     now[0] = 0.011
-    assert rate.takes()
-    assert not rate.takes()
+    assert rate.admits()
+    assert not rate.admits()
 
 
 # ------------------------------------------------------------------------------------------------------------ local files

@@ -175,19 +175,19 @@ async def test_every_web_screen_is_in_the_audit_log(tmp_path):
 def test_web_screen_ticket_expires_after_half_a_minute():
     now = [0.0]
     tickets = Tickets(lambda: now[0])
-    early, late = tickets.give(), tickets.give()
+    early, late = tickets.issue(), tickets.issue()
     now[0] = 30.0
-    assert tickets.take(early)
+    assert tickets.redeem(early)
     now[0] = 30.1
 
-    assert not tickets.take(late)
+    assert not tickets.redeem(late)
 
 
 def test_unused_web_screen_tickets_are_dropped():
     tickets = Tickets()
-    given = [tickets.give() for _ in range(40)]
+    given = [tickets.issue() for _ in range(40)]
 
-    assert [tickets.take(each) for each in given] == [False] * 8 + [True] * 32
+    assert [tickets.redeem(each) for each in given] == [False] * 8 + [True] * 32
 
 
 # ------------------------------------------------------------------------------------------------------------- the terminal

@@ -67,7 +67,7 @@ async def run(database: _Database, server: _Server, batches: Sequence[Any]) -> N
             batch(notifications)
             continue
         lines = [NoticeLine(1, seq := seq + 1, notice) for notice in batch]
-        notifications.take(lines)
+        notifications.queue(lines)
         for _ in range(20):
             await asyncio.sleep(0)
     task.cancel()

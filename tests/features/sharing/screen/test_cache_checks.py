@@ -98,7 +98,7 @@ def test_second_cache_check_is_refused_while_the_first_one_runs(harness, monkeyp
 def test_cancelled_check_keeps_its_findings(harness, monkeypatch):
     monkeypatch.setattr(cache_contents, "verify", lambda *_: CheckProgress(count=7))
     harness.examination.verify()
-    harness.examination._take(CheckProgress(count=5))
+    harness.examination._set_progress(CheckProgress(count=5))
     harness.examination.cancel()
 
     assert summary(harness.examination) == "Verify  5 products match their records so farcancelled"

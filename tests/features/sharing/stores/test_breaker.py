@@ -83,7 +83,7 @@ def test_hanging_call_ends_at_the_deadline(executor):
 
 def test_queued_store_call_is_not_started_after_its_timeout(executor):
     release, done = threading.Event(), []
-    hanging = [executor.ask(release.wait) for _ in range(2)]
+    hanging = [executor.submit(release.wait) for _ in range(2)]
     with pytest.raises(TooSlow):
         executor.wait(lambda: done.append("late"), 0.01)
     release.set()

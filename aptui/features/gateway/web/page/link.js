@@ -18,11 +18,11 @@ export class Link {
     // The token is sent as a subprotocol, because a page cannot set other headers of a WebSocket, and a token in the address would be logged.
     const socket = new WebSocket(address, ["aptui.v1", `aptui.token.${this.token}`]);
     socket.onopen = () => socket.send(JSON.stringify({ id: 1, request: "hello", protocol: VERSION, client: "demo page", wants_catalog: true }));
-    socket.onmessage = ({ data }) => this.take(JSON.parse(data));
+    socket.onmessage = ({ data }) => this.handle(JSON.parse(data));
     socket.onclose = () => this.again();
   }
 
-  take(said) {
+  handle(said) {
     if (said.notices) this.tell.hear(said.notices);
     else if (said.answer) {
       this.wait = RETRY_MS[0];

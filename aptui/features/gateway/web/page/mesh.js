@@ -156,7 +156,7 @@ class Lit {
     return gl && new Lit(gl);
   }
 
-  take(model) {
+  load(model) {
     const { gl } = this;
     this.program = gl.createProgram();
     for (const [kind, text] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
@@ -219,7 +219,7 @@ class Plain {
     this.context = canvas.getContext("2d");
   }
 
-  take(model) {
+  load(model) {
     this.parts = model.parts.map((part) => ({ ...part, base: part.colour.map((each, i) => each * (part.image ? average(part.image)[i] : 1)) }));
   }
 
@@ -274,7 +274,7 @@ export class Stage {
 
   show(model) {
     this.model = model;
-    this.painter.take(model);
+    this.painter.load(model);
     this.draw();
     this.ask();
   }
