@@ -207,7 +207,7 @@ def test_separate_package_adds_actions_and_commands_to_assets_screen(tmp_path: P
 
     assert actions.can("sparkle")
     assert not actions.can("unknown")
-    actions.do("sparkle")
+    actions.run("sparkle")
     sparkles(parts).commands()[0].run("a rock")
     assert sparkles.done == [7, "a rock"]
 

@@ -281,7 +281,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Show the pane in place of the closed sheet, and run the action that the user chose in the sheet."""
         self.switcher.close_sheet()
         if event.action:
-            self.call_after_refresh(self.act, event.action)
+            self.call_after_refresh(self.schedule_action, event.action)
         if self.trust is not None:
             self.trust.ask_again(self)
 
@@ -333,7 +333,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
         if self.query_one(CommandLine).display:
             self.bar.close()
-        Question.put(self, text, [(each.character, each.text, each.run) for each in choices])
+        Question.open(self, text, [(each.character, each.text, each.run) for each in choices])
 
     def show_toast(self, text: str, severity: str = "information", seconds: float = 5.0) -> None:
         """Show a message (`information`, `warning` or `error`) in the corner. Its text is made safe and is not read as markup."""
@@ -352,7 +352,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         """Show a message that Textual posted."""
         self.show_toast(f"{title}: {message}" if title else message, severity, timeout or 5.0)
 
-    def act(self, action: str) -> None:
+    def schedule_action(self, action: str) -> None:
         """Schedule an action of the app."""
         self.call_later(self.run_action, action, self)
 

@@ -69,7 +69,7 @@ class LatestOnly(Generic[R]):
         with self._condition:
             return self._condition.wait_for(lambda: kind in self._waiting or self._is_closed, wait_s)
 
-    def settle(self, timeout_s: float) -> None:
+    def wait_until_idle(self, timeout_s: float) -> None:
         """Wait until no request waits or is being handled.
 
         Raises:

@@ -79,7 +79,7 @@ class Keyboard:
 
     def name_missed(self, key: str, engine: EngineControl) -> str:
         """Return the description of the key's action if it is disabled only because no requests can be sent, else ""."""
-        with engine.suppose():
+        with engine.assume_engine():
             for namespace, bindings in self._app.screen._modal_binding_chain:  # noqa: SLF001  # as in Textual's `_check_bindings`
                 for binding in bindings.key_to_bindings.get(key, ()):
                     if self._app._check_action_state(binding.action, namespace):  # noqa: SLF001  # as above

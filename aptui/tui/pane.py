@@ -69,7 +69,7 @@ class Shell(Host, Protocol):
     def copy_text(self, text: str, *, raw: bool = False) -> None:
         """Copy text to the clipboard of the user's terminal, and show a message that says how it was copied."""
 
-    def act(self, action: str) -> None:
+    def schedule_action(self, action: str) -> None:
         """Schedule an action of the app."""
 
     def set_news(self, text: str) -> None:

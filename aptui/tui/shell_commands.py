@@ -58,7 +58,7 @@ def shell_commands(app: Shell) -> list[Command]:
     """Return the commands that are available now; some need an engine."""
     from aptui.link.port import Drain, PauseJobs, ReloadConfig, ResumeJobs, RunNext  # imported here to start faster
 
-    act: Callable[[str], Callable[[str], None]] = lambda action: lambda _rest: app.act(action)  # noqa: E731  # a table reads better
+    act: Callable[[str], Callable[[str], None]] = lambda action: lambda _rest: app.schedule_action(action)  # noqa: E731  # a table reads better
 
     def ask(verb: Verb, done: str) -> Callable[[str], None]:
         return lambda _rest: app.ask(verb, done)

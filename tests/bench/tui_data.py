@@ -78,7 +78,7 @@ def measure(path: Path, jobs: int) -> None:
     say("load", walls)
     store = JobsStore()
     store.apply(Batch(table=table))
-    store.settle(60)
+    store.wait_until_idle(60)
     walls, _ = timed(store.warm, 1)
     say("ranks of paths", walls)
     del table
@@ -117,7 +117,7 @@ def filters(store: JobsStore) -> None:
         firsts, alls = [], []
         for _ in range(5):
             store.set_filter("")
-            store.settle(60)
+            store.wait_until_idle(60)
             began = time.perf_counter()
             store.set_filter(text)
             first = 0.0
@@ -131,14 +131,14 @@ def filters(store: JobsStore) -> None:
         every_first += firsts
         every_all += alls
     store.set_filter("rock")
-    store.settle(60)
+    store.wait_until_idle(60)
     walls, _ = timed(
         lambda: [store.cell(index, column) for index in range(min(_SCREENFUL, store.row_count())) for column in COLUMNS]
     )
     say("cells of one screen", walls)
     print(f"  {'filter p95':<28} first screenful {p95(every_first):.1f} ms, complete {p95(every_all):.1f} ms")
     store.set_filter("")
-    store.settle(60)
+    store.wait_until_idle(60)
 
 
 def sorts(store: JobsStore) -> None:
@@ -147,7 +147,7 @@ def sorts(store: JobsStore) -> None:
 
         def sort(column: str = column) -> None:
             store.set_sort(column, is_descending=False)
-            store.settle(60)
+            store.wait_until_idle(60)
 
         say(f"sort by {column}", timed(sort, 1)[0])
 
@@ -159,10 +159,10 @@ def storm(store: JobsStore, path: Path, jobs: int) -> None:
     feed.note_subscription(1, 0, {})
     feed.read()
     store.apply(feed.drain())
-    store.settle(60)
+    store.wait_until_idle(60)
     for text, hold in (("", (0, _SCREENFUL)), ("wolf status:completed", (0, _SCREENFUL))):
         store.set_filter(text)
-        store.settle(60)
+        store.wait_until_idle(60)
         store.hold(*hold)
         rng = random.Random(5)
         takes, frames = 0.0, []

@@ -41,7 +41,7 @@ def test_only_the_newest_request_of_a_kind_is_handled(handler):
         worker.put(number, "a")
     worker.put(4, "b")
     handler.may_go_on.set()
-    worker.settle(20)
+    worker.wait_until_idle(20)
     worker.close()
 
     assert handler.handled == [("a", 1), ("a", 3), ("b", 4)]
@@ -52,7 +52,7 @@ def test_requests_of_the_lowest_priority_are_handled_after_other_requests(handle
     worker.put(2, "slow")
     worker.put(3, "b")
     handler.may_go_on.set()
-    worker.settle(20)
+    worker.wait_until_idle(20)
     worker.close()
 
     assert handler.handled == [("a", 1), ("b", 3), ("slow", 2)]
@@ -66,7 +66,7 @@ def test_background_handler_detects_superseded_and_interrupted_requests(handler)
     worker.put(3, "a", interrupts=True)
     assert (worker.is_superseded("a"), worker.stop.is_set()) == (True, True)
     handler.may_go_on.set()
-    worker.settle(20)
+    worker.wait_until_idle(20)
     assert not worker.stop.is_set()
     worker.close()
     assert worker.is_superseded("a")
@@ -83,7 +83,7 @@ def test_no_request_is_handled_after_close(handler):
 def test_settle_raises_timeout_error_if_the_background_worker_is_busy(handler):
     worker = begun(handler)
     with pytest.raises(TimeoutError):
-        worker.settle(0.01)
+        worker.wait_until_idle(0.01)
     handler.may_go_on.set()
     worker.close()
 
@@ -130,9 +130,9 @@ def test_failed_request_does_not_end_the_thread():
 
     worker = LatestOnly[int]("test", handle)
     worker.put(1)
-    worker.settle(20)
+    worker.wait_until_idle(20)
     worker.put(2)
-    worker.settle(20)
+    worker.wait_until_idle(20)
     worker.close()
 
     assert handled == [2]

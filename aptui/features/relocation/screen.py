@@ -83,7 +83,7 @@ class Moving(AssetExtension):
 
     def _preview(self, order: Relocate, panel: Panel, typed: str = "") -> None:
         def take_report(report: RelocationReport) -> None:
-            RelocationPreview.ask(self._shell.app, report, self._request, self._moved)
+            RelocationPreview.open(self._shell.app, report, self._request, self._moved)
 
         def show_refusal(error: KnownError) -> None:
             self._shell.show_toast(str(error), "error", 10)
@@ -188,7 +188,7 @@ class RelocationPreview(_PopUp):
         self.border_title = Content(f"{verb} {_short(named)}")
 
     @classmethod
-    def ask(
+    def open(
         cls, app: App[Any], report: RelocationReport, send: SendRequest, moved: Callable[[str], object] = lambda _path: None
     ) -> RelocationPreview:
         """Open the preview."""

@@ -436,9 +436,9 @@ class AssetsStore:
         """Read the sources with problems again."""
         self._worker.put(self._read_health, _HEALTH)
 
-    def settle(self, timeout_s: float = 10.0) -> None:
+    def wait_until_idle(self, timeout_s: float = 10.0) -> None:
         """Wait until no read is pending."""
-        self._worker.settle(timeout_s)
+        self._worker.wait_until_idle(timeout_s)
 
     def close(self) -> None:
         """End the thread."""

@@ -592,7 +592,7 @@ class JobsStore:
         self._adopt(view)
         return True
 
-    def settle(self, timeout_s: float = 10.0) -> None:
+    def wait_until_idle(self, timeout_s: float = 10.0) -> None:
         """Wait until the view is complete."""
         deadline = time.monotonic() + timeout_s
         while self.is_busy:

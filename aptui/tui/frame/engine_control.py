@@ -34,21 +34,21 @@ class EngineControl(Actions):
     def __init__(self, session: Session, screen: Host, leave: Callable[[], object]) -> None:
         self._session, self._screen, self._leave = session, screen, leave
         self._was_attached = False
-        self._is_supposed = False
+        self._is_assumed = False
 
     @property
     def can_ask(self) -> bool:
         """Whether requests can be sent to an engine."""
-        return self._is_supposed or (self._session.state is not SessionState.NONE and not self._session.is_read_only)
+        return self._is_assumed or (self._session.state is not SessionState.NONE and not self._session.is_read_only)
 
     @contextmanager
-    def suppose(self) -> Iterator[None]:
+    def assume_engine(self) -> Iterator[None]:
         """Make `can_ask` True within a `with` block, to find the actions that are possible when requests can be sent."""
-        self._is_supposed = True
+        self._is_assumed = True
         try:
             yield
         finally:
-            self._is_supposed = False
+            self._is_assumed = False
 
     def ask(self, verb: Verb, done: str = "", then: Callable[[Answer], object] | None = None) -> None:
         """Send a request to the engine. On success, show `done` and call `then` in the app's thread; otherwise show the error."""

@@ -293,7 +293,7 @@ class Decoder:
         self._worker = LatestOnly[_DecodeRequest | None]("aptui-pictures", self._decode)
         self._is_used = False
 
-    def want(self, wanted: tuple[tuple[str, PictureView], ...], then: Callable[[Pixels | str], object]) -> None:
+    def request(self, wanted: tuple[tuple[str, PictureView], ...], then: Callable[[Pixels | str], object]) -> None:
         """Decode pictures and call `then` in the UI's thread with the picture or a reason, unless another request replaces it.
 
         Args:
@@ -303,7 +303,7 @@ class Decoder:
         self._is_used = True
         self._worker.put(_DecodeRequest(wanted, then), interrupts=True)
 
-    def want_none(self) -> None:
+    def drop_request(self) -> None:
         """Drop the request."""
         if self._is_used:
             self._worker.put(None, interrupts=True)

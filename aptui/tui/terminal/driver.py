@@ -368,7 +368,7 @@ class Terminal(LinuxDriver):
         """Write output that is not a frame: modes, titles, the clipboard."""
         super().write(data)
         if self.output is not None:
-            self.output.beside(data)
+            self.output.note_other_output(data)
 
     def send_message(self, message: Message) -> None:
         """Pass a message to the app. For a key, block the reading thread until the app has handled the key."""

@@ -117,7 +117,7 @@ class ListedRows(Listing[ListedRow]):
         super().__init__(ListedRow.cell, ListedRow.value, lambda row, _place: row.key)
         self._given: list[ListedRow] = []
 
-    def put(self, rows: Sequence[ListedRow]) -> None:
+    def show_rows(self, rows: Sequence[ListedRow]) -> None:
         """Show these rows."""
         if list(rows) != self._given:
             self._given = list(rows)

@@ -90,7 +90,7 @@ class MemoryLines:
         self._lines += lines
         self.version += 1
 
-    def keep(self, keys: Sequence[int] | None) -> None:
+    def show_only(self, keys: Sequence[int] | None) -> None:
         """Show only the lines with these keys, ascending; None = all lines."""
         self._filtered = keys
         self.version += 1

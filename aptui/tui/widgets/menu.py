@@ -290,7 +290,7 @@ class Question(Menu):
     """
 
     @classmethod
-    def put(
+    def open(
         cls,
         app: App[Any],
         question: str,
@@ -330,7 +330,7 @@ class Confirm(Question):
     ) -> Question:
         """Open the question; `answer` is called with True (yes) or False (no, or Esc)."""
         choices = [("y", yes, partial(answer, True)), ("n", no, partial(answer, False))]
-        return cls.put(app, question, choices, place=place)
+        return cls.open(app, question, choices, place=place)
 
 
 class Checks(Menu):
@@ -361,7 +361,7 @@ class Checks(Menu):
         self._check()
 
     @classmethod
-    def offer(
+    def open(
         cls,
         app: App[Any],
         items: Sequence[MenuItem],

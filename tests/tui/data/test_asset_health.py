@@ -145,13 +145,13 @@ def test_tree_model_applies_new_problem_counts_to_the_same_tree(tmp_path: Path) 
         with closing(AssetsStore(made.path)) as store:
             model = AssetModel(store, Kind.SOURCES)
             model.refresh()
-            store.settle()
+            store.wait_until_idle()
             model.refresh()
             tree = model.tree
             assert model.cell(0, "health").text == ""
             made.put(put_job=[job_row(1, 1, state="failed", status=2, warnings=0)])
             store.mark_health_stale()
-            store.settle()
+            store.wait_until_idle()
 
             assert model.refresh_health()
             assert model.tree is tree

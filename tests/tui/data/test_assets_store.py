@@ -299,7 +299,7 @@ def test_asset_trees_are_read_on_demand_and_after_changes(held: tuple[AssetsStor
     assert trees.version == 0
     model = AssetModel(trees, Kind.SOURCES)
     assert (model.refresh(), model.node_count, len(model.parent)) == (False, 0, 0)
-    trees.settle()
+    trees.wait_until_idle()
     assert woken.is_set()
     assert model.refresh()
     assert not model.refresh()
@@ -314,7 +314,7 @@ def test_asset_trees_are_read_on_demand_and_after_changes(held: tuple[AssetsStor
 
     store.put(put_source=[source_row(7, "a/new.txt")])
     trees.mark_stale()
-    trees.settle()
+    trees.wait_until_idle()
     before = model.key(2)
     assert model.refresh()
     assert model.node_of(before) == 4
@@ -325,7 +325,7 @@ def test_each_kind_of_asset_has_its_own_tree(held: tuple[AssetsStore, threading.
     trees, _ = held
     for kind in Kind:
         trees.tree(kind)
-    trees.settle()
+    trees.wait_until_idle()
 
     found = {kind: trees.tree(kind) for kind in Kind}
     assert {kind: tree and tree.file_count for kind, tree in found.items()} == {
@@ -341,7 +341,7 @@ def test_nodes_are_found_by_text_or_uuid_and_matches_are_highlighted(
     trees, _ = held
     model = AssetModel(trees, Kind.SOURCES)
     model.refresh()
-    trees.settle()
+    trees.wait_until_idle()
     model.refresh()
 
     assert model.tree is not None
@@ -359,7 +359,7 @@ def test_nodes_are_found_by_text_or_uuid_and_matches_are_highlighted(
 def test_asset_trees_report_a_missing_database_as_an_error(tmp_path: Path) -> None:
     trees = AssetsStore(tmp_path / "none.sqlite")
     assert trees.tree(Kind.SOURCES) is None
-    trees.settle()
+    trees.wait_until_idle()
     trees.close()
 
     assert trees.error is not None

@@ -155,7 +155,7 @@ class World:
         if self.feed.is_read_due or self.feed.is_behind:
             self.feed.read()
         self.frame()
-        self.store.settle()
+        self.store.wait_until_idle()
 
     def seen(self) -> dict[int, str]:
         infos = [self.store.info(self.store.key(index)) for index in range(self.store.row_count())]

@@ -89,7 +89,7 @@ def table_of(store: Store) -> JobTable:
 def jobs(filled: Store) -> Iterator[JobsStore]:
     store = JobsStore(clock_ms=lambda: NOW_MS)
     store.apply(Batch(table=table_of(filled)))
-    store.settle()
+    store.wait_until_idle()
     yield store
     store.close()
 
@@ -104,19 +104,19 @@ def shown(store: JobsStore) -> list[int]:
 
 def filtered(store: JobsStore, text: str) -> list[int]:
     store.set_filter(text)
-    store.settle()
+    store.wait_until_idle()
     assert store.error is None
     return shown(store)
 
 
 def resort(store: JobsStore) -> None:
     store.resort()
-    store.settle()
+    store.wait_until_idle()
 
 
 def sort(store: JobsStore, order: str, *, is_descending: bool) -> None:
     store.set_sort(order, is_descending=is_descending)
-    store.settle()
+    store.wait_until_idle()
 
 
 ANALYSIS = -1
@@ -205,7 +205,7 @@ def test_running_jobs_come_first_after_the_rows_are_sorted_again(jobs: JobsStore
 def test_jobs_that_are_running_at_the_subscription_come_first(filled: Store) -> None:
     with closing(JobsStore(clock_ms=lambda: NOW_MS)) as jobs:
         jobs.apply(Batch(table=table_of(filled), running={4: NOW_MS}))
-        jobs.settle()
+        jobs.wait_until_idle()
 
         assert shown(jobs)[0] == 4
 
@@ -287,7 +287,7 @@ def test_invalid_filter_keeps_the_last_view(jobs: JobsStore, text: str) -> None:
     filtered(jobs, "lua")
 
     jobs.set_filter(text)
-    jobs.settle()
+    jobs.wait_until_idle()
     assert isinstance(jobs.error, FilterError)
     assert shown(jobs) == [ANALYSIS]
     assert jobs.filter.text == "lua"
@@ -300,7 +300,7 @@ def test_view_that_cannot_be_computed_reports_the_reason(jobs: JobsStore, monkey
 
     monkeypatch.setattr(texts, "compile_pattern", missing)
     jobs.set_filter("rock")
-    jobs.settle()
+    jobs.wait_until_idle()
 
     assert isinstance(jobs.error, HostError)
     assert len(shown(jobs)) == 6
@@ -365,7 +365,7 @@ def test_filter_reads_logs_in_its_thread_but_not_after_each_notice(filled: Store
     store = JobsStore(clock_ms=lambda: NOW_MS)
     store.log_lines = LogLines(filled.path, tmp_path / "logs")
     store.apply(Batch(table=table_of(filled)))
-    store.settle()
+    store.wait_until_idle()
     assert filtered(store, "warning:mipmaps") == [3]
 
     write_log(log, [LogRecord(LogLevel.WARNING, "image", "no palette", 1)], 1, 0)
@@ -439,7 +439,7 @@ def test_rows_that_are_read_again_keep_their_keys_and_running_jobs(jobs: JobsSto
     jobs.apply(news(notice(4, "mesh/rock.fbx", "processing")))
     filled.put(put_job=[job_row(6, 3, platform="mac", completed_ms=NOW_MS)], drop_job=[(1,)])
     jobs.apply(Batch(table=table_of(filled)))
-    jobs.settle()
+    jobs.wait_until_idle()
 
     assert shown(jobs) == [4, 6, 3, 5, ANALYSIS, 2]
     assert jobs.cell(0, "status").text == "▶ processing"
@@ -448,7 +448,7 @@ def test_rows_that_are_read_again_keep_their_keys_and_running_jobs(jobs: JobsSto
 def test_changes_that_arrive_while_a_view_is_computed_appear_in_the_view(jobs: JobsStore) -> None:
     jobs.set_filter("status:failed")
     jobs.apply(news(notice(1, "Textures/rock.png", "failed"), notice(20, "late.png", "failed"), notice(5, status="")))
-    jobs.settle()
+    jobs.wait_until_idle()
 
     assert sorted(shown(jobs)) == [ANALYSIS, 1, 2, 20]
 
@@ -464,7 +464,7 @@ def test_view_of_many_rows_shows_one_screenful_before_all_rows(jobs: JobsStore) 
 def test_database_without_jobs_gives_an_empty_table(store: Store) -> None:
     jobs = JobsStore()
     jobs.apply(Batch(table=table_of(store)))
-    jobs.settle()
+    jobs.wait_until_idle()
 
     assert (jobs.row_count(), jobs.total, jobs.failure_groups(), jobs.next_with("errors", 0, 1)) == (0, 0, [], None)
     jobs.close()
@@ -552,13 +552,13 @@ def test_rows_of_the_first_jobs_are_unchanged_after_all_jobs_are_read(
     store.set_sort("failed", is_descending=False)
     store.group_by_source(on=by_source)
     store.apply(Batch(first=first))
-    store.settle()
+    store.wait_until_idle()
 
     visible, row_count = visible_rows(store, 150), store.row_count()
     assert (store.has_rows, store.is_loaded) == (True, False)
 
     store.apply(Batch(table=table))
-    store.settle()
+    store.wait_until_idle()
 
     assert (store.has_rows, store.is_loaded) == (True, True)
     assert visible_rows(store, 150) == visible
@@ -595,6 +595,6 @@ def test_partial_table_after_the_complete_table_is_ignored(filled: Store, jobs: 
     before = jobs.row_count()
 
     jobs.apply(Batch(first=JobTable({}, ANALYSES)))
-    jobs.settle()
+    jobs.wait_until_idle()
 
     assert jobs.row_count() == before

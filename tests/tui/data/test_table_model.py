@@ -114,7 +114,7 @@ class Played:
     def _play(self, store: JobsStore, steps: list[object], *, by_source: bool) -> None:
         store.group_by_source(on=by_source)
         store.apply(Batch(table=JobTable({}, AnalysisKeys())))
-        store.settle()
+        store.wait_until_idle()
         for step in steps:
             match step:
                 case list():
@@ -124,7 +124,7 @@ class Played:
                     store.apply(Batch(jobs=(JobNews(notice(step, status=""), is_later=True, received_ms=NOW_MS),)))
                     self.rows.pop(step, None)
                 case "expand", int(line):
-                    store.settle()
+                    store.wait_until_idle()
                     if store.row_count():
                         store.expand(line % store.row_count(), on=line < 4)
                 case "hold", int(count):
@@ -136,7 +136,7 @@ class Played:
                     store.set_sort(order, is_descending=is_descending)
         if store.is_out_of_order or store.is_busy:
             store.resort()
-        store.settle()
+        store.wait_until_idle()
 
 
 @settings(max_examples=60, deadline=None)
@@ -242,7 +242,7 @@ class Followed:
         table = JobTable({}, AnalysisKeys())
         table.folders = self.folders
         self.store.apply(Batch(table=table))
-        self.store.settle()
+        self.store.wait_until_idle()
 
     def apply_news(self, part: int) -> None:
         """Apply what the engine reported since the last call, `part` jobs at a time."""
@@ -314,7 +314,7 @@ def test_rows_updated_by_notices_equal_the_database(batches: list[list[tuple[str
             world.run()
             followed.apply_news(part)
             followed.store.resort()
-            followed.store.settle()
+            followed.store.wait_until_idle()
 
             assert followed.shown() == followed.stored()
             assert not followed.store.tick()

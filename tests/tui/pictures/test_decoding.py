@@ -237,12 +237,12 @@ def test_only_the_last_picture_is_decoded_while_the_cursor_moves(monkeypatch):
     made = Decoder(lambda then, what: then(what))
     try:
         for number in range(20):
-            made.want(((f"a{number}", PictureView("PNG")),), reported.append)
+            made.request(((f"a{number}", PictureView("PNG")),), reported.append)
         until(lambda: reported)
         assert (began, reported) == (["a19"], ["a19 PNG"])
-        made.want((("b", PictureView("PNG")),), reported.append)
-        made.want_none()
-        made.want((("c", PictureView("GIF")),), reported.append)
+        made.request((("b", PictureView("PNG")),), reported.append)
+        made.drop_request()
+        made.request((("c", PictureView("GIF")),), reported.append)
         until(lambda: len(reported) == 2)
         assert (began[1:], reported[1:]) == (["c"], ["c GIF"])
     finally:
@@ -273,7 +273,7 @@ def test_second_picture_that_cannot_be_decoded_is_reported(monkeypatch):
     made = Decoder(lambda then, what: then(what))
     try:
         for number, paths in enumerate(("ab", "ba", "aa"), 1):
-            made.want(tuple((path, PictureView("PNG")) for path in paths), reported.append)
+            made.request(tuple((path, PictureView("PNG")) for path in paths), reported.append)
             until(lambda number=number: len(reported) == number)
     finally:
         made.close()

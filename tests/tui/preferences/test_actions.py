@@ -52,13 +52,13 @@ def test_actions_that_need_an_engine_are_hidden_without_an_engine(app):
     app.session.state = SessionState.NONE
 
     assert {name for name in PARTS if not getattr(app, name).check_action("any", ())} == {"engine"}
-    with app.engine.suppose():
+    with app.engine.assume_engine():
         assert app.engine.check_action("pause", ())
 
 
 def test_commands_of_the_colon_line_name_existing_actions(app, monkeypatch):
     named: list[str] = []
-    monkeypatch.setattr(app, "act", named.append)
+    monkeypatch.setattr(app, "schedule_action", named.append)
 
     for command in shell_commands(app):
         if command.name in ACTING:

@@ -151,7 +151,7 @@ class ConnectionTables(Container):
             if self.table(name).columns != fitted:
                 self.table(name).set_columns(fitted)
         for name, found in rows.items():
-            self.lists[name].put(found)
+            self.lists[name].show_rows(found)
             self.table(name).refresh_model()
         for bar in self.query(Bar):
             bar.refresh_if_changed()

@@ -96,7 +96,7 @@ class Orders:
         if self.report is None:
             self._task.start(lambda _task: self._read(), self._use_settings, self._show_failure)
 
-    def do(self, order: PeerOrder, done: str) -> None:
+    def execute(self, order: PeerOrder, done: str) -> None:
         """Execute an order; show the message `done`, or the reason if the order fails."""
         if not self._shell.can_ask:
             self._shell.show_toast("the screen is read-only: connections cannot be changed", "warning")
@@ -238,7 +238,7 @@ class GatewayPage(ConnectionTables):
         is_on = self.orders.settings.has_allow_list
         return [Part("only these may connect", "completed") if is_on else Part("off: all clients may connect", "warning")]
 
-    def put(self) -> None:
+    def draw(self) -> None:
         """Draw the settings, and the last report of the gateway."""
         self.orders.follow()
         report, settings = self.orders.report, self.orders.settings
@@ -354,7 +354,7 @@ class GatewayPage(ConnectionTables):
 
         def take_answer(values: dict[str, str] | None) -> None:
             if values is not None:
-                self.orders.do(order(values), f"connection '{values['id']}' is {'changed' if known else 'added'}")
+                self.orders.execute(order(values), f"connection '{values['id']}' is {'changed' if known else 'added'}")
 
         Form.ask(self._shell.app, f"Connection {known.id}" if known else "New connection", fields, take_answer, check)
 
@@ -364,7 +364,7 @@ class GatewayPage(ConnectionTables):
         if peer is not None and peer.is_dialled:
             change = PeerAction.DISABLE if peer.is_enabled else PeerAction.ENABLE
             done = "switched off" if peer.is_enabled else "connected whenever possible"
-            self.orders.do(PeerOrder(change, peer.id), f"'{peer.id}' is {done}")
+            self.orders.execute(PeerOrder(change, peer.id), f"'{peer.id}' is {done}")
 
     def action_disconnect(self) -> None:
         """Disconnect the client under the cursor after confirmation."""
@@ -373,7 +373,9 @@ class GatewayPage(ConnectionTables):
             return
         again = "; aptui connects again unless you disable it with 'A'" if peer.is_dialled and peer.is_enabled else ""
         order = PeerOrder(PeerAction.DISCONNECT, number=peer.number)
-        self.confirm(f"disconnect {peer.id}{again}?", "disconnect", partial(self.orders.do, order, f"{peer.id} is disconnected"))
+        self.confirm(
+            f"disconnect {peer.id}{again}?", "disconnect", partial(self.orders.execute, order, f"{peer.id} is disconnected")
+        )
 
     def action_remove(self) -> None:
         """Remove the connection or the entry under the cursor after confirmation."""
@@ -386,7 +388,7 @@ class GatewayPage(ConnectionTables):
             order = PeerOrder(PeerAction.FORGET, entry=entry)
         else:
             return
-        self.confirm(f"remove {what}?", yes, partial(self.orders.do, order, done))
+        self.confirm(f"remove {what}?", yes, partial(self.orders.execute, order, done))
 
     # -------------------------------------------------------------------------------------------------- entries of the lists
 
@@ -421,18 +423,18 @@ class GatewayPage(ConnectionTables):
         except KnownError as error:
             self._shell.show_toast(str(error), "error", 10)
             return
-        self.orders.do(PeerOrder(change, entry=entry), f"{entry} is {_DONE[change]}")
+        self.orders.execute(PeerOrder(change, entry=entry), f"{entry} is {_DONE[change]}")
 
     def action_list(self) -> None:
         """Enable the allowed list, or disable it after confirmation."""
         if not self.orders.settings.has_allow_list:
-            self.orders.do(PeerOrder(PeerAction.LIST_ON), "only clients in the allowed list may connect")
+            self.orders.execute(PeerOrder(PeerAction.LIST_ON), "only clients in the allowed list may connect")
             return
 
         def take_answer(is_sure: bool) -> None:
             if is_sure:
                 done = "the allowed list is off: all clients that are not rejected may connect"
-                self.orders.do(PeerOrder(PeerAction.LIST_OFF), done)
+                self.orders.execute(PeerOrder(PeerAction.LIST_OFF), done)
 
         Confirm.ask(
             self._shell.app,

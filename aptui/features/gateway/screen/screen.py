@@ -191,7 +191,7 @@ class EnginePage(ConnectionTables):
 
     # ---------------------------------------------------------------------------------------------------------------- drawing
 
-    def put(self) -> None:
+    def draw(self) -> None:
         """Draw the latest state of the engine, its clients, its workers and the watched folders."""
         session, config = self._shell.session, self._shell.config
         for fact, facts in zip(self.query(Fact), self._facts(), strict=True):
@@ -461,7 +461,7 @@ class ConnectionsPane(Pane):
         self._show_parts()
         for number, page in ((_GATEWAY, self.gateway), (_ENGINE, self.engine)):
             if number == self._page or self._shows_both:
-                page.put()
+                page.draw()
 
     # ---------------------------------------------------------------------------------------------------- events from the app
 

@@ -152,7 +152,7 @@ class CacheTables:
         """Show the contents of the cache."""
         self.platforms.set_columns(platform_columns(contents.platforms))
         for name, rows in self._amounts.items():
-            rows.put([share_row(at, share) for at, share in enumerate(getattr(contents, name))])
+            rows.show_rows([share_row(at, share) for at, share in enumerate(getattr(contents, name))])
             self._widgets[name].refresh_model()
 
     def show_findings(self, progress: CheckProgress) -> None:

@@ -99,7 +99,7 @@ class AssetActions:
         """Return whether an action is available here: many actions need an engine, some need a feature."""
         return action_id in self._with_panel or (action_id in self._with_rows and self._shell.can_ask)
 
-    def do(self, action_id: str) -> None:
+    def run(self, action_id: str) -> None:
         """Run an action on the marked rows, or on the row under the cursor as soon as its asset is read."""
         if action_id in self._with_rows:
             self._with_rows[action_id]()
@@ -131,7 +131,7 @@ class AssetActions:
             *(item for each in self._extensions for item in each.menu_items(panel)),
         ]
         title = panel.path.rpartition("/")[2]
-        Menu.ask(self._shell.app, items, lambda what: self.do(what) if what else None, title=title, place=place)
+        Menu.ask(self._shell.app, items, lambda what: self.run(what) if what else None, title=title, place=place)
 
     def _reprocess_text(self, panel: Panel) -> str:
         if marks := len(self._trees.view.marks):

@@ -391,7 +391,7 @@ class AssetDetail(Vertical):
         if state == self._previewed:
             return
         self._previewed, self._preview, self._earlier, self.is_explaining = state, None, None, False
-        self._decoder.want_none()
+        self._decoder.drop_request()
         if panel.is_folder or not panel.file:
             self._draw_preview("", TextPreview("", ()))
         else:
@@ -429,7 +429,7 @@ class AssetDetail(Vertical):
         wanted = tuple(zip(files, views, strict=True))
         if wanted != self._wanted:
             self._wanted = wanted
-            self._decoder.want(wanted, partial(self._accept_picture, wanted, replace(preview, above=above), self._place))
+            self._decoder.request(wanted, partial(self._accept_picture, wanted, replace(preview, above=above), self._place))
 
     def step_texture(self, levels: int, pictures: int) -> bool:
         """Show another level, or another face or layer, of a texture; return False if no other exists."""

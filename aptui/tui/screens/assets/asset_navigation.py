@@ -184,7 +184,7 @@ class WayBack:
         self._stops: list[Stop] = []
         self._at = 0
 
-    def go(self, here: Place | None, stop: Stop) -> None:
+    def record_move(self, here: Place | None, stop: Stop) -> None:
         """Record a move from `here` (None at the start) to a place; later places, to which "forward" would go, are removed."""
         self._leave(here)
         del self._stops[self._at + 1 :]
@@ -261,7 +261,7 @@ class AssetNavigation:
 
     def go_to(self, kind: Kind, key: int, came_from: str = "") -> None:
         """Go to an asset, and remember the current place, so that the user can go back."""
-        self._way.go(self._here, Stop(kind, key, came_from))
+        self._way.record_move(self._here, Stop(kind, key, came_from))
         self._want(kind, key)
 
     def follow_moved_file(self, path: str) -> None:

@@ -63,7 +63,7 @@ class QueryWorker:
         """Return whether the newest query of a kind has not been answered yet."""
         return kind in self._newest
 
-    def after(self, kind: str, do: Callable[[], object]) -> None:
+    def call_after(self, kind: str, do: Callable[[], object]) -> None:
         """Call `do` when the newest query of a kind has ended, or at once if no query of this kind is pending.
 
         If a newer query of this kind is requested first, `do` is not called.
@@ -74,7 +74,7 @@ class QueryWorker:
             do()
 
     def has_follow_up(self, kind: str) -> bool:
-        """Return whether a function that was passed to `after` is waiting for a query of this kind."""
+        """Return whether a function that was passed to `call_after` is waiting for a query of this kind."""
         return kind in self._follow_ups
 
     def close(self) -> None:

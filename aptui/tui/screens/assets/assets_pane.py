@@ -347,7 +347,7 @@ class AssetsPane(Pane):
 
     def action_row(self, action_id: str) -> None:
         """Run an action on the selected rows."""
-        self.actions.do(action_id)
+        self.actions.run(action_id)
 
     def action_search(self) -> None:
         """Focus the search."""
@@ -438,7 +438,7 @@ class AssetsPane(Pane):
     def _uncover_preview(self) -> None:
         """On a narrow screen, show the preview of the row once it is read, in place of tree and details."""
         if self.has_class("-narrow"):
-            self.selected.when_read(lambda panel: self.readers.queries.after(PREVIEW, partial(self._peek, panel)))
+            self.selected.when_read(lambda panel: self.readers.queries.call_after(PREVIEW, partial(self._peek, panel)))
 
     def _peek(self, panel: Panel) -> None:
         """Give the preview all the room."""

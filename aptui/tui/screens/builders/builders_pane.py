@@ -457,7 +457,9 @@ class BuildersPane(Pane):
         builders = self.search.passing(found.builders)
         all_ms = sum(each.all_spent.total_ms for each in found.builders)
         self.list.set_columns(known.columns_for(builders))
-        self.rows.put([known.row_of(self._keys[each.uuid], each, self._describe_broken(each.name), all_ms) for each in builders])
+        self.rows.show_rows(
+            [known.row_of(self._keys[each.uuid], each, self._describe_broken(each.name), all_ms) for each in builders]
+        )
         self.list.empty_text = "no builder matches" if self.search.list_text else found.trouble or "no builder"
         self.list.refresh_model()
         self.search.show_list_count(len(builders), len(found.builders))
@@ -467,7 +469,7 @@ class BuildersPane(Pane):
     def _show_builder(self) -> None:
         current = self.current
         rows = known.pattern_rows(current, self.shell.config) if current else []
-        self.pattern_rows.put(rows)
+        self.pattern_rows.show_rows(rows)
         panel = self.details
         pairs = known.details(current, self.shell.config, self._describe_broken(current.name)) if current else []
         if pairs != panel.pairs:

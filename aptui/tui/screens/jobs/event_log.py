@@ -343,7 +343,7 @@ class LogSearch:
             self._found = None
             self._pane.set_search(None)
 
-    def again(self) -> None:
+    def search_again(self) -> None:
         """Search in the current log."""
         if self.text:
             self.search(self.text)
@@ -384,7 +384,7 @@ class LogSearch:
     def _keep_hits(self) -> None:
         source = self._pane.source
         if isinstance(source, MemoryLines):
-            source.keep(self._found.hits if self._found and self._shows_only_hits else None)
+            source.show_only(self._found.hits if self._found and self._shows_only_hits else None)
             self._pane.refresh_source()
         self._changed()
 
@@ -551,7 +551,7 @@ class EventLog(Vertical):
         pane.set_window_cells(window_cells(job_details))
         pane.renew_source(MemoryLines(job_details.lines))
         self.cursor.skip_count_line(self.records)
-        self.search.again()
+        self.search.search_again()
 
     def _renew(self, job_details: JobDetails | None) -> None:
         pane = self.log_pane
@@ -563,7 +563,7 @@ class EventLog(Vertical):
             pane.action_last()
         else:
             self.cursor.go_to_main_line(job_details)
-        self.search.again()
+        self.search.search_again()
 
     @property
     def is_reading(self) -> bool:
@@ -725,7 +725,7 @@ class EventLog(Vertical):
             for level in on ^ set(pane.levels):
                 pane.action_level(level)
 
-        Checks.offer(self.app, items, set(pane.levels), show, title="Levels")
+        Checks.open(self.app, items, set(pane.levels), show, title="Levels")
 
     def action_copy(self, place: tuple[int, int] | None = None) -> None:
         """Open the menu of texts to copy, from the details or from the log."""

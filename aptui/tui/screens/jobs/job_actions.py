@@ -93,7 +93,7 @@ class RowActions:
             return bool(self._log_of(infos[0])) or (action_id == "pager" and self._is_logging(infos[0]))
         return True
 
-    def do(self, action_id: str) -> None:
+    def run(self, action_id: str) -> None:
         """Run an action on the selected jobs."""
         infos = self._pane.list_selected()
         if not infos or not self.can(action_id):
@@ -138,7 +138,7 @@ class RowActions:
         """
         return any(each.id == pane_id and hasattr(each.load(), "reveal") for each in self._shell.panes)
 
-    def _go(self, pane_id: str, name: str) -> None:
+    def _reveal(self, pane_id: str, name: str) -> None:
         if self._can_reveal(pane_id):
             self._shell.reveal(pane_id, name, **({"came_from": "jobs"} if pane_id == "assets" else {}))
         else:
@@ -146,11 +146,11 @@ class RowActions:
 
     def source(self, infos: Infos) -> None:
         """Show the source on the Assets screen."""
-        self._go("assets", infos[0].source)
+        self._reveal("assets", infos[0].source)
 
     def builder(self, infos: Infos) -> None:
         """Show the builder on the Builders screen."""
-        self._go("builders", infos[0].builder)
+        self._reveal("builders", infos[0].builder)
 
     def products(self, infos: Infos) -> None:
         """Show a product of the first job's source on the Assets screen; let the user choose if there are several."""
@@ -161,10 +161,10 @@ class RowActions:
             if not names:
                 self._shell.show_toast("this job made no product")
             elif len(names) == 1:
-                self._go("assets", names[0])
+                self._reveal("assets", names[0])
             else:
                 items = [MenuItem(name, name) for name in names[:_MOST_PRODUCTS]]
-                Menu.ask(self._shell.app, items, lambda name: self._go("assets", name) if name else None, title="Products")
+                Menu.ask(self._shell.app, items, lambda name: self._reveal("assets", name) if name else None, title="Products")
 
         self.query(lambda reader: [product.name for key in keys for product in reader.products_of(key)], ask)
 

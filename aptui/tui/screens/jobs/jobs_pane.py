@@ -403,7 +403,7 @@ class JobsPane(Pane):
         self.selection.follow(self.table.cursor_key)
         self.event_log.refresh_running()
         self._show_counts()
-        self.changes.keep()
+        self.changes.update()
 
     def _explain_empty(self) -> str:
         """Return the text of an empty table: no job matches the filter, or no jobs exist yet (with folders and patterns)."""
@@ -543,7 +543,7 @@ class JobsPane(Pane):
     def action_row(self, action_id: str) -> None:
         """Run an action on the selected jobs; the cursor stays on its job until the user moves it."""
         self.table.is_held = True
-        self.actions.do(action_id)
+        self.actions.run(action_id)
 
     def action_menu(self) -> None:
         """Open the menu of all actions."""

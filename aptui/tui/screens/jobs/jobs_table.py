@@ -487,7 +487,7 @@ class Choices:
             for word, label, key in _STATUSES
         ]  # fmt: skip
         words = [word for word, _, _ in _STATUSES]
-        Checks.offer(
+        Checks.open(
             self.shell.app,
             items,
             wanted,
@@ -579,7 +579,7 @@ class Choices:
             self.memory.put("jobs.columns", [column.id for column in COLUMNS if column.id in on])
             self._show_columns()
 
-        Checks.offer(self.shell.app, items, remembered, show, title="Columns")
+        Checks.open(self.shell.app, items, remembered, show, title="Columns")
 
     # ------------------------------------------------------------------------------------------------------------ commands
 

@@ -378,7 +378,7 @@ class TableChanges:
         self.ticks = False
         """Whether an update of durations is scheduled."""
 
-    def keep(self) -> None:
+    def update(self) -> None:
         """Sort rows and update durations if that is due, else schedule another check. Called with each frame."""
         self._sort()
         if not self.ticks and self._store.tick():

@@ -204,7 +204,7 @@ class TabList:
         self._shell.memory.put("logs.tabs", values_of(self.tabs))
         self._shell.memory.put("logs.tab", self.number)
 
-    def ask(self) -> None:
+    def open_menu(self) -> None:
         """Open the menu of tabs, in which the user chooses, makes, changes, moves or removes a tab."""
         tab = self.current
         items: list[MenuItem | None] = [

@@ -177,7 +177,7 @@ class LogFiles:
         self.age = age
         self._show()
 
-    def ask(self) -> None:
+    def open_menu(self) -> None:
         """Open the menu of logs."""
         items = [MenuItem(f"{at}", f"{path.name}   {_size_of(path)}") for at, path in enumerate(self.paths)]
         if items:
@@ -308,7 +308,7 @@ class LogsPane(Pane):
         names = self.tabs.names()
 
         def show(name: str) -> None:
-            self.tabs.show(names.index(name)) if name in names else self.tabs.ask()
+            self.tabs.show(names.index(name)) if name in names else self.tabs.open_menu()
 
         return (
             Command("tab", "show a tab of the log", show, lambda: names),
@@ -431,7 +431,7 @@ class LogsPane(Pane):
 
     def action_tabs(self) -> None:
         """Open the menu of tabs."""
-        self.tabs.ask()
+        self.tabs.open_menu()
 
     # ------------------------------------------------------------------------------------------------------------------ files
 
@@ -443,7 +443,7 @@ class LogsPane(Pane):
     def action_files(self) -> None:
         """Open the menu of logs."""
         self._find_files()
-        self.files.ask()
+        self.files.open_menu()
 
     def action_outside(self, program: str) -> None:
         """Open the log in the pager or the editor."""

@@ -472,7 +472,7 @@ class Doctor:
         """The summary of the results, "" if the doctor was not run."""
         return "checking…" if self._task.is_busy else summary(self.found) if self.found else ""
 
-    def ask(self, project_dir: Path) -> None:
+    def run(self, project_dir: Path) -> None:
         """Run the doctor, unless it is running already."""
         words = command(project_dir)
         if self._task.start(lambda task: _ask(task, words), self._accept, self._fail):

@@ -118,8 +118,8 @@ class EngineTools:
         self.options: dict[str, bool] | None = None
         """{option of the engine: whether it is on}; None = the options are unknown."""
 
-    def forget(self) -> None:
-        """Query the options again."""
+    def mark_outdated(self) -> None:
+        """Mark the options as outdated, so that the next `refresh` queries them again."""
         self._asked_pid = 0
 
     def refresh(self, *, is_attached: bool) -> None:
@@ -284,7 +284,7 @@ class ToolsPane(Pane):
     def reload(self) -> None:
         """Read everything again."""
         self._failed.is_stale = True
-        self._engine.forget()
+        self._engine.mark_outdated()
         self.activate()
 
     def on_news(self, batch: Batch) -> None:
@@ -476,7 +476,7 @@ class ToolsPane(Pane):
             "theme": partial(self.shell.themes.choose, ""),
             "mouse": self._toggle_mouse,
             "keymap": self._reload_keymap,
-            "keys": partial(self.shell.act, "sheets.keys"),
+            "keys": partial(self.shell.schedule_action, "sheets.keys"),
             "doctor": self.action_doctor,
         }
         acts[tool.id]()
@@ -493,7 +493,7 @@ class ToolsPane(Pane):
 
     def action_doctor(self) -> None:
         """Run the doctor in another process."""
-        self._doctor.ask(self._project_dir)
+        self._doctor.run(self._project_dir)
 
     def _run_set_command(self, rest: str) -> None:
         key, _, text = rest.partition(" ")

@@ -127,7 +127,7 @@ class Pace:
                 self._first_typed_s = now_s
             self.typed_s = now_s
 
-    def drew(self) -> None:
+    def note_sent_frame(self) -> None:
         """Record the time of a sent frame. The frame may show the effect of the last key."""
         self._drew_s = self._clock()
 
@@ -322,7 +322,7 @@ class OutputLayer:
         self._is_known = False
         self.wake()
 
-    def beside(self, data: str) -> None:
+    def note_other_output(self, data: str) -> None:
         """Note output that is not a frame; if it may have changed cells, the whole screen is sent again."""
         if self._is_open and not _HARMLESS.fullmatch(data):
             self.forget()
@@ -463,7 +463,7 @@ class OutputLayer:
             return
         if self._painter.has_touched_pictures and not self._painter.shows_placeholders:
             frame += f"{self._sixels()}\x1b[{self._cursor[1] + 1};{self._cursor[0] + 1}H"
-        self.pace.drew()
+        self.pace.note_sent_frame()
         if self.is_synchronized:
             frame = f"{_BEGIN}{frame}{_END}"
         if self.pace.asks:

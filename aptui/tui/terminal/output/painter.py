@@ -405,7 +405,7 @@ class FramePainter:
             self._rows[y] = rows[y].copy()
         if self._pen is not None and self._pen.link:
             self._set_pen(self._pens.pen(self._pen.sgr))
-        self._go(cursor[1], cursor[0])
+        self._move_cursor(cursor[1], cursor[0])
         return "".join(self._out)
 
     # ------------------------------------------------------------------------------------------------- the cells to write
@@ -423,7 +423,7 @@ class FramePainter:
         for start, end in _spans(differing):
             self._span(y, new, start, end)
         if erased_from < self._width:
-            self._go(y, erased_from)
+            self._move_cursor(y, erased_from)
             self._set_pen_for(" ", new.pens[erased_from])
             self._out.append("\x1b[K")
 
@@ -475,7 +475,7 @@ class FramePainter:
 
     def _foreign(self, y: int, x: int, cells: list[str]) -> None:
         """Write characters that are not ASCII; for a long run of one character, make the terminal repeat the character."""
-        self._go(y, x)
+        self._move_cursor(y, x)
         for cell, group in groupby(cells):
             count = len(list(group))
             if cell.startswith(PLACEHOLDER):
@@ -499,7 +499,7 @@ class FramePainter:
                 self._advance(count - 1)
             elif count >= _WORTH_ERASING and run[1] == " " and self._abilities.is_modern and self._can_erase_now():
                 self._plain(y, x + done, text[done : run.start()])
-                self._go(y, x + run.start())
+                self._move_cursor(y, x + run.start())
                 self._out.append(f"\x1b[{count}X")
             else:
                 continue
@@ -508,7 +508,7 @@ class FramePainter:
 
     def _plain(self, y: int, x: int, text: str) -> None:
         if text:
-            self._go(y, x)
+            self._move_cursor(y, x)
             self._put(text)
             self._advance(len(text))
 
@@ -526,7 +526,7 @@ class FramePainter:
 
     # ------------------------------------------------------------------------------------------------------ cursor and pen
 
-    def _go(self, y: int, x: int) -> None:
+    def _move_cursor(self, y: int, x: int) -> None:
         """Move the cursor."""
         if self._y == y and self._x == x:
             return

@@ -134,7 +134,7 @@ async def test_preview_is_shown_after_four_presses_of_the_explanation_key(app, p
 async def test_quickly_typed_keys_act_on_the_row_under_the_cursor(app, pilot, pane):
     await go(pilot, pane, "mesh/rock.fbx")
     pane.trees.view.action_move(2)
-    pane.actions.do("copy")
+    pane.actions.run("copy")
     await until(pilot, lambda: app.screen.query(Menu))
     await press(pilot, "y")
     await until(pilot, lambda: app.copied == [("scripts/door.lua", True)])

@@ -57,17 +57,17 @@ def test_check_mark_of_a_job_shows_the_level_and_number_of_its_findings(store: S
 def test_check_marks_are_shown_in_rows_and_matched_by_the_filter(store: Store) -> None:
     with closing(open_reader(store.path)) as reader, closing(JobsStore()) as jobs:
         jobs.apply(Batch(table=read_job_table(reader, {}, AnalysisKeys())))
-        jobs.settle()
+        jobs.wait_until_idle()
         jobs.set_filter("check:.")
-        jobs.settle()
+        jobs.wait_until_idle()
         assert jobs.row_count() == 0
         jobs.set_checks(check_marks(reader, CHECKS))
-        jobs.settle()
+        jobs.wait_until_idle()
         assert {jobs.key(row) for row in range(jobs.row_count())} == {1, 2, 4}
 
         for text, keys in (("check:large", {1, 2}), ("check:wanted.*100", {1, 2}), ("!check:. completed", {3}), ("", {1, 2, 3, 4})):
             jobs.set_filter(text)
-            jobs.settle()
+            jobs.wait_until_idle()
             assert {jobs.key(row) for row in range(jobs.row_count())} == keys, text
         cells = {jobs.key(row): (jobs.cell(row, "status").text, jobs.cell(row, "status").role) for row in range(4)}
         assert cells == {
@@ -84,7 +84,7 @@ def test_check_marks_are_shown_in_rows_and_matched_by_the_filter(store: Store) -
         assert warned is not None
         assert jobs.key(warned) in {1, 3}
         jobs.apply(Batch(table=read_job_table(reader, {}, AnalysisKeys())))
-        jobs.settle()
+        jobs.wait_until_idle()
         row = jobs.index_of(2)
         assert row is not None
         assert jobs.cell(row, "status").text == "! 1 check"  # Findings of checks are kept when rows are read again.

@@ -298,7 +298,7 @@ def test_failure_cause_shows_its_start_time_while_more_jobs_fail(monkeypatch):
         causes.renew()
         keys.append(key)
     may_end.set()
-    causes._reader.settle(10)
+    causes._reader.wait_until_idle(10)
     for do, arguments in accepted:
         do(*arguments)
     causes.close()

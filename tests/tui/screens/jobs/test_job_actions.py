@@ -142,7 +142,7 @@ def test_row_menu_writes_capsule_into_start_folder(tmp_path, monkeypatch):
     async def do(app, pilot, pane):
         monkeypatch.setattr("aptui.tui.screens.jobs.job_actions.subprocess.run", run)
         monkeypatch.chdir(tmp_path)
-        pane.actions.do("capsule")
+        pane.actions.run("capsule")
         await until(pilot, lambda: "rock_01.png@linux.capsule.tgz: 1 input" in text(app))
 
     in_jobs(tmp_path, do)

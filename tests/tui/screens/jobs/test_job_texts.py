@@ -126,7 +126,7 @@ def test_search_term_made_from_a_message_matches_exactly_this_message():
 
 def test_lines_of_a_filtered_log_are_found_by_level_and_position():
     source = MemoryLines([LogPaneLine("", level, "", level) for level in "IDEWI"])
-    source.keep([0, 2, 4])
+    source.show_only([0, 2, 4])
 
     assert [source.line(index).level for index in range(source.line_count())] == ["I", "E", "I"]
     assert (source.index_of(2), source.index_of(3), source.key(2)) == (1, None, 4)

@@ -153,7 +153,7 @@ async def test_keys_wait_while_rows_or_filter_or_log_are_not_ready(app, pilot, p
     assert pane.name_awaited(pane.table) == "the filter"
     assert pane.name_awaited(pane.box._line) == ""
     pane.store._number -= 1
-    pane.actions.do("why")
+    pane.actions.run("why")
     assert pane.name_awaited(pane.table) == "the sheet"
     await until(pilot, lambda: pane.name_awaited(pane.table) == "")
     await pilot.press("escape")

@@ -50,7 +50,7 @@ def test_next_tab_after_the_last_tab_is_the_first_tab():
 
 def test_tabs_of_the_user_are_moved_removed_and_remembered(menu):
     found, shown, memory = tabs(tabs=OWN, tab=4)
-    found.ask()
+    found.open_menu()
 
     menu.choose("left")
     menu.choose("right")
@@ -62,7 +62,7 @@ def test_tabs_of_the_user_are_moved_removed_and_remembered(menu):
 
 def test_changed_tab_keeps_its_place_and_a_new_tab_becomes_the_last(menu):
     found, shown, _memory = tabs(tabs=OWN, tab=3)
-    found.ask()
+    found.open_menu()
     form = {"name": "other", "source": "", "text": "", "levels": "EW"}
 
     menu.choose("edit")

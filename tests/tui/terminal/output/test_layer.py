@@ -96,7 +96,7 @@ def test_bytes_that_cannot_change_cells_cause_no_redraw(data):
     screen = SideBySide(12, 1)
     screen.show(text("one"))
 
-    screen.layer.beside(data)
+    screen.layer.note_other_output(data)
     screen.loop.run()
 
     assert "".join(screen.sent).count("one") <= 1
@@ -109,7 +109,7 @@ def test_bytes_that_may_change_cells_cause_a_full_redraw(data):
     screen.show(text("one"))
     screen.sent.clear()
 
-    screen.layer.beside(data)
+    screen.layer.note_other_output(data)
     screen.loop.run()
 
     assert "one" in "".join(screen.sent)

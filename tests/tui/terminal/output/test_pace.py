@@ -127,7 +127,7 @@ def test_updates_wait_for_the_echo_frame_or_a_timeout():
 
     pace.at(1.0).note_key()
     assert 0 < pace.at(1.01).key_s() < 0.05
-    pace.at(1.02).drew()
+    pace.at(1.02).note_sent_frame()
     assert pace.at(1.03).key_s() == 0
 
     pace.at(2.0).note_key()
