@@ -36,6 +36,7 @@ from aptui.config.dirs import DATABASE, OWN_FOLDER
 from aptui.core.identity import META_SUFFIX, find_identified
 from aptui.core.paths import as_text, cache_path, from_text, parent, to_text
 from aptui.core.project import COMMON_PLATFORM, COMMON_PREFIX
+from aptui.engine.cache import catalog
 from aptui.engine.cache.cache_places import (
     NO_FOLDER,
     Placement,
@@ -167,7 +168,8 @@ class Cache:
             HostError: the cache folder cannot be written.
         """
         try:
-            refuse_other_kinds(self.root, self._platforms, _DATABASE_FILES)
+            catalogs = (path.name for path in self.root.glob(f"*{catalog.SUFFIX}"))
+            refuse_other_kinds(self.root, self._platforms, (*_DATABASE_FILES, *catalogs))
             if not self.own.is_dir():
                 refuse_foreign(self.root, self._platforms)
             self.root.mkdir(parents=True, exist_ok=True)

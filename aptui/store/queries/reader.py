@@ -6,9 +6,11 @@ both.
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from msgspec.structs import replace
 from aptui.config.dirs import refuse_other_user
 from aptui.core import fingerprint
 from aptui.core.model import LISTED_ANALYSIS, SHOWN, FileFact
-from aptui.shared.errors import UserError
+from aptui.shared.errors import HostError, UserError
 from aptui.store.db import foreign
 from aptui.store.db.folder_blobs import unpack_files
 from aptui.store.db.foreign import job_stat_sql, read_only_uri
@@ -397,6 +399,7 @@ def open_reader(path: Path) -> Reader:
     if not path.is_file():
         raise NoDatabaseError(path)
     refuse_other_user(path.parent)
+    _refuse_special_companions(path)
     with ExitStack() as stack:
         try:
             is_ours = foreign.writer_of(path) is foreign.ForeignWriter.APTUI
@@ -411,6 +414,19 @@ def open_reader(path: Path) -> Reader:
             raise host_error(path, error) from error
         stack.pop_all()
     return Reader(database, path)
+
+
+def _refuse_special_companions(path: Path) -> None:
+    """Refuse a database if a file that SQLite reads with it is a pipe, a device or a link. SQLite would wait for a pipe forever.
+
+    Raises:
+        HostError: a file is not a regular file.
+    """
+    for suffix in foreign.COMPANIONS:
+        file = f"{path}{suffix}"
+        with suppress(OSError):
+            if not stat.S_ISREG(os.lstat(file).st_mode):
+                raise HostError(f"'{file}' is not a regular file", hint="remove it, then run 'aptui batch'")
 
 
 def _connect(path: Path, *, is_ours: bool) -> sqlite3.Connection:

@@ -33,6 +33,7 @@ FILES = (
     "assetdb.sqlite-wal",
     "assetdb.sqlite-shm",
     "assetdb.sqlite-journal",
+    f"{HOST}.catalog.jsonl",
 )
 
 
@@ -103,6 +104,20 @@ def test_batch_refuses_an_engine_file_or_folder_of_an_unexpected_type(
 
     assert str(project.cache / place) in capsys.readouterr().err
     assert contents(outside) == before
+
+
+@pytest.mark.parametrize("suffix", ["-wal", "-journal"])
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+def test_reading_verb_refuses_a_database_with_a_companion_of_an_unexpected_type(
+    project: Project, outside: Path, capsys: pytest.CaptureFixture[str], suffix: str, kind: str
+) -> None:
+    place = project.cache / f"assetdb.sqlite{suffix}"
+    put_in_place(place, kind, outside / "letter")
+
+    assert main.main(["--project", str(project.root), "status"]) == 2
+
+    assert str(place) in capsys.readouterr().err
+    assert (outside / "letter").read_text() == "mine"
 
 
 @pytest.mark.parametrize("place", ["staging", "trash", "logs"])
