@@ -197,7 +197,9 @@ def _ambiguous(word: str, rows: Sequence[JobRow]) -> UserError:
     ]
     if len(names) > _LISTED:
         names[_LISTED:] = [f"  and {len(names) - _LISTED} more"]
-    return UserError("\n".join([f"'{line(as_text(word))}' has {len(rows)} jobs; give the name or number of one:", *names]))
+    return UserError(
+        "\n".join([f"'{line(as_text(word))}' has {len(rows)} jobs; expected the name or number of one of them:", *names])
+    )
 
 
 # ---------------------------------------------------------------------------------------------------------------- patterns

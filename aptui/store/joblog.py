@@ -7,6 +7,7 @@ the record, warnings and errors as `W: window: text` and `E: window: text`.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import threading
@@ -200,7 +201,8 @@ def parse(path: Path) -> list[JobLogLine]:
     except FileNotFoundError:
         raise HostError(f"the log '{path}' no longer exists", hint="the next run of the job writes a log") from None
     except OSError as error:
-        raise HostError(f"the log '{path}' cannot be read: {error.strerror}", hint="check its permissions") from error
+        hint = "remove it" if error.errno == errno.EINVAL else "check its permissions"
+        raise HostError(f"the log '{path}' cannot be read: {error.strerror}", hint=hint) from error
     return parse_text(data.decode("utf-8", "replace"), now_ms)
 
 

@@ -186,7 +186,7 @@ def test_empty_log_of_a_job_is_reported(run: Run) -> None:
     [
         (lambda log: log.write_bytes(b""), "is damaged: it is empty; the next run of the job writes a log"),
         (lambda log: log.unlink(), "no longer exists; the next run of the job writes a log"),
-        (lambda log: (log.unlink(), log.mkdir()), "cannot be read: Is a directory"),
+        (lambda log: (log.unlink(), log.mkdir()), "cannot be read: it is not a regular file; remove it"),
     ],
     ids=["empty", "deleted", "not a file"],
 )
@@ -222,7 +222,7 @@ def test_an_ambiguous_name_lists_the_candidates(run: Run) -> None:
     code, _, err = run("log", "a.txt")
 
     assert code == 3
-    assert err.startswith("aptui: 'a.txt' has 2 jobs; give the name or number of one:\n")
+    assert err.startswith("aptui: 'a.txt' has 2 jobs; expected the name or number of one of them:\n")
     assert "a.txt@linux:data  #" in err
     assert "a.txt@server:data  #" in err
 

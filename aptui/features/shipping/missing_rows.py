@@ -275,7 +275,7 @@ class KnownAssets:
                 f"{sql} WHERE s.SourceGuid IN ({', '.join('?' * len(some))}) AND {_REAL} ORDER BY p.ProductID", some
             )
             _add(self._uuids, ((uuid, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for uuid, sub_id, inner, on in rows))
-            self._look_up_former([uuid for uuid in some if uuid not in self._uuids])
+            self._read_former([uuid for uuid in some if uuid not in self._uuids])
         for names in _portions(paths, _NAMES_AT_ONCE):
             sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM json_each(?) k
                 JOIN aptui_sources w ON w.path_key = k.value
@@ -287,9 +287,9 @@ class KnownAssets:
                 self._sources, ((path, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for path, uuid, sub_id, inner, on in rows)
             )
         for platform, of_platform in of_platforms.items():
-            self._look_up_products(platform, of_platform)
+            self._read_products(platform, of_platform)
 
-    def _look_up_former(self, uuids: list[bytes]) -> None:
+    def _read_former(self, uuids: list[bytes]) -> None:
         """Look up earlier and additional UUIDs of sources (table `aptui_legacy`), because files may still name them."""
         sql = f"""SELECT l.uuid, s.SourceGuid, p.SubID, {_INNER}, j.Platform FROM aptui_legacy l
             JOIN Sources s ON s.SourceID = l.source_id
@@ -298,7 +298,7 @@ class KnownAssets:
         rows = self._reader.ask(sql, uuids)
         _add(self._uuids, ((former, MissingTarget(uuid, sub_id, inner.lower(), (on,))) for former, uuid, sub_id, inner, on in rows))
 
-    def _look_up_products(self, platform: str, paths: Collection[str]) -> None:
+    def _read_products(self, platform: str, paths: Collection[str]) -> None:
         """Look up products by path. A path may leave out the platform, or the platform and the first folder."""
         sql = f"""SELECT k.value, s.SourceGuid, p.SubID, {_INNER} FROM json_each(?) k CROSS JOIN json_each(?) f
             JOIN Products p ON p.ProductName = f.value || k.value {_OF_PRODUCT} WHERE {_REAL} ORDER BY f.key, p.ProductID"""

@@ -21,7 +21,7 @@ HILL = ("hill.yaml:levels", "hill.yaml:levels@server")
 
 def play(story):
     story.run(*HILL, "a.xml:texts", "a.xml:texts@server")
-    assert story.products()["server/hill.json"] == b'{"name":"hill"}'
+    assert story.products()["server/hill.json"] == b'{"name":"hill"}\n'
     story.run()
 
     story.write("assets/level.schema", schema("name", "size"))
