@@ -267,7 +267,9 @@ def _follow(client: EngineClient, options: RunOptions, reporter: Reporter) -> po
         for job_id, run_key in options.restores:
             client.ask(restore(job_id, run_key))
     answers: list[port.Answer | KnownError] = []
-    client.post(port.Settle(options.is_full_scan, options.platforms, options.sets, options.debug_output or None), answers.append)
+    retries = not options.sources and not options.restores
+    settle_request = port.Settle(options.is_full_scan, options.platforms, options.sets, options.debug_output or None, retries)
+    client.post(settle_request, answers.append)
     if not client.listen_until(lambda: answers, _AT_ONCE_S):
         health = client.ask(port.Subscribe(wants_all=False)).get("health")
         if isinstance(health, dict) and (holds := health.get("holds")):

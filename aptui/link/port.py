@@ -163,12 +163,15 @@ class Settle(Struct, frozen=True):
 
     The fields of this request are the options that the client needs. An engine that runs with other options refuses the request and
     names the differing options.
+
+    `retries`: also run failed jobs again. A scan in progress may do so already, so it is not repeated.
     """
 
     is_full_scan: bool = False
     platforms: tuple[str, ...] | None = None
     sets: tuple[str, ...] = ()
     debug_output: bool | None = None
+    retries: bool = False
 
 
 class PauseJobs(Struct, frozen=True):

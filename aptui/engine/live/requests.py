@@ -538,10 +538,12 @@ class RequestHandler:
         settling = _Settling(request, time.monotonic(), *before, _sum_shared(engine))
         self._settling.append(settling)
 
+        retries = verb.retries and not engine.scans.is_scanning and engine.archive.count_failed() > 0
+
         def note_synced(is_whole: bool) -> None:
             settling.is_synced = True
-            if not (is_whole and live.roots.are_all_native):
-                live.watching.rescan(retries=False)
+            if retries or not (is_whole and live.roots.are_all_native):
+                live.watching.rescan(retries=retries)
 
         if verb.is_full_scan and not engine.scans.is_scanning:
             engine.start_scan(is_full=True)

@@ -308,6 +308,19 @@ def test_answer_to_settle_counts_the_runs_that_the_client_requested(project: Liv
         assert project.ask(port.Settle(), client=7).answered["run"] == 0
 
 
+def test_failed_jobs_run_again_only_if_a_settle_request_retries_them(project: LiveProject) -> None:
+    gate = f"{{name: gate, patterns: ['*.gate'], command: 'cp {project.root}/go {{products_dir}}'}}]"
+    project.config(COPIES.replace("]}]", f"]}}, {gate}"))
+    project.write("assets/a.gate", "")
+    with project.running():
+        project.write("go", "open")
+        assert project.ask(port.Settle()).answered["run"] == 0
+
+        assert project.ask(port.Settle(retries=True)).answered["run"] == 1
+        assert project.product("linux/go") == b"open"
+        assert project.ask(port.Settle(retries=True)).answered["run"] == 0
+
+
 def test_settle_request_is_refused_if_the_engine_has_other_options(project: LiveProject) -> None:
     with project.running():
         assert "platforms linux" in project.ask(port.Settle(platforms=("server",))).refused
