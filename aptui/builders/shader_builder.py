@@ -363,7 +363,7 @@ def _compile_shader(data: bytes, options: ShaderParams, request: ProcessJobReque
         with open(path, "wb") as file:
             file.write(data)
         return [JobProduct(name, 0, SHADER_ASSET_TYPE)]
-    products = [JobProduct(name, zlib.crc32(variant.encode()), SPIRV_ASSET_TYPE)]
+    products = [JobProduct(name, _sub_id(variant), SPIRV_ASSET_TYPE)]
     if options.reflect or options.cross:
         # The module is compiled again without optimisation, because optimisation removes names and unused bindings.
         named = os.path.join(request.temp_dir, "named.spv")
@@ -383,7 +383,7 @@ def _describe(named: str, base: str, options: ShaderParams, request: ProcessJobR
             interface = reflect(file.read())
         with open(request.product_path(f"{base}.json"), "w", encoding="utf-8") as file:
             json.dump(interface, file, ensure_ascii=False, indent=1)
-        products.append(JobProduct(f"{base}.json", zlib.crc32(f"{base}.json".encode()), REFLECTION_ASSET_TYPE))
+        products.append(JobProduct(f"{base}.json", _sub_id(f"{base}.json"), REFLECTION_ASSET_TYPE))
         nouns = {kind: kind.replace("_", " ").removesuffix("s") for kind in interface if kind != "entry_points"}
         counts = ", ".join(show_count(len(interface[kind]), noun) for kind, noun in nouns.items())
         request.log.info(f"{base}: {counts}")
@@ -397,8 +397,13 @@ def _describe(named: str, base: str, options: ShaderParams, request: ProcessJobR
         except JobError as error:
             raise SourceError(one_line(error)) from None
         os.replace(made, request.product_path(name))
-        products.append(JobProduct(name, zlib.crc32(name.encode()), SHADER_ASSET_TYPE))
+        products.append(JobProduct(name, _sub_id(name), SHADER_ASSET_TYPE))
     return products
+
+
+def _sub_id(name: str) -> int:
+    """Return the sub id of a product; `name` may contain bytes that are not UTF-8."""
+    return zlib.crc32(os.fsencode(name))
 
 
 def _folder_without_marks(data: bytes, included: Sequence[str], include_paths: Sequence[str], request: ProcessJobRequest) -> str:

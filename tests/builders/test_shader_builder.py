@@ -532,6 +532,16 @@ def test_reflection_lists_the_declarations_of_a_shader(bench):
 
 @pytest.mark.real
 @needs("glslangValidator", "spirv-cross")
+def test_shader_whose_name_is_not_utf8_has_all_products(bench):
+    source = bench.write("a\udcff.frag", "#version 450\nvoid main() {}\n")
+
+    made = bench.build(source, reflect=True, cross=["essl300"])
+
+    assert sorted(made) == ["a\udcff.frag.essl300", "a\udcff.frag.json", "a\udcff.frag.spv"]
+
+
+@pytest.mark.real
+@needs("glslangValidator", "spirv-cross")
 def test_spirv_module_is_translated_into_other_shader_languages(bench):
     text = "#version 450\nlayout(location=0) out vec4 colour;\nvoid main() { colour = vec4(1.0); }\n"
 
