@@ -8,6 +8,7 @@ Ogg file; `set_serial` replaces it.
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
@@ -23,7 +24,7 @@ from msgspec import Meta, Struct
 from aptui.builders.common import SourceBuilder, SourceError, one_job_per_platform, show_count
 from aptui.builders.files.json_text import write_json
 from aptui.builders.files.kinds import describe_kind
-from aptui.builders.files.loudness import SoundMeter
+from aptui.builders.files.loudness import LEAST_RATE, SoundMeter
 from aptui.builders.files.sound_marks import UNKNOWN_SIZE, Marks, PlainWav, WavLayout, read_layout, read_marks, set_frame_count
 from aptui.sdk import (
     CreateJobsRequest,
@@ -419,6 +420,10 @@ def _measure(
         raise SourceError(
             f"loudness cannot be measured for {channel_count} channels, only for up to {_BLOCK_CHANNELS}; set channels: mono"
         )
+    if target is not None and rate < LEAST_RATE:
+        raise SourceError(
+            f"loudness cannot be measured at {rate} Hz, only at {LEAST_RATE} Hz or more; set sample_rate, or remove loudness"
+        )
     silence = 0.0 if threshold is None else 10 ** (threshold / 20)
     meter = SoundMeter(rate, channel_count, threshold=silence, measures_loudness=target is not None)
     for block in blocks:
@@ -558,9 +563,13 @@ def _resample(blocks: Iterator[Samples], rate: int, target_rate: int, channel_co
     import soxr
 
     stream = soxr.ResampleStream(rate, target_rate, channel_count, dtype="float64", quality="HQ")
-    for block in blocks:
-        yield stream.resample_chunk(np.ascontiguousarray(block), last=False)
-    yield stream.resample_chunk(np.zeros((0, channel_count)), last=True)
+    frames = 0
+    for block in itertools.chain(blocks, [np.zeros((0, channel_count))]):
+        made = stream.resample_chunk(np.ascontiguousarray(block), last=not len(block))
+        frames += len(made)
+        yield made
+    if not frames:
+        raise SourceError(f"the sound is too short: it has no sample left at {target_rate} Hz; set sample_rate: keep")
 
 
 class _Noise:

@@ -665,3 +665,21 @@ def test_loudness_of_more_than_eight_channels_is_refused(bench):
         bench.fail(source, loudness=-20)
         == "a.wav: loudness cannot be measured for 9 channels, only for up to 8; set channels: mono"
     )
+
+
+@pytest.mark.parametrize("rate", [1, 2, 3000])
+def test_loudness_at_a_rate_below_its_filters_is_refused(bench, rate):
+    source = bench.write("a.wav", encoded(np.full(100, 0.5), rate=rate))
+
+    assert bench.fail(source, loudness=-20) == (
+        f"a.wav: loudness cannot be measured at {rate} Hz, only at 4000 Hz or more; set sample_rate, or remove loudness"
+    )
+
+
+@pytest.mark.parametrize("frames", [1, 2])
+def test_sound_without_a_sample_after_resampling_is_refused(bench, frames):
+    source = bench.write("a.wav", encoded(np.full(frames, 0.5)))
+
+    assert bench.fail(source, sample_rate=8000) == (
+        "a.wav: the sound is too short: it has no sample left at 8000 Hz; set sample_rate: keep"
+    )

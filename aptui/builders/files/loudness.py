@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 
     Samples = NDArray[np.float64]
 
+LEAST_RATE = 4000
+"""Minimum sample rate at which loudness is measured (Hz): the K-weighting raises frequencies above 1,682 Hz."""
+
 _RESPONSE_S = 0.17
 _SHELF = (1681.974450955533, 3.999843853973347, 0.7071752369554196)
 _HIGH_PASS = (38.13547087602444, 0.5003270373238773)

@@ -102,14 +102,22 @@ class Marks:
         return Marks(bytes(loops), bytes(cues), self.instrument, bytes(labels), self.remarks)
 
     def end_within(self, frames: int) -> None:
-        """Limit the ends of loops to the end of the sound."""
-        loops = bytearray(self.loops)
+        """Limit the markers and the ends of loops to the end of the sound."""
+        loops, cues = bytearray(self.loops), bytearray(self.cues)
         for start in range(36, 36 + 24 * _count(loops, 28), 24):
             first, last = struct.unpack_from("<II", loops, start + 8)
             struct.pack_into("<I", loops, start + 12, min(last, frames - 1))
             if first >= frames:
                 self.remarks.append(f"a loop begins at sample {first:,}, but the sound has only {show_count(frames, 'sample')}")
-        self.loops = bytes(loops)
+        late = 0
+        for start in range(4, 4 + 24 * _count(cues, 0), 24):
+            for offset in (4, 20):
+                place = struct.unpack_from("<I", cues, start + offset)[0]
+                struct.pack_into("<I", cues, start + offset, min(place, frames))
+                late += offset == 20 and place > frames
+        if late:
+            self.remarks.append(f"{show_count(late, 'marker')} behind the last of {show_count(frames, 'sample')}: moved to the end")
+        self.loops, self.cues = bytes(loops), bytes(cues)
 
     def append_to(self, path: str) -> None:
         """Append the loops, markers and labels to the end of a WAV file, as chunks."""

@@ -73,6 +73,14 @@ def cues_of(products):
     return [struct.unpack_from("<I", content, 4 + 24 * each + 20)[0] for each in range(struct.unpack_from("<I", content)[0])]
 
 
+@pytest.mark.parametrize("number", [-1, -(1 << 31)])
+def test_negative_marker_of_an_aiff_is_moved_to_the_end_with_a_warning(bench, number):
+    products = bench.build(bench.write("a.aiff", aiff(bytes(20), [(1, number & 0xFFFFFFFF, b"begin")])))
+
+    assert cues_of(products) == [FRAMES]
+    assert bench.warnings == [f"a.aiff: 1 marker behind the last of {FRAMES:,} samples: moved to the end"]
+
+
 @pytest.mark.parametrize("is_before", [False, True])
 @pytest.mark.parametrize("params", [{}, {"bits": 24}, {"channels": "stereo"}])
 def test_loop_points_and_markers_of_a_wav_stay_unchanged(bench, is_before, params):
