@@ -1,7 +1,8 @@
 """`help`, `docs` and `completion`: print the reference of verbs, keys, filters and HTTP addresses.
 
-`help` and `docs` print the reference as text, Markdown or a man page; `completion` prints shell code that completes words. Every
-page is generated from the parsers of the verbs, the schema, the fields of the filter, and the OpenAPI document.
+`help` and `docs` print the reference as text, Markdown or a man page; `completion` prints shell code that completes words. The
+pages of the reference are generated from the parsers of the verbs, the schema, the fields of the filter, and the OpenAPI document.
+`docs` also prints the shipped pages that people wrote, for example the guide.
 
 Tests: `tests/cli/test_manual.py`.
 """
@@ -18,10 +19,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from importlib import import_module
 from itertools import islice
+from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
 
+import aptui
 from aptui import __version__, feature
 from aptui.cli import main
 from aptui.cli import parser as parsers
@@ -82,6 +85,10 @@ Every address except `/` needs a token, also on this machine: `Authorization: Be
 """
 
 
+WRITTEN_PAGES = {"guide": "GUIDE.md", "write-builder": "BUILDERS.md", "architecture": "ARCHITECTURE.md"}
+"""{topic: shipped page of `aptui docs` that is not generated}."""
+
+
 class ReferencePage(Struct, frozen=True):
     """A page of `aptui docs`: `file` is the name of the shipped page, `sections` returns {heading: rows of (name, text)}."""
 
@@ -99,6 +106,11 @@ def pages() -> dict[str, ReferencePage]:
         "http": ReferencePage("HTTP.md", "HTTP addresses of the gateway", _HTTP_INTRODUCTION, _http_sections),
     }
     return ours | {topic: page for more in feature.load_all("reference") for topic, page in more().items()}
+
+
+def list_topics() -> list[str]:
+    """Return the topics of all pages of `aptui docs`."""
+    return [*WRITTEN_PAGES, *pages()]
 
 
 def reference_markdown(topic: str) -> str:
@@ -217,7 +229,7 @@ def help(arguments: Namespace) -> int:  # noqa: A001  # named like the verb
 
 def docs_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `docs`."""
-    topics = ", ".join(pages())
+    topics = ", ".join(list_topics())
     parser.add_argument(
         "verb", nargs="?", default="", metavar="VERB", help=f"a verb, or one of the pages {topics}; without VERB, all verbs"
     )
@@ -227,6 +239,9 @@ def docs_arguments(parser: ArgumentParser) -> None:
 
 def docs(arguments: Namespace) -> int:
     """Show the reference; use a pager if the output is a terminal."""
+    if arguments.verb in WRITTEN_PAGES:
+        _page((Path(aptui.__file__).parent / WRITTEN_PAGES[arguments.verb]).read_text(encoding="utf-8"))
+        return 0
     if arguments.verb in pages():
         if arguments.markdown:
             printing.say(reference_markdown(arguments.verb).rstrip())
@@ -234,7 +249,7 @@ def docs(arguments: Namespace) -> int:
             _page(reference_text(arguments.verb))
         return 0
     if arguments.verb and arguments.verb not in all_verbs():
-        topics = ", ".join(pages())
+        topics = ", ".join(list_topics())
         raise UserError(
             f"'{printing.line(arguments.verb)}' is not a verb", hint=f"'aptui help' lists all verbs; the pages are {topics}"
         )
@@ -441,6 +456,8 @@ def complete_words(words: Sequence[str]) -> list[str]:
     verb = next((word for word in before if word in all_verbs()), "")
     if not verb or verb == "help":
         names = [*all_verbs()] if verb or not begun.startswith("-") else [*_options(parsers.screen_parser())]
+    elif verb == "docs" and not begun.startswith("-"):
+        names = [*all_verbs(), *list_topics()]
     elif begun.startswith("-"):
         names = list(_options(parsers.parser_of(verb, [*before, "--help"])))
     else:

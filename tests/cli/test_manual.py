@@ -187,6 +187,17 @@ def test_docs_verb_prints_a_topic_as_plain_text(capsys: pytest.CaptureFixture[st
     assert "`" not in output
 
 
+@pytest.mark.parametrize(("topic", "file"), manual.WRITTEN_PAGES.items())
+def test_docs_verb_prints_and_completes_the_pages_that_people_wrote(
+    topic: str, file: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["docs", topic]) == 0
+
+    assert capsys.readouterr().out.rstrip() == (PACKAGE / file).read_text(encoding="utf-8").rstrip()
+    assert manual.complete_words(["docs", topic[:-2]]) == [topic]
+    assert topic not in verbs.all_verbs()
+
+
 @pytest.mark.parametrize("verb", verbs.all_verbs())
 def test_each_verb_has_a_group_and_two_valid_examples(verb: str) -> None:
     info = verbs.all_verbs()[verb]
