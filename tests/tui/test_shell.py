@@ -1,5 +1,6 @@
 """The parts around a pane (status line, tabs, sheets, `:` line) and the effect of their keys, at two screen sizes."""
 
+import re
 from importlib import import_module
 
 import pytest
@@ -17,8 +18,10 @@ from aptui.tui import app as tui_app
 from aptui.tui.data.session import EngineFacts, NoSession, SessionState
 from aptui.tui.frame.commandline import Command, CommandLine, completions
 from aptui.tui.frame.sheets import FILTER, SIGNS, Lines, Toasts, break_entries, help_lines
+from aptui.tui.frame.statusline import Rule
 from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
+from aptui.tui.terminal import safety
 from aptui.tui.terminal.safety import TerminalFacts
 from tui.fake_panes import PROBES, FakeSession, session_with
 from tui.shell_harness import LARGE, SMALL, in_shell, lines, on_shell, text, until
@@ -62,6 +65,23 @@ async def test_wide_status_line_has_activity_counts_and_timers(app):
     assert "processing 48 s" in lines(app)[0] or "12 running · 17 a second" in lines(app)[0]
     assert lines(app)[1].endswith("2 folders watched   connected")
     assert "━━━" in lines(app)[2]
+
+
+@pytest.mark.parametrize(
+    ("terminal", "drawn"),
+    [
+        (TerminalFacts(), r" ━{2,}─+ "),
+        (TerminalFacts(colours=0), r" ━+×+╍+─+ "),
+        (TerminalFacts(colours=0, is_utf8=False), r" =+x+>+-+ "),
+    ],
+)
+def test_bar_of_progress_has_a_glyph_for_each_part_if_the_terminal_has_no_colours(tmp_path, terminal, drawn):
+    safety.install(terminal)
+    try:
+        rule = Rule(busy(tmp_path), name="rule-top")
+        assert re.fullmatch(drawn, "".join(part.text for part in rule.parts(80)))
+    finally:
+        safety.install(TerminalFacts())
 
 
 @on_shell(session=busy)

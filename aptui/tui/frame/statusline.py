@@ -20,7 +20,7 @@ from aptui.shared.printing import sanitize
 from aptui.tui.data.session import Session, SessionState, is_older
 from aptui.tui.frame.line import Line, Part, Parts, spread, strip_of, width_of
 from aptui.tui.preferences.keymap import show_key
-from aptui.tui.terminal.safety import glyph
+from aptui.tui.terminal.safety import facts, glyph
 from aptui.tui.widgets.cells import fit, wrap
 from aptui.tui.widgets.cells import width_of as text_width
 from aptui.tui.words import brief, clock, shorten
@@ -478,7 +478,10 @@ def _timers(progress: Progress | None) -> tuple[str, ...]:
 
 
 class Rule(Line):
-    """A thin rule between parts of the screen; with a session, it shows the progress as a bar."""
+    """A thin rule between parts of the screen; with a session, it shows the progress as a bar.
+
+    Without colours, each part of the bar has its own glyph.
+    """
 
     def __init__(self, session: Session | None = None, *, name: str) -> None:
         super().__init__(id=name)
@@ -490,8 +493,10 @@ class Rule(Line):
         session = self._session
         is_attached = session is not None and session.state is SessionState.ATTACHED
         done, failed, running = _cells(session.latest_progress, free_width) if session and is_attached else (0, 0, 0)
-        bar = Part("━" * done, "completed"), Part("━" * failed, "failed"), Part("━" * running, "processing")
-        return Part(" "), *bar, Part("─" * (free_width - done - failed - running), "rule"), Part(" ")
+        names = ("bar", "bar", "bar") if facts().colours else ("bar", "bar_failed", "bar_running")
+        kinds = zip(names, (done, failed, running), ("completed", "failed", "processing"), strict=True)
+        bar = [Part(glyph(name) * cells, role) for name, cells, role in kinds]
+        return Part(" "), *bar, Part(glyph("rule") * (free_width - done - failed - running), "rule"), Part(" ")
 
 
 def _cells(progress: Progress | None, free_width: int) -> tuple[int, int, int]:

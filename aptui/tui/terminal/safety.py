@@ -62,6 +62,9 @@ GLYPHS: dict[str, tuple[str, str]] = {
     "details": ("≡", "="),
     "critical": ("⇡", "^"),
     "wrapped": ("↪", "\\"),
+    "bar": ("━", "="),
+    "bar_failed": ("×", "x"),
+    "bar_running": ("╍", ">"),
 }
 """{name: (glyph for UTF-8, glyph for ASCII)}; both glyphs are one cell wide, so that the layout does not depend on the choice."""
 
@@ -264,11 +267,10 @@ def _map(segments: Iterable[Segment]) -> list[Segment]:
 
 _C0_AND_DELETE = {**{code: 0x2400 + code for code in range(0x20)}, 0x7F: 0x2421}
 _BOXES = {
-    **dict.fromkeys(map(ord, "─━═╌╍┄┅┈┉▔▁▂▃▄▀"), "-"),
+    **dict.fromkeys(map(ord, "─═╌┄┅┈┉▔▁▂▃▄▀"), "-"),
     **dict.fromkeys(map(ord, "│┃║╎╏┆┇┊┋▏▎▍▐▕"), "|"),
     **dict.fromkeys(map(ord, "┌┐└┘├┤┬┴┼╭╮╰╯╔╗╚╝╠╣╦╩╬┏┓┗┛┣┫┳┻╋"), "+"),
     ord("␛"): "^",
-    ord("×"): "x",
     **{ord(wide): narrow for wide, narrow in GLYPHS.values()},
 }
 
