@@ -132,9 +132,8 @@ def _source_answer(source: SourceRow | None, word: str, project: OpenedProject) 
         return {"path": word, "is": "source"}
     answer: dict[str, Any] = {"path": source.source, "is": "source", "scan_folder": source.scan_folder}
     winner = f"{source.root}/{source.source}"
-    hidden = [
-        named.path for named in meanings(word, project.config)[:1] if os.path.isabs(word) and named.path.lower() != winner.lower()
-    ]
+    here = as_text(os.path.abspath(word))
+    hidden = [named.path for named in meanings(word, project.config)[:1] if named.path == here and here.lower() != winner.lower()]
     if hidden:
         answer["is"] = "overridden"
         answer["said"] = f"the file '{hidden[0]}' is overridden by '{winner}', whose scan folder takes precedence"

@@ -399,8 +399,9 @@ def test_why_reports_that_a_new_file_is_not_scanned_yet(run: Run, processed: Pat
     assert answer["is"] == "not yet"
 
 
-def test_why_verb_of_an_overridden_file_names_the_overriding_file(run: Run, processed: Path) -> None:
-    answer = json.loads(run("why", f"{processed}/shared/a.txt", "--json")[1])
+@pytest.mark.parametrize("name", ["{project}/shared/a.txt", "shared/a.txt"])
+def test_why_verb_of_an_overridden_file_names_the_overriding_file(run: Run, processed: Path, name: str) -> None:
+    answer = json.loads(run("why", name.format(project=processed), "--json")[1])
 
     assert answer["is"] == "overridden"
     assert f"{processed}/assets/a.txt" in answer["said"]
