@@ -214,6 +214,18 @@ def test_equal_vertices_are_merged_by_default(bench):
     assert len(model(bench, source, merge_vertices=False, optimise=False)[1]["POSITION"]) == 6
 
 
+@pytest.mark.parametrize("size", [1e-30, 1e-9, 1.0, 1e15])
+@pytest.mark.parametrize("colour", ["", " 1 0 0"])
+def test_vertices_are_merged_by_a_share_of_the_size_of_the_model(bench, size, colour):
+    places = [(0, 0, 0), (1, 0, 0), (1, 1, 0), (0, 0, 0), (1, 1 + 1e-10, 0), (0, 1, 0)]
+    text = "".join(f"v {x * size} {y * size} {z * size}{colour}\n" for x, y, z in places) + "f 1 2 3\nf 4 5 6\n"
+
+    found = model(bench, bench.write("a.obj", text))[1]["POSITION"]
+
+    assert len(found) == 4
+    assert max(map(max, found)) == pytest.approx(size)
+
+
 def test_normals_parameter_keeps_or_computes_or_omits_normals(bench):
     given = bench.write("a.obj", f"{SQUARE}vn 0 1 0\nf 1//1 2//1 3//1\n")
     roof = bench.write("b.obj", ROOF)

@@ -48,6 +48,9 @@ MOST_MATERIALS = 4096
 MOST_TEXTURE_MEGAPIXELS = 512
 """Maximum total size of a model's textures in megapixels; each texture is counted once."""
 
+_LEAST_SIZE = 1e-45
+"""The smallest 32-bit float, which glTF stores."""
+
 _ALL_MATERIALS = "\x00materials"
 """Name of the only material file that a checked OBJ names. The file is not on disk: its text is made from all material files of
 the source."""
@@ -436,13 +439,17 @@ def _check_range(rows: Any, what: str) -> None:
 
 
 def _merge_vertices(mesh: Any, *, by_normals: bool) -> None:
-    """Merge equal vertices. trimesh compares positions, normals and texture coordinates; this function also compares colours."""
+    """Merge equal vertices. trimesh compares positions, normals and texture coordinates; this function also compares colours.
+
+    Positions are equal if their first 9 digits are, counted from the first digit of the largest coordinate.
+    """
     import numpy as np
 
+    digits = 8 - math.floor(math.log10(max(float(np.abs(mesh.vertices).max()), _LEAST_SIZE)))
     if mesh.visual.kind != "vertex":
-        mesh.merge_vertices(merge_norm=not by_normals)
+        mesh.merge_vertices(merge_norm=not by_normals, digits_vertex=digits)
         return
-    columns = [mesh.vertices.round(8), mesh.visual.vertex_colors]
+    columns = [mesh.vertices.round(digits), mesh.visual.vertex_colors]
     if by_normals and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- trimesh's own writer does the same
         columns.append(mesh.vertex_normals.round(2))
     _, first, places = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
