@@ -178,12 +178,13 @@ class LinkServer:
     # --------------------------------------------------------------------------------------------------------- open, close
 
     def listen(self) -> None:
-        """Open the socket; only the holder of the cache's lock may call this.
+        """Open the socket; only the holder of the cache's lock may call this. A second call replaces a socket whose file is gone.
 
         Raises:
             BusyError: another process listens on the socket. HostError: the folder is not the user's own, or the socket cannot be
                 made.
         """
+        self._stop_listening()
         places.make_private(os.path.dirname(self.path))
         places.remove_stale(self.path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -215,6 +216,9 @@ class LinkServer:
                 client.outbox.send(self._clock())
             self._drop(client)
         self._gone.clear()
+        self._stop_listening()
+
+    def _stop_listening(self) -> None:
         if self._listener is not None:
             if self._accept_again_s is None:
                 self._selector.unregister(self._listener)
@@ -223,7 +227,12 @@ class LinkServer:
                 if self._bound is not None and os.path.samestat(self._bound, os.stat(self.path)):
                     os.unlink(self.path)
             self._listener.close()
-            self._listener = None
+            self._listener = self._accept_again_s = None
+
+    @property
+    def is_unlinked(self) -> bool:
+        """Whether the file of the socket was deleted, so that no client can connect."""
+        return not os.path.lexists(self.path)
 
     # ------------------------------------------------------------------------------------------------ called by the engine
 

@@ -294,6 +294,19 @@ def test_socket_of_a_dead_engine_is_replaced_but_not_of_a_running_engine(harness
     assert harness.guest()
 
 
+def test_server_listens_again_and_keeps_its_clients_after_its_socket_was_deleted(harness: Harness) -> None:
+    before = harness.guest()
+    os.unlink(harness.path)
+    assert harness.server.is_unlinked
+
+    harness.server.listen()
+
+    assert not harness.server.is_unlinked
+    for guest in (before, harness.guest()):
+        guest.send(b'{"id":2,"verb":"ping"}\n')
+        assert guest.receive()["id"] == 2
+
+
 def test_socket_that_cannot_be_created_is_a_host_error(harness: Harness) -> None:
     harness.server.close()
     harness.server.path = os.path.join(os.path.dirname(harness.path), "x" * 120)

@@ -60,7 +60,8 @@ _WINDING_DOWN_S = 10.0
 _SETTLE_AFTER_S = 1.0
 _RETRY_S = (1.0, 30.0)
 _DISK_CHECK_S = 1.0
-_DATABASE_CHECK_S = 5.0
+_OWN_FILES_CHECK_S = 5.0
+"""Interval (seconds) of checks whether the database and the socket are still at their paths."""
 _UNWATCHED_CHECK_S = 1.0
 """Interval (seconds) of checks of files that are not watched: tools, and files outside the scan folders that runs read."""
 _PLACE_CHECK_S = 5.0
@@ -140,7 +141,7 @@ class EngineSupervisor:
         self._reported_troubles: set[str] = set()  # errors since the engine was opened last; each is reported once
         self._retry_at, self._retry_s = math.inf, _RETRY_S[0]
         # until `_resume_at` the loop only answers clients, because a turn without an engine raised an error
-        self._resume_at = self._tried_at = self._disk_at = self._place_at = self._database_at = 0.0
+        self._resume_at = self._tried_at = self._disk_at = self._place_at = self._own_files_at = 0.0
         self._unwatched_at, self._latest_s, self._end_at = 0.0, 0.0, math.inf
         self._latest_due_s: float | None = None
         """When (monotonic) clients are notified of the latest state of pending and running jobs, None if no job changed."""
@@ -284,7 +285,7 @@ class EngineSupervisor:
             times += [
                 self.watching.next_deadline(now),
                 self._unwatched_due_s,
-                self._database_at if self.engine is not None else None,
+                self._own_files_at if self.engine is not None else None,
             ]
             if self._idle_since is not None and not self._is_settled:
                 times.append(self._idle_since + _SETTLE_AFTER_S)
@@ -315,22 +316,32 @@ class EngineSupervisor:
         if self._reopen_by is not None and (engine is None or not engine.pipeline.jobs.running or now >= self._reopen_by):
             self._reopen()
         self._publish_latest(now)
-        self._check_database(now)
+        self._check_own_files(now)
         self._notify_health()
 
-    def _check_database(self, now: float) -> None:
-        """Check at intervals whether the path of the asset database still leads to the open file.
+    def _check_own_files(self, now: float) -> None:
+        """Check at intervals whether the asset database is still at its path, and whether clients can still connect.
 
         The writer checks before each transaction, but an idle engine writes nothing, and writes to a deleted file raise no error.
         """
         if self.engine is None:
-            self._database_trouble, self._database_at = "", 0.0
-        elif now >= self._database_at:
-            self._database_at = now + _DATABASE_CHECK_S
+            self._database_trouble, self._own_files_at = "", 0.0
+        elif now >= self._own_files_at:
+            self._own_files_at = now + _OWN_FILES_CHECK_S
             before, has_name = self._database_trouble, self.engine.writer.is_at_its_path
             self._database_trouble = "" if has_name else _GONE if has_name is None else _REPLACED
             if self._database_trouble not in ("", before):
                 self._say(self._database_trouble, LogLevel.ERROR)
+            self._listen_again()
+
+    def _listen_again(self) -> None:
+        """Make the socket again if its file was deleted, for example by a cleaner of temporary files; an error is retried."""
+        if self.server is not None and self.server.is_unlinked:
+            with contextlib.suppress(KnownError):
+                self.server.listen()
+                for note in self.openings:
+                    note()
+                self._say("the engine made its socket again, because the socket's file was deleted", LogLevel.INFO)
 
     @property
     def _unwatched_due_s(self) -> float:

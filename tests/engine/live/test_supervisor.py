@@ -8,6 +8,7 @@ import io
 import math
 import os
 import shutil
+import socket
 import sys
 import time
 from collections import Counter
@@ -26,11 +27,12 @@ from aptui.core.notices import JobChanged, Notice
 from aptui.engine.cache import cache as cache_harness
 from aptui.engine.cache.cache import Cache
 from aptui.engine.live import changes, supervisor, writing
+from aptui.engine.live.requests import reachable
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans
 from aptui.engine.loop.rest import RestRecorder
 from aptui.engine.watch.watcher import Watcher
-from aptui.link import port
+from aptui.link import places, port
 from aptui.shared.errors import BusyError, HostError, InternalError
 from aptui.shared.health import WatchMode
 
@@ -551,7 +553,7 @@ def test_engine_continues_when_an_unwritable_cache_is_writable_again(
 
 def test_deleted_or_replaced_database_is_reported_when_idle(retrying: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     project = retrying
-    monkeypatch.setattr(supervisor, "_DATABASE_CHECK_S", 0.01)
+    monkeypatch.setattr(supervisor, "_OWN_FILES_CHECK_S", 0.01)
     with project.running() as live:
         database = asset_database(live.config.cache_dir)
         away = database.rename(database.with_name("away"))
@@ -570,6 +572,23 @@ def test_deleted_or_replaced_database_is_reported_when_idle(retrying: LiveProjec
             "the asset database was deleted: restore the file, or run 'aptui rescan' to rebuild everything",
             "the asset database was replaced: run 'aptui rescan' to continue with the new database",
         ]
+
+
+def test_engine_makes_its_socket_and_record_again_when_their_folder_was_deleted(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "_OWN_FILES_CHECK_S", 0.01)
+    with project.running() as live, reachable(live):
+        cache = live.config.cache_dir
+        shutil.rmtree(places.engine_dir(cache))
+        assert places.engine_of(cache) is None
+
+        project.until(lambda: places.engine_of(cache))
+
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(places.listening_at(cache))
+            project.until(lambda: live.server is not None and live.server.next_deadline() is not None, "a client is connected")
+        assert [record.cache for record in places.engines()] == [str(cache)]
 
 
 def test_epoch_of_the_engine_increases_with_a_new_database(retrying: LiveProject) -> None:
