@@ -128,7 +128,8 @@ class Config(Struct, frozen=True):
     or its entry, and the `place_key` of a step, a rule or a parameter to the position of that value. `warnings` are lines for
     users. `meta_delay_ms` is how long a live engine waits for the `.meta` file of a new source. `foreign` are the settings of
     another program's project, such as an O3DE project, "" = none; only the feature for that program reads them.
-    `settings_folders` are further folders in which a layer may appear. `sandbox` is auto, require or off.
+    `settings_folders` are further folders in which a layer may appear. `missing_folders` do not exist; if one of them is made, it
+    may become a scan folder. `sandbox` is auto, require or off.
     """
 
     project_dir: Path
@@ -146,6 +147,7 @@ class Config(Struct, frozen=True):
     meta_delay_ms: int = 0
     foreign: str = ""
     settings_folders: tuple[str, ...] = ()
+    missing_folders: tuple[str, ...] = ()
     sharing: SharedCacheSettings = SharedCacheSettings()
     serve: GatewaySettings = GatewaySettings()
     on: AlertSettings = AlertSettings()

@@ -163,12 +163,9 @@ class WatchedRoots:
         folders = [path for path in dict.fromkeys(folders) if path != self._shipped]
         if any(builder.adapter for builder in config.project.builders):
             folders += registry.find_adapted_folders(dirs.builders_record(config.cache_dir))
-        return roots_of(
-            config.project,
-            str(config.cache_dir),
-            own_paths(config),
-            [path for path in dict.fromkeys(folders) if os.path.isdir(path)],
-        )
+        # The watcher reports a loss when a missing folder exists, and a loss in a folder with configuration causes a reload.
+        watched = [*(path for path in dict.fromkeys(folders) if os.path.isdir(path)), *config.missing_folders]
+        return roots_of(config.project, str(config.cache_dir), own_paths(config), watched)
 
     # ------------------------------------------------------------------------------------------ health of the watched roots
 
@@ -192,7 +189,7 @@ class WatchedRoots:
         for root in self._health:
             before = self._reported.get(root.path)
             self._reported[root.path] = root.mode, root.detail
-            if self._is_of_cache(root) or before == (root.mode, root.detail):
+            if self._is_unreported(root) or before == (root.mode, root.detail):
                 continue
             if root.mode in _ILL_WATCHED:
                 self._say(f"'{root.path}' is {_ILL_WATCHED[root.mode]}: {root.detail}", LogLevel.WARNING)
@@ -200,8 +197,8 @@ class WatchedRoots:
                 self._say(f"'{root.path}' is watched again", LogLevel.INFO)
 
     def health(self) -> tuple[WatchedRoot, ...]:
-        """Return the roots outside the cache, each with its watch mode."""
-        return tuple(root for root in self._health if not self._is_of_cache(root))
+        """Return the watched folders outside the cache, each with its watch mode."""
+        return tuple(root for root in self._health if not self._is_unreported(root))
 
     @property
     def are_all_native(self) -> bool:
@@ -210,8 +207,10 @@ class WatchedRoots:
         wanted = [os.fsdecode(root.path) for root in self._list_wanted() if root.tag.startswith(SOURCES)]
         return all(modes.get(path) is WatchMode.NATIVE for path in wanted)
 
-    def _is_of_cache(self, root: WatchedRoot) -> bool:
-        return root.path.startswith(os.path.join(str(self._config().cache_dir), ""))
+    def _is_unreported(self, root: WatchedRoot) -> bool:
+        """Whether a root is in the cache, or does not exist and is not a scan folder yet."""
+        config = self._config()
+        return root.path in config.missing_folders or root.path.startswith(os.path.join(str(config.cache_dir), ""))
 
 
 def _is_armed(watcher: Watcher) -> bool:

@@ -19,9 +19,11 @@ from unittest import mock
 import pytest
 from disk_project import COPIES
 from live_project import LiveProject, Ticker, own_live_project
+from msgspec.structs import replace
 from scripted_source import one_product
 
 from aptui.config import dirs, load
+from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, identity_of
 from aptui.core.notices import JobChanged, Notice
 from aptui.engine.cache import cache as cache_harness
@@ -745,6 +747,25 @@ def test_products_of_a_scan_folder_that_disappears_are_kept(retrying: LiveProjec
         retrying.write("away/a.txt", "back")
         retrying.move("away", "assets")
         retrying.until_product("linux/a.txt", "back")
+
+
+def test_scan_folder_that_is_made_after_the_start_is_scanned(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    later = project.root / "later"
+    without, folder = project.load(), "scan_folders: [{name: later, path: later}, "
+
+    def load_existing() -> Config:
+        return load.load(project.root) if later.is_dir() else replace(without, missing_folders=(str(later),))
+
+    monkeypatch.setattr(project, "load", load_existing)
+    project.config(COPIES.replace("scan_folders: [", folder))
+    with project.running() as live:
+        assert str(later) not in {root.path for root in live.health.roots}
+
+        project.write("later/b.txt", "b")
+
+        project.until_product("linux/b.txt", "b")
+        assert not live.configuration_error
+        assert not any("is not watched" in text for text in project.messages)
 
 
 def test_missing_project_folder_is_not_created(retrying: LiveProject) -> None:

@@ -244,6 +244,7 @@ def _compile_project(
         foreign=to_text(opened.facts),
         sandbox=config.sandbox if config.sandbox == "require" else "off",
         settings_folders=recorder.folders(),
+        missing_folders=recorder.missing_folders(),
     )
 
 

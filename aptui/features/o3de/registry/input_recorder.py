@@ -57,6 +57,10 @@ class InputRecorder:
         """Return (file, SHA-256 in hex) of each file that was read, in order."""
         return tuple((path, digest) for (kind, path), digest in self.seen.items() if kind == _FILE and digest)
 
+    def missing_folders(self) -> tuple[str, ...]:
+        """Return the folders that did not exist."""
+        return tuple(path for (kind, path), digest in self.seen.items() if kind == _FOLDER and not digest)
+
     def folders(self) -> tuple[str, ...]:
         """Return the folders that were listed."""
         return tuple(path for (kind, path), digest in self.seen.items() if kind == _NAMES and digest)

@@ -186,6 +186,7 @@ def test_scan_folder_that_is_missing_or_inside_another_is_reported(engine: Small
         f"scan folder 'gone' does not exist: '{engine.root}/gone'",
         "scan folder 'in' has no files of its own: all belong to 'Project/Assets', which has precedence",
     ]
+    assert f"{engine.root}/gone" in config.missing_folders
 
 
 @pytest.mark.parametrize(
