@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from aptui.shared.files.replacing import read_regular
+
 if TYPE_CHECKING:
     import subprocess
 
@@ -96,20 +98,15 @@ def _resolve_branch(control: str, name: str) -> str:
 
 def _last_move(control: str) -> str:
     """Return the last line of the log of HEAD: `<from> <to> <who> <seconds> <zone>`, a tab, `checkout: moving from …`."""
-    try:
-        with open(os.path.join(control, "logs", "HEAD"), "rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
-            lines = file.read(_TAIL_BYTES).decode("utf-8", "replace").splitlines()
-    except OSError:
-        return ""
+    lines = _read(os.path.join(control, "logs", "HEAD"), _TAIL_BYTES, is_tail=True).splitlines()
     return lines[-1] if lines else ""
 
 
-def _read(path: str, most_bytes: int) -> str:
+def _read(path: str, most_bytes: int, *, is_tail: bool = False) -> str:
+    """Return the text of a file, or of its end; "" if it cannot be read, or is a pipe or device."""
     try:
-        with open(path, encoding="utf-8", errors="surrogateescape") as file:
-            return file.read(most_bytes)
-    except OSError:
+        return read_regular(path, most_bytes, is_tail=is_tail).decode("utf-8", "surrogateescape")
+    except (OSError, ValueError):  # ValueError: the path contains a NUL
         return ""
 
 

@@ -160,8 +160,8 @@ def lock_file(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def read_regular(path: str | bytes | Path, limit: int = -1) -> bytes:
-    """Return the bytes of a file, at most `limit` of them; -1 = all.
+def read_regular(path: str | bytes | Path, limit: int = -1, *, is_tail: bool = False) -> bytes:
+    """Return the bytes of a file, at most `limit` of them; -1 = all. With `is_tail`, the last bytes instead of the first.
 
     A pipe or a device is not read, because its content might never end. Files of a project or cache may come from another machine.
 
@@ -170,9 +170,12 @@ def read_regular(path: str | bytes | Path, limit: int = -1) -> bytes:
     """
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        seen = os.fstat(descriptor)
+        if not stat.S_ISREG(seen.st_mode):
             raise OSError(errno.EINVAL, "it is not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
+            if is_tail:
+                file.seek(max(0, seen.st_size - limit))
             return file.read(limit)
     finally:
         os.close(descriptor)

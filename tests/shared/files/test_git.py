@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -76,9 +77,32 @@ def test_commit_of_a_linked_worktree_is_found(git: Path, tmp_path: Path) -> None
     assert head(str(side)).commit == OTHER
 
 
-@pytest.mark.parametrize("text", ["", "ref: refs/heads/none", "ref: ../../../etc/passwd", "nonsense", "\0\1", COMMIT[:12]])
+@pytest.mark.parametrize("text", ["", "ref: refs/heads/none", "ref: ../../../etc/passwd", "nonsense", "\0\1", "ref: \0", COMMIT[:12]])
 def test_malformed_git_files_give_no_commit(git: Path, tmp_path: Path, text: str) -> None:
     (git / "HEAD").write_text(text)
+
+    assert head(str(tmp_path)) == CheckoutHead()
+
+
+@pytest.mark.parametrize(
+    ("name", "commit"),
+    [("HEAD", ""), ("refs/heads/main", COMMIT), ("packed-refs", ""), ("commondir", COMMIT), ("logs/HEAD", COMMIT)],
+)
+def test_pipe_in_place_of_a_file_of_git_is_not_read(git: Path, tmp_path: Path, name: str, commit: str) -> None:
+    (git / "packed-refs").write_text(f"{COMMIT} refs/heads/main\n")
+    if name == "packed-refs":
+        (git / "refs/heads/main").unlink()
+    (git / name).unlink(missing_ok=True)
+    os.mkfifo(git / name)
+
+    assert head(str(tmp_path)) == CheckoutHead(commit)
+
+
+@pytest.mark.parametrize("target", ["pipe", ""])
+def test_pipe_in_place_of_the_git_file_or_of_its_target_gives_no_commit(tmp_path: Path, target: str) -> None:
+    os.mkfifo(tmp_path / (target or ".git"))
+    if target:
+        (tmp_path / ".git").write_text(f"gitdir: {tmp_path}/{target}\n")
 
     assert head(str(tmp_path)) == CheckoutHead()
 

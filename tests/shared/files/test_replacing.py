@@ -105,3 +105,5 @@ def test_regular_file_is_read_up_to_the_limit(tmp_path):
 
     assert read_regular(path) == b"12345"
     assert read_regular(path, 3) == b"123"
+    assert read_regular(path, 3, is_tail=True) == b"345"
+    assert read_regular(path, 9, is_tail=True) == b"12345"
