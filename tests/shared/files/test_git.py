@@ -77,7 +77,9 @@ def test_commit_of_a_linked_worktree_is_found(git: Path, tmp_path: Path) -> None
     assert head(str(side)).commit == OTHER
 
 
-@pytest.mark.parametrize("text", ["", "ref: refs/heads/none", "ref: ../../../etc/passwd", "nonsense", "\0\1", "ref: \0", COMMIT[:12]])
+@pytest.mark.parametrize(
+    "text", ["", "ref: refs/heads/none", "ref: ../../../etc/passwd", "nonsense", "\0\1", "ref: \0", COMMIT[:12]]
+)
 def test_malformed_git_files_give_no_commit(git: Path, tmp_path: Path, text: str) -> None:
     (git / "HEAD").write_text(text)
 
