@@ -367,7 +367,8 @@ def _write_level(picture: Image.Image | DeepPicture, level: int, job: PictureJob
         arguments["quality"] = job.options.quality
     if job.format == "webp" and job.options.lossless:
         # `quality` is left out, because Pillow takes it as the compression effort if `lossless` is set.
-        arguments = {"lossless": True}
+        # `exact` keeps the colours of transparent pixels.
+        arguments = {"lossless": True, "exact": True}
     with open(job.request.product_path(name), "wb") as file:
         if isinstance(picture, DeepPicture):
             picture.save(file)

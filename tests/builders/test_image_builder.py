@@ -211,6 +211,14 @@ def test_lower_quality_gives_fewer_bytes_and_lossless_keeps_the_pixels(bench):
     assert only(bench.build(source, format="webp", lossless=True)).tobytes() == picture().tobytes()
 
 
+def test_lossless_webp_keeps_the_colours_of_transparent_pixels(bench):
+    pixels = Image.frombytes("RGBA", (2, 1), bytes((200, 100, 50, 0, 1, 2, 3, 255)))
+
+    made = only(bench.build(bench.write("a.png", encoded(pixels)), format="webp", lossless=True))
+
+    assert made.tobytes() == pixels.tobytes()
+
+
 def test_exif_orientation_is_applied_and_metadata_is_removed(bench):
     exif = Image.Exif()
     exif[0x0112] = 6
