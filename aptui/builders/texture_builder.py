@@ -8,7 +8,7 @@ level. The format follows from the platform and from the usage of the texture; `
 | color | bc7 | astc_6x6 | etc2_rgb, etc2_rgba with transparency | sRGB |
 | ui | bc7, no mips | astc_4x4, no mips | as color, no mips | sRGB |
 | normal | bc5: X, Y | astc_4x4: X in RGB, Y in alpha | eac_rg: X, Y | linear |
-| mask | bc4 | astc_8x8 | eac_r | linear, one channel |
+| mask | bc4 | astc_8x8: red in RGB | eac_r | linear, one channel |
 | data | bc7 | astc_4x4 | as color | linear |
 
 Memory: at most 80 bytes a pixel, but only 30 if the height is even and the picture is not resized. Time grows with the number of
@@ -417,7 +417,7 @@ def _encode_astc(pixels: Pixels, name: str, usage: str, effort: int) -> bytes:
 
     context = _make_astc_context(FORMATS[name].block, effort, is_srgb=usage in ("color", "ui"))
     image = astc.ASTCImage(astc.ASTCType.U8, pixels.shape[1], pixels.shape[0], 1, np.ascontiguousarray(pixels).tobytes())
-    swizzle = astc.ASTCSwizzle.from_str("RRRG" if usage == "normal" else "RGBA")
+    swizzle = astc.ASTCSwizzle.from_str({"normal": "RRRG", "mask": "RRR1"}.get(usage, "RGBA"))
     return bytes(context.compress(image, swizzle))
 
 

@@ -255,6 +255,22 @@ def test_mips_keep_the_share_of_pixels_above_the_alpha_threshold() -> None:
     assert (lost[3][..., 3] > 127).mean() < wanted / 2
 
 
+def test_opaque_picture_stays_opaque_in_every_mip_with_an_alpha_threshold() -> None:
+    levels = make_mips(np.full((8, 8, 4), 255, np.uint8), "color", has_mips=True, bleeds=True, coverage=0.5)
+
+    assert [int(level[..., 3].min()) for level in levels] == [255] * 4
+
+
+def test_astc_mask_stores_only_the_red_channel(bench: BuilderBench) -> None:
+    pixels = np.dstack([draw_photo()[..., 0], np.roll(draw_photo(), 40, axis=1)[..., :3]])
+
+    found = Ktx2(bench.build(bench.write("a.png", png(pixels)), usage="mask", format="astc_8x8")["a.ktx2"]).decode("astc_8x8")
+
+    assert (found[..., 0] == found[..., 1]).all()
+    assert (found[..., 3] == 255).all()
+    assert psnr(found[..., 0], pixels[..., 0]) > 30
+
+
 def test_premultiplied_texture_has_the_flag_of_premultiplied_alpha(bench: BuilderBench) -> None:
     pixels = np.full((4, 4, 4), (200, 100, 50, 128), np.uint8)
     bench.write("a.png", png(pixels))

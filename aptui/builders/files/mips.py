@@ -187,9 +187,12 @@ def _fill_transparent(pixels: Pixels, levels: list[Pixels]) -> Pixels:
 
 
 def _keep_coverage(alphas: list[Floats], threshold: float, wanted: float) -> list[Floats]:
-    """Scale the alpha of each level so that the share `wanted` of its pixels is above the threshold."""
+    """Scale the alpha of each level so that the share `wanted` of its pixels is above the threshold, unless it already is."""
     scaled = []
     for alpha in alphas:
+        if float((alpha > threshold).mean()) == wanted:
+            scaled.append(alpha)
+            continue
         low, high = 0.0, 4.0
         for _ in range(_COVERAGE_STEPS):
             middle = (low + high) / 2
