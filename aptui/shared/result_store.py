@@ -11,6 +11,7 @@ from typing import Protocol
 
 from msgspec import Struct, field
 
+from aptui.shared import printing
 from aptui.shared.errors import HostError
 
 # The classes below count hits, misses, bytes, and the time saved and spent, for each builder.
@@ -19,9 +20,10 @@ from aptui.shared.errors import HostError
 class SharingSum(Struct):
     """Counts of one builder, or of all builders.
 
-    `unusable` counts results that were found but not used: damaged, not authentic, incomplete, or too slow. `built_ms` is the sum
-    of the original run times of restored results. `fetch_ms` is the time spent on finding and fetching results; parallel fetches
-    count once.
+    `unusable` counts results that were found but not used: damaged, not authentic, incomplete, or too slow. `unanswered` counts
+    requests that the team's store did not answer, or that were not sent after several failures. `built_ms` is the sum of the
+    original run times of restored results. `fetch_ms` is the time spent on finding and fetching results; parallel fetches count
+    once.
     """
 
     local_hits: int = 0
@@ -36,6 +38,7 @@ class SharingSum(Struct):
     uploaded_bytes: int = 0
     not_uploaded: int = 0
     differences: int = 0
+    unanswered: int = 0
 
     @property
     def hits(self) -> int:
@@ -100,15 +103,24 @@ def total(sums: Iterable[SharingSum]) -> SharingSum:
 
 
 def line(one: SharingSum) -> str:
-    """Return the effect of sharing: `96 % from cache: 41 min saved, 3 min fetching`; "" if no result was requested."""
+    """Return the effect of sharing, "" if no result was requested.
+
+    For example `96 of 100 results from cache: 41 min saved, 3 min fetching`, and why results were not used or not sent.
+    """
     asked = one.hits + one.misses
     if not asked:
         return ""
-    share = 100 * one.hits // asked
-    if not one.hits:
-        return f"{share} % from cache"
-    gain = f"{duration(one.saved_ms)} saved" if one.saved_ms >= 0 else f"{duration(-one.saved_ms)} lost"
-    return f"{share} % from cache: {gain}, {duration(one.fetch_ms)} fetching"
+    text = f"{one.hits:,} of {printing.count(asked, 'result')} from cache"
+    if one.hits:
+        gain = f"{duration(one.saved_ms)} saved" if one.saved_ms >= 0 else f"{duration(-one.saved_ms)} lost"
+        text += f": {gain}, {duration(one.fetch_ms)} fetching"
+    if unanswered := min(one.unanswered, one.misses):
+        text += f"; the shared cache did not answer for {unanswered:,}, run 'aptui cache test' to see why"
+    if one.unusable:
+        text += f"; {one.unusable:,} found, but not usable"
+    if one.not_uploaded:
+        text += f"; {one.not_uploaded:,} not uploaded"
+    return text
 
 
 def duration(milliseconds: int) -> str:

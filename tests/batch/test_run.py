@@ -658,12 +658,12 @@ def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, ob
         (
             {"local_hits": 96, "misses": 4, "built_ms": 2_640_000, "fetch_ms": 180_000, "of a later version": 7},
             "",
-            "96 % from cache: 41 min saved, 3 min fetching",
+            "96 of 100 results from cache: 41 min saved, 3 min fetching",
         ),
         ({}, "", ""),
         (None, "", ""),
         ({"misses": 3}, "", ""),
-        ({"misses": 3}, "shared_cache: {mode: client, store: /share}", "0 % from cache"),
+        ({"misses": 3}, "shared_cache: {mode: client, store: /share}", "0 of 3 results from cache"),
     ],
 )
 def test_restored_results_are_summarised_only_after_hits_or_with_a_shared_cache(

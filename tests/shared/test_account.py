@@ -3,27 +3,20 @@ import pytest
 from aptui.shared.result_store import Account, duration
 
 
-def test_summary_line_has_the_hit_rate_and_the_saved_time():
+def test_summary_line_has_the_number_of_hits_and_the_saved_time():
     account = Account()
     for _ in range(96):
         account.count("image", remote_hits=1, built_ms=27_500, fetch_ms=1_875)
     account.count("image", misses=4)
 
-    assert account.line() == "96 % from cache: 41 min saved, 3 min fetching"
-
-
-def test_hit_rate_is_below_100_percent_if_any_product_was_built():
-    account = Account()
-    account.count("image", local_hits=999, misses=1, built_ms=1000)
-
-    assert account.line().startswith("99 %")
+    assert account.line() == "96 of 100 results from cache: 41 min saved, 3 min fetching"
 
 
 def test_fetching_slower_than_building_is_reported_as_lost_time():
     account = Account()
     account.count("image", remote_hits=1, built_ms=1_000, fetch_ms=21_000)
 
-    assert account.line() == "100 % from cache: 20 s lost, 21 s fetching"
+    assert account.line() == "1 of 1 result from cache: 20 s lost, 21 s fetching"
 
 
 def test_summary_line_is_empty_without_requests_and_short_without_hits():
@@ -31,7 +24,22 @@ def test_summary_line_is_empty_without_requests_and_short_without_hits():
     assert account.line() == ""
 
     account.count("image", misses=3)
-    assert account.line() == "0 % from cache"
+    assert account.line() == "0 of 3 results from cache"
+
+
+@pytest.mark.parametrize(
+    ("counts", "reason"),
+    [
+        ({"unanswered": 7}, "the shared cache did not answer for 3, run 'aptui cache test' to see why"),
+        ({"unusable": 2}, "2 found, but not usable"),
+        ({"not_uploaded": 3}, "3 not uploaded"),
+    ],
+)
+def test_summary_line_says_why_results_were_not_fetched_or_uploaded(counts, reason):
+    account = Account()
+    account.count("image", misses=3, **counts)
+
+    assert account.line() == f"0 of 3 results from cache; {reason}"
 
 
 def test_builder_that_saved_most_time_is_listed_first():

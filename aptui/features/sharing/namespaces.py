@@ -128,13 +128,9 @@ def _namespace(sharing: SharedCacheSettings, trust: Seal, reporter: TroubleRepor
     if not sharing.local_store:
         return Namespace(trust, remote=remote)
     address = remote.address if remote is not None else ""
-
-    def report(text: str) -> None:
-        reporter.report(text, text)
-
     try:
-        local = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], say=report)
-        fetched = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], origin=address, say=report)
+        local = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address])
+        fetched = LocalStore(sharing.local_store, trust, links=sharing.links, origins=[address], origin=address)
     except HostError as error:
         reporter.report_error(error)
         return Namespace(trust, remote=remote)

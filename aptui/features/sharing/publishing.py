@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
@@ -202,9 +202,9 @@ class ResultUploader:
         else:
             self._account.count(made.builder, not_uploaded=1)
 
-    def replaces(self, digest: str) -> None:
-        """Make the next upload replace this blob, because the team's store has wrong bytes for its digest."""
-        self._wrong_blobs.add(digest)
+    def replaces(self, digests: Iterable[str]) -> None:
+        """Make the next upload replace these blobs, because the team's store has wrong bytes for the digest of at least one."""
+        self._wrong_blobs.update(digests)
 
     def wait_until_stored(self, limit_s: float) -> bool:
         """Wait until all results are stored and uploaded; return False after `limit_s`."""

@@ -55,6 +55,7 @@ _FIELD = re.compile("(?:[0-9a-f]{64}){1,2}")
 _SHORTEST_KEY_BYTES = 16
 _LONGEST_KEY_BYTES = 4096
 """Minimum and maximum length of a team's key."""
+_KEYS_HINT = "if the keys were changed, empty the store: a writer does not replace results that it does not trust"
 
 
 class Seal(Struct, frozen=True):
@@ -94,9 +95,9 @@ class Seal(Struct, frozen=True):
         """
         kind, fields, body = part_sealed(data)
         if self.team_key and not hmac.compare_digest(fields.get("mac", ""), self._mac(kind, body)):
-            raise Mismatch("the record was not made with the team's key")
+            raise Mismatch("the record was not made with the team's key", hint=_KEYS_HINT)
         if self.writers and not self._is_signed(kind, fields, body):
-            raise Mismatch("the record is not signed by a configured writer")
+            raise Mismatch("the record is not signed by a configured writer", hint=_KEYS_HINT)
         return kind, body
 
     @property

@@ -15,7 +15,7 @@ import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import TypeVar
 
@@ -181,7 +181,7 @@ class Service:
                 continue
             left_s = self._deadline_s - (self._clock() - started_s)
             read = partial(publishing.read_result, namespace.remote, namespace.trust.open_sealed, base, present)
-            result = self._ask(namespace.remote, base, left_s, read)
+            result = self._ask(namespace.remote, facts.builder_name, base, left_s, read)
             result = self._check_result(namespace, result, facts, is_remote=True)
             if result is not None:
                 return FoundResult(facts, result, namespace, is_remote=True, lookup_ms=self._since(began))
@@ -206,8 +206,10 @@ class Service:
                 found.namespace.local.drop_record(found.result.key)  # blobs of this record are missing, so the record is useless
             return None
         if found.is_remote and found.namespace.fetched is not None:
-            with contextlib.suppress(KnownError):
+            try:
                 publishing.publish(found.namespace.fetched, publishing.open_trusted, found.namespace.trust, found.result)
+            except KnownError as error:
+                self._reporter.report_error(error)
         fetched = {products[index].digest: products[index].size for index in missing}
         return self._count_hit(found, targets, sum(fetched.values()), self._since(began) + found.lookup_ms)
 
@@ -292,28 +294,31 @@ class Service:
                 return True
         return is_shared and namespace.remote is not None and not self._breaker.is_open
 
-    def _ask(self, store: Store, name: str, limit_s: float, call: Callable[[], T]) -> T | None:
+    def _ask(self, store: Store, builder: str, name: str, limit_s: float, call: Callable[[], T]) -> T | None:
         """Call the team's store, and report success or failure to the circuit breaker."""
         if not self._breaker.allows():
+            self.account.count(builder, unanswered=1)
             return None
         try:
             answer = self._lookups.wait(call, limit_s)
         except Mismatch as error:
             self._breaker.note_success()
             self._paused[name] = self._clock() + _WRONG_RESULT_PAUSE_S
+            error.where = error.where or store.address
             self._reporter.report_error(error)
         except TooSlow:
-            self._fail(StoreError(f"the shared cache did not answer within {self._deadline_s:g} s", where=store.address))
+            self._fail(builder, StoreError(f"the shared cache did not answer within {self._deadline_s:g} s", where=store.address))
         except StoreError as error:
-            self._fail(error)
+            self._fail(builder, error)
         except Exception as error:  # noqa: BLE001  # an error of a store must not delay a job
-            self._fail(StoreError(f"{type(error).__name__}: {error}", where=store.address))
+            self._fail(builder, StoreError(f"{type(error).__name__}: {error}", where=store.address))
         else:
             self._breaker.note_success()
             return answer
         return None
 
-    def _fail(self, error: StoreError) -> None:
+    def _fail(self, builder: str, error: StoreError) -> None:
+        self.account.count(builder, unanswered=1)
         self._reporter.report_error(error)
         if self._breaker.note_failure():
             self._reporter.report(
@@ -347,7 +352,11 @@ class Service:
         limit_s = self._deadline_s + sum(wanted.values()) / SLOWEST_BYTES_PER_S
         try:
             is_here = self._ask(
-                remote, base, limit_s, lambda: _download(remote, wanted, spool, is_given_up, self._uploader.replaces)
+                remote,
+                found.facts.builder_name,
+                base,
+                limit_s,
+                lambda: _download(remote, wanted, spool, is_given_up, self._uploader.replaces),
             )
             if is_here:
                 _place_all(found.namespace, targets, spool)
@@ -389,9 +398,12 @@ def _take_lease(root: str) -> Lease | None:
 
 
 def _download(
-    remote: Store, wanted: Mapping[str, int], spool: str, is_given_up: threading.Event, replaces: Callable[[str], None]
+    remote: Store, wanted: Mapping[str, int], spool: str, is_given_up: threading.Event, replaces: Callable[[Iterable[str]], None]
 ) -> bool:
-    """Download blobs into the new folder `spool`; return whether the store had all of them."""
+    """Download blobs into the new folder `spool`; return whether the store had all of them.
+
+    After a damaged blob, the next upload replaces all blobs of the result, because further blobs may be damaged.
+    """
     is_done = False
     os.mkdir(spool)
     try:
@@ -400,7 +412,7 @@ def _download(
                 if not remote.get_blob(digest, os.path.join(spool, digest), size):
                     return False
             except Mismatch:
-                replaces(digest)
+                replaces(wanted)
                 raise
         is_done = True
         return True

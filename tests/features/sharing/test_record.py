@@ -310,9 +310,9 @@ def test_record_without_a_writer_signature_is_refused_if_writers_are_set():
     trust = Seal(team_key=TEAM, writers=(PUBLIC,))
 
     assert trust.open_sealed(Seal(team_key=TEAM, signing_key=CI).seal_body("record", BODY)) == ("record", BODY)
-    with pytest.raises(Mismatch, match="not signed by a configured writer"):
+    with pytest.raises(Mismatch, match="not signed by a configured writer; if the keys were changed, empty the store"):
         trust.open_sealed(Seal(team_key=TEAM).seal_body("record", BODY))
-    with pytest.raises(Mismatch, match="not signed by a configured writer"):
+    with pytest.raises(Mismatch, match="not signed by a configured writer; if the keys were changed, empty the store"):
         trust.open_sealed(Seal(team_key=TEAM, signing_key=b"\10" * 32).seal_body("record", BODY))
 
 
@@ -321,7 +321,7 @@ def test_signature_of_another_record_is_refused():
     _, fields, _ = part_sealed(Seal(signing_key=CI).seal_body("record", BODY))
     forged = with_field(with_field(Seal().seal_body("record", b"{}"), "by", fields["by"]), "sig", fields["sig"])
 
-    with pytest.raises(Mismatch, match="not signed by a configured writer"):
+    with pytest.raises(Mismatch, match="not signed by a configured writer; if the keys were changed, empty the store"):
         trust.open_sealed(forged)
 
 

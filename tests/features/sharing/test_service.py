@@ -375,18 +375,18 @@ def test_recovered_store_is_used_again(machines, server, kind):
     assert bytes_of(other.find()) == CONTENTS
 
 
-def test_damaged_blob_is_replaced_by_a_writer(machines, share, tmp_path):
-    """A machine that may write detects a damaged blob in the shared store, makes the product again, and replaces the blob."""
+def test_damaged_blobs_of_a_result_are_replaced_by_a_writer_at_once(machines, share, tmp_path):
+    """A writer that finds a damaged blob in the shared store makes the products again, and replaces all their blobs."""
     ours = machines("maker", share).put(*CONTENTS)
     for digest in ours.blobs:
         (share / "cas" / digest[:2] / digest).write_bytes(b"poison")
     ci = machines("ci", share)
     assert ci.find() is None
     ci.put(*CONTENTS)
-    ci.put(*CONTENTS)
 
     blobs = [share / "cas" / digest[:2] / digest for digest in ours.blobs]
-    assert blobs[0].read_bytes() == CONTENTS[0]
+    assert {blob.read_bytes() for blob in blobs} == set(CONTENTS)
+    assert [text for text in ci.messages if text.startswith(f"local store or shared cache: {share}: ")] == ci.messages != []
 
 
 @pytest.mark.real
@@ -398,6 +398,7 @@ def test_failing_store_is_paused_and_retried_later(machines, server):
         assert other.find(facts(f"{number}.png")) is None
 
     assert len(server.asked) == 5
+    assert other.account.unanswered == 8
     assert other.service._breaker.is_open
     assert [text for text in other.messages if "not used for some time" in text]
     server.faults.clear()

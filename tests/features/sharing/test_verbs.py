@@ -53,7 +53,7 @@ def test_batch_verb_prints_a_summary_of_stored_results(run: Run, tmp_path: Path)
     code, out, _ = run("batch", "--set", f"cache={tmp_path / 'Other'}")
 
     assert code == 0
-    assert out.splitlines()[-1].startswith("100 % from cache: ")
+    assert out.splitlines()[-1].startswith("2 of 2 results from cache: ")
     assert asked(run, "batch", "--set", f"cache={tmp_path / 'Third'}")["shared"]["local_hits"] == 2
 
 

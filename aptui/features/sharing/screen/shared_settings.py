@@ -115,7 +115,7 @@ class SharedSettings:
         from aptui.shared.result_store import line, total
 
         self._sums = shared_totals.read(self._shell.session.cache_dir).builders
-        self.account = line(total(self._sums.values()))
+        self.account = line(total(self._sums.values())).partition(";")[0]  # the reasons of misses are too long for this line
 
     # ---------------------------------------------------------------------------------------------------- the summary line
 
@@ -138,7 +138,7 @@ class SharedSettings:
             enabled = sum(row.is_enabled for row in draft.patterns)
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
         # The share of saved runs is shown although the shared cache is inactive now, if earlier runs have used stored results.
-        has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 %"))
+        has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 of "))
         needed = sum(part.width for part in left[:2]) + len(self.account) + 3
         shows_account = has_account and width >= (_WIDE_COLUMNS if is_news else needed)
         return left, (Part(self.account, "muted"),) if shows_account else ()

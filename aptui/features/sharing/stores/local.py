@@ -234,7 +234,6 @@ class LocalStore(FolderStore):
         origins: addresses of other stores; results that were fetched from them are trusted like results that were made here.
         origin: address of the store from which the written results were fetched, "" = they were made here. This machine's seal of
             a record covers this address. A project without keys uses only results that were made here or fetched from `origins`.
-        say: called with a message about each changed blob.
 
     Raises:
         HostError: the folder cannot be made or used.
@@ -248,13 +247,11 @@ class LocalStore(FolderStore):
         links: bool = False,
         origins: Iterable[str] = (),
         origin: str = "",
-        say: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._trust = trust
         self._links = links
         self._origin, self._origins = origin, {"", *origins}
-        self._say = say or (lambda _text: None)
         self._clock = clock
         self._secret = _read_secret(root)
         super().__init__(root, trust.namespace, syncs=False)
@@ -353,11 +350,8 @@ class LocalStore(FolderStore):
     def _remove_damaged(self, path: str, digest: str) -> None:
         with contextlib.suppress(OSError):
             os.unlink(path)
-        self._say(
-            f"stored file {digest[:12]} was changed, perhaps through a product that is a link to it; it was deleted "
-            f"('{self.address}')"
-        )
-        raise Mismatch(f"stored file {digest} was changed", where=self.address)
+        what = f"stored file {digest} was changed, perhaps through a product that is a link to it; it was deleted"
+        raise Mismatch(what, where=self.address)
 
     def _note_use(self, path: str) -> None:
         """Set the access time of a file, which records the file's last use.

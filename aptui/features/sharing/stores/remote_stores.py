@@ -43,6 +43,11 @@ _IDLE_CONNECTIONS = 8
 """Maximum number of open connections without a request."""
 _SENT_AT_ONCE = 64 * 1024
 """Maximum number of bytes of a single write to a connection."""
+_TOKEN_HINTS = {
+    401: "set APTUI_CACHE_TOKEN to a token of the server",
+    403: "use a token that allows this, or set 'shared_cache.mode' to 'client' to read only",
+}
+"""{status of an answer: what the user can do about it}."""
 _Buffer = TypeVar("_Buffer", bytearray, memoryview)
 
 
@@ -221,7 +226,8 @@ class HttpStore:
         if status in {404, 412} and not (status == 404 and method == "PUT"):
             return
         if status in {401, 403, 405, 501}:
-            raise StoreRefused(f"the server refused the request: {status} {answer.reason}", where=self.address)
+            what = f"the server refused to {'store a result' if method == 'PUT' else 'answer'}: {status} {answer.reason}"
+            raise StoreRefused(what, where=self.address, hint=_TOKEN_HINTS.get(status, ""))
         if status in {413, 507}:
             raise StoreFull(f"the disk of the server is full: {status} {answer.reason}", where=self.address)
         if status == 409:

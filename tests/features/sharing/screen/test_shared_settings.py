@@ -150,7 +150,7 @@ async def test_summary_shows_time_savings_and_whether_a_location_works(tmp_path,
     async with in_cache(tmp_path, project, size) as (app, pilot):
         app.pane.activate()
         await pilot.pause()
-        assert "75 % from cache: 89 s saved" in text(app)
+        assert "results from cache: 89 s saved" in text(app)
         for place, words in (
             (tmp_path / "nowhere", "the folder of the shared cache does not exist"),
             (share, "the store answered after"),

@@ -21,15 +21,10 @@ DIGEST = digest_of(DATA).hex()
 
 
 @pytest.fixture
-def messages():
-    return []
-
-
-@pytest.fixture
-def local(tmp_path, messages, monkeypatch):
+def local(tmp_path, monkeypatch):
     """A store on a file system with hard links and without reflinks, the usual case."""
     monkeypatch.setattr(placing, "reflink", lambda _source, _target: False)
-    return LocalStore(str(tmp_path / "store"), Seal(), links=True, say=messages.append)
+    return LocalStore(str(tmp_path / "store"), Seal(), links=True)
 
 
 def adopted(local, tmp_path, data=DATA):
@@ -83,18 +78,17 @@ def test_executable_bit_is_kept_with_every_kind_of_copy(tmp_path, monkeypatch, s
 
 
 @pytest.mark.parametrize("damage", [b"PRODUCT" * 1000, b"product" * 999, b""])
-def test_blob_modified_through_a_product_is_removed_and_reported(local, tmp_path, messages, damage):
+def test_blob_modified_through_a_product_is_removed_and_reported(local, tmp_path, damage):
     """Whenever a blob is used, also on this machine, its bytes are compared with the digest in its name."""
     path = adopted(local, tmp_path)
     os.chmod(path, 0o644)
     with open(path, "wb") as file:
         file.write(damage)
 
-    with pytest.raises(Mismatch):
+    with pytest.raises(Mismatch, match="was changed"):
         local.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
     assert not (tmp_path / "target").exists()
     assert local.has_blobs([DIGEST]) == set()
-    assert "was changed" in messages[0]
 
     adopted(local, tmp_path / "again")
     assert local.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
@@ -124,17 +118,16 @@ def test_products_are_hard_links_only_if_configured(tmp_path, monkeypatch):
 
 @pytest.mark.real
 @pytest.mark.parametrize("through", ["product", "another", "blob"])
-def test_restored_modification_time_does_not_hide_damage(local, tmp_path, messages, through):
+def test_restored_modification_time_does_not_hide_damage(local, tmp_path, through):
     path = adopted(local, tmp_path)
     assert local.get_blob(DIGEST, str(tmp_path / "another"), len(DATA))
     time.sleep(placing._SLACK_NS / 1e9 + 0.02)
 
     scribble({"product": path, "another": tmp_path / "another", "blob": local.blob_path(DIGEST)}[through])
 
-    with pytest.raises(Mismatch):
+    with pytest.raises(Mismatch, match="was changed"):
         local.get_blob(DIGEST, str(tmp_path / "target"), len(DATA))
     assert not (tmp_path / "target").exists()
-    assert "was changed" in messages[0]
 
 
 def test_blob_is_verified_again_only_after_a_possible_change(local, tmp_path, monkeypatch):

@@ -258,6 +258,13 @@ def test_invalid_store_address_is_a_user_error(address):
         HttpStore(address)
 
 
+def test_refused_write_names_the_setting_for_machines_that_only_read(server, store):
+    server.faults.append(Fault("forbidden", method="PUT"))
+
+    with pytest.raises(StoreRefused, match=r"refused to store a result: 403 .*; use a token that allows this, or set"):
+        store.put_record("ab" * 32, RECORD)
+
+
 def test_compressed_answer_is_refused(server, store):
     """Answers are never decompressed, so a small compressed answer cannot exceed the size limit."""
     server.faults.append(Fault("packed", "/ac/"))
