@@ -130,12 +130,12 @@ class Chains:
         above = self._stages_above(job)
         for name in names:
             key = PathKey(name[len(COMMON_PREFIX) :])
+            top = f" (made from '{above[-1]}')" if above[-1] not in (key, job.source.key) else ""
             if key in above:
                 cycle = " -> ".join(reversed(above[: above.index(key) + 1]))
-                return f"its intermediate product '{key}' would be made from itself: {cycle} -> {key}"
+                return f"its intermediate product '{key}'{top} would be made from itself: {cycle} -> {key}"
             fact = self._memory.last_seen(key)
             if fact is not None and not self.is_intermediate(fact):
-                top = f" (made from '{above[-1]}')" if len(above) > 1 else ""
                 return f"its intermediate product '{key}'{top} has the path of an existing source: '{fact.rel}'"
         return ""
 
