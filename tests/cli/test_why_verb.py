@@ -63,6 +63,16 @@ def test_why_of_a_job_that_never_completed_names_the_first_failure(project: Path
 
 
 @pytest.mark.real
+def test_why_does_not_count_failures_before_the_source_was_good_again(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "aptui.yaml").write_text(CONFIG.replace("echo wrong >&2; exit 3 #", "cp {source} {products_dir} && grep good"))
+    for text in ("good", "bad", "good", "worse"):
+        (project / "assets" / "a.bad").write_text(text)
+        main.main(["batch"])
+
+    assert "its last run failed" in output_of(capsys, "why", "a.bad")
+
+
+@pytest.mark.real
 def test_why_of_a_job_that_failed_again_names_the_inputs_of_its_last_good_products(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

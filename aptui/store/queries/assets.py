@@ -19,6 +19,7 @@ from aptui.shared.printing import when
 from aptui.store.db.schema import VERSION_KEY, uuid_text
 from aptui.store.db.statements import MOST_RUNS
 from aptui.store.queries.reader import PRODUCTS_SQL, SOURCES_SQL, EdgeRow, JobRow, ProductRow, Reader, RunRow, SourceRow
+from aptui.store.queries.session_history import read_first_failure
 
 # The status of a job and its reason in one sentence, for `aptui why` and the screen.
 #
@@ -58,11 +59,11 @@ def _describe_failures(row: JobRow, runs: Sequence[RunRow], database: Reader) ->
 
     Only the last `MOST_RUNS` runs are stored. If all of them failed, the number is followed by "or more".
     """
-    count = next((at for at, run in enumerate(runs) if run.outcome == 0), len(runs))
+    first_ms = read_first_failure(database, row.job_id)
+    count = next((at for at, run in enumerate(runs) if run.outcome == 0 or run.completed_ms < first_ms), len(runs))
     if count < 2:
         return "its last run failed"
-    found = database.ask("SELECT FirstFailLogTime FROM Jobs WHERE JobID = ?", (row.job_id,)).fetchone()
-    first_ms = (found[0] if found else 0) or runs[count - 1].completed_ms
+    first_ms = first_ms or runs[count - 1].completed_ms
     more = " or more" if count >= MOST_RUNS else ""
     return f"its last {count}{more} runs failed, the first of them at {when(first_ms)}"
 

@@ -180,8 +180,16 @@ def first_failed(reader: Reader, job_ids: Sequence[int]) -> int:
     return found[0] if found else job_ids[0]
 
 
+def read_first_failure(reader: Reader, job_id: int) -> int:
+    """Return when a failed job failed for the first time since it was good (ms since 1970), 0 if no time is stored."""
+    found = reader.ask("SELECT FirstFailLogTime FROM Jobs WHERE JobID = ?", (job_id,)).fetchone()
+    return (found[0] if found else 0) or 0
+
+
 def outcome_change(reader: Reader, job_id: int, head: Callable[[], str]) -> OutcomeChange | None:
     """Return the first run of a job's latest series of failed runs, or of successful runs; None if no run is stored.
+
+    A series of failed runs also ends when the job becomes good without a run, because its inputs are as before the failure.
 
     Args:
         head: returns the commit that is checked out now; called if the first run belongs to the present session.
@@ -191,9 +199,11 @@ def outcome_change(reader: Reader, job_id: int, head: Callable[[], str]) -> Outc
     recent = [(run.outcome, run.completed_ms, _NEXT, "") for run in reader.runs_of(job_id) if run.completed_ms > last_ms]
     if not recent + recorded:
         return None
-    is_failed = (recent + recorded)[0][0] != Outcome.SUCCEEDED
-    *_, first = takewhile(lambda row: (row[0] != Outcome.SUCCEEDED) is is_failed, recent + recorded)
-    _outcome, ended_ms, session, commit = first
+    newest, *earlier = recent + recorded
+    is_failed = newest[0] != Outcome.SUCCEEDED
+    since_ms = read_first_failure(reader, job_id) if is_failed else 0
+    series = takewhile(lambda row: (row[0] != Outcome.SUCCEEDED) is is_failed and row[1] >= since_ms, earlier)
+    *_, (_outcome, ended_ms, session, commit) = newest, *series
     before = reader.ask(_COMMIT_BEFORE_SQL, (session,)).fetchone()
     commit = head() if session == _NEXT else commit
     is_after_checkout = bool(commit and before and before[0] and before[0] != commit)

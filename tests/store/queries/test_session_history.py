@@ -41,7 +41,8 @@ def session_row(started_ms: int = 1 * SECOND, ended_ms: int = 9 * SECOND, **chan
 def job(store: Store, job_id: int, run_key: int, **changes: Any) -> None:
     """Let a job run, with one product of 10 bytes."""
     is_failed = changes.get("outcome", 0) == 1
-    status = {"state": "failed", "status": 2} if is_failed else {}
+    first_fail_ms = changes.pop("first_fail_ms", 0)
+    status = {"state": "failed", "status": 2, "first_fail_ms": first_fail_ms} if is_failed else {}
     store.put(
         put_source=[source_row(job_id, f"{job_id}.png")],
         put_job=[job_row(job_id, job_id, run_key=run_key, **status)],
@@ -194,6 +195,14 @@ def test_outcome_change_names_the_git_commit_of_the_first_failed_run(store: Stor
     assert outcome_change(store.reader(), 1, lambda: "dd") == OutcomeChange(False, 32 * SECOND, "dd", True)
     assert outcome_change(store.reader(), 1, lambda: "cc") == OutcomeChange(False, 32 * SECOND, "cc", False)
     assert outcome_change(store.reader(), 9, lambda: "dd") is None
+
+
+def test_series_of_failures_begins_after_the_job_was_good_without_a_run(store: Store) -> None:
+    for number, at_s in enumerate((2, 12, 22), 5):
+        job(store, 1, number, completed_ms=at_s * SECOND, outcome=1, first_fail_ms=(22 if at_s == 22 else 2) * SECOND)
+        store.put(put_session=[session_row((at_s - 1) * SECOND, (at_s + 1) * SECOND)])
+
+    assert outcome_change(store.reader(), 1, lambda: "") == OutcomeChange(True, 22 * SECOND, "", False)
 
 
 def test_outcome_change_outside_git_is_not_after_a_checkout(store: Store) -> None:

@@ -141,8 +141,10 @@ def find_first_failure(job_details: JobDetails) -> str:
     Return "" if an older run is shown. Also return "" if the commit is unknown and only one run in a row has failed.
     """
     failing = job_details.failing if job_details.is_newest else None
-    failed = list(takewhile(lambda run: run.outcome, job_details.runs))
-    if failing is None or not (failing.commit or len(failed) > 1):
+    if failing is None:
+        return ""
+    failed = list(takewhile(lambda run: run.outcome and run.completed_ms >= failing.ended_ms, job_details.runs))
+    if not failing.commit and len(failed) < 2:
         return ""
     return moment(failing.ended_ms) + f", commit {commit_text(failing)}" * bool(failing.commit)
 
