@@ -33,7 +33,7 @@ from aptui.shared.files import clocks
 from aptui.shared.files.replacing import replace_bytes
 
 FORM = 19
-"""Version of the compiled form; increase it when the form changes."""
+"""Version of the compiled form; increase it when the values of unchanged fields are computed in another way."""
 
 
 def digest_of(value: object) -> str:
@@ -295,6 +295,15 @@ def _restore(data: dict[str, list[Any]]) -> Any:
     return _KINDS[name](*map(frozen, arguments))
 
 
+def _seal(text: str) -> str:
+    """Return the digest that is stored with a compiled form.
+
+    The digest also covers the names of the records' fields: a form has only the values of the fields, in their order.
+    """
+    fields = [(name, kind.__struct_fields__) for name, kind in _KINDS.items() if isinstance(kind, type) and issubclass(kind, Struct)]
+    return hashlib.sha256(f"{fields}\n{text}".encode()).hexdigest()
+
+
 def recall(file: str, key: str) -> Config | None:
     """Return the stored configuration if nothing that it depends on changed; a damaged file is ignored."""
     config = read_compiled(file, key)
@@ -308,7 +317,7 @@ def read_compiled(file: str, key: str | None = None) -> Config | None:
     try:
         with open(file, encoding="ascii") as stream:
             stored_key, digest, text = stream.read().split("\n", 2)
-        if key not in (None, stored_key) or digest != hashlib.sha256(text.encode()).hexdigest():
+        if key not in (None, stored_key) or digest != _seal(text):
             return None
         return restore(text)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):
@@ -318,7 +327,7 @@ def read_compiled(file: str, key: str | None = None) -> Config | None:
 def store_config(file: str, key: str, config: Config) -> None:
     """Store the compiled form of a configuration, so that `recall` can return it."""
     text = canonical(dump(config))
-    write_compiled(file, f"{key}\n{hashlib.sha256(text.encode()).hexdigest()}\n{text}")
+    write_compiled(file, f"{key}\n{_seal(text)}\n{text}")
 
 
 def write_compiled(file: str, text: str) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config import configuration, dirs, packing
@@ -491,9 +492,25 @@ def test_stored_configuration_with_unknown_fields_is_compiled_again(write: Write
     (stored,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
     key = stored.read_text(encoding="ascii").split("\n")[0]
     text = json.dumps({**packing.pack(first), "unheard_of": 1})
-    stored.write_text(f"{key}\n{packing.hashlib.sha256(text.encode()).hexdigest()}\n{text}", encoding="ascii")
+    stored.write_text(f"{key}\n{packing._seal(text)}\n{text}", encoding="ascii")
 
     assert load(folder) == first
+
+
+@pytest.mark.real
+def test_configuration_that_was_stored_with_other_fields_is_compiled_again(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The compiled form has the values of the fields without their names, and a clone can be updated without a new version."""
+    folder = write(EXAMPLE)
+    with monkeypatch.context() as earlier:
+        earlier.setitem(packing._KINDS, "Config", type("Config", (Struct,), {"__annotations__": {"project_dir": str}}))
+        load(folder)
+    (stored,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
+
+    assert packing.read_compiled(str(stored)) is None
+    load(folder)
+    assert packing.read_compiled(str(stored)) is not None
 
 
 def test_unwritable_cache_folder_is_ignored(write: Write, tmp_path: Path) -> None:
