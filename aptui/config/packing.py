@@ -300,7 +300,9 @@ def _seal(text: str) -> str:
 
     The digest also covers the names of the records' fields: a form has only the values of the fields, in their order.
     """
-    fields = [(name, kind.__struct_fields__) for name, kind in _KINDS.items() if isinstance(kind, type) and issubclass(kind, Struct)]
+    fields = [
+        (name, kind.__struct_fields__) for name, kind in _KINDS.items() if isinstance(kind, type) and issubclass(kind, Struct)
+    ]
     return hashlib.sha256(f"{fields}\n{text}".encode()).hexdigest()
 
 
