@@ -94,9 +94,9 @@ def _case(row: JobRow, builders: Mapping[bytes, str], log_dir: Path, *, is_failu
 
 
 def _log_lines(row: JobRow, log_dir: Path) -> list[JobLogLine]:
-    """Return the lines of a job's log, an empty list if the log was deleted."""
+    """Return the lines of a job's log without its last line (`joblog.is_tally`), an empty list if the log was deleted."""
     try:
-        return joblog.parse(path_of(log_dir, row.log)) if row.log else []
+        return [each for each in joblog.parse(path_of(log_dir, row.log)) if not joblog.is_tally(each.text)] if row.log else []
     except HostError:
         return []
 

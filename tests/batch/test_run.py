@@ -251,6 +251,7 @@ def test_junit_contains_errors_and_end_of_log_of_failed_job(run: Run, project: P
     assert (output.text or "").startswith("0 warnings, ")
     assert "first" in (output.text or "")
     assert "last" in (output.text or "")
+    assert "errors, 0 warnings" not in (output.text or ""), "the first line has these counts"
 
 
 def test_junit_lists_jobs_with_warnings_whose_logs_were_deleted(run: Run, project: Path) -> None:
