@@ -125,8 +125,7 @@ def logs(arguments: Namespace) -> int:
         for file in files:
             printing.say(printing.line(str(file)))
         return 0
-    lines = joblog.parse(files[0])
-    _say(lines[-max(1, arguments.lines) :])
+    _say(joblog.parse_end(files[0], max(1, arguments.lines)))
     return 0
 
 

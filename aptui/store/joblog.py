@@ -36,6 +36,8 @@ MOST_ENGINE_LOGS = 5
 """Maximum number of the engine's logs that are kept, including the log that is being written."""
 _HEADER_FIELD_CHARS = 80
 """Maximum length of a header field; a line with a longer field is not a record."""
+_LINE_BYTES = 1024
+"""Number of bytes that are read for each requested line at the end of a log; if they do not suffice, more are read."""
 _NAME_BYTES = 255
 """Maximum length of a file name in bytes, on all common file systems (NAME_MAX)."""
 
@@ -196,14 +198,36 @@ def parse(path: Path) -> list[JobLogLine]:
     Raises:
         HostError: the file is missing or cannot be read.
     """
+    data, now_ms = _read(path)
+    return parse_text(data.decode("utf-8", "replace"), now_ms)
+
+
+def parse_end(path: Path, line_count: int) -> list[JobLogLine]:
+    """Return the last lines of a log for users. Unlike `parse`, it does not read the beginning of a long log.
+
+    Raises:
+        HostError: the file is missing or cannot be read.
+    """
+    most_bytes = _LINE_BYTES * (line_count + 1)
+    while True:
+        data, now_ms = _read(path, most_bytes, is_tail=True)
+        is_whole = len(data) < most_bytes
+        text = (data if is_whole else data.partition(b"\n")[2]).decode("utf-8", "replace")
+        lines = parse_text(text, now_ms)
+        if is_whole or len(lines) > line_count:  # one more line, because the context of the first line may have been cut off
+            return lines[-line_count:]
+        most_bytes *= 4
+
+
+def _read(path: Path, most_bytes: int = -1, *, is_tail: bool = False) -> tuple[bytes, int]:
+    """Return the bytes of a log, or of its end, and the time of its last change (ms since 1970)."""
     try:
-        data, now_ms = read_regular(path), path.stat().st_mtime_ns // 1_000_000
+        return read_regular(path, most_bytes, is_tail=is_tail), path.stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
         raise HostError(f"the log '{path}' no longer exists", hint="the next run of the job writes a log") from None
     except OSError as error:
         hint = "remove it" if error.errno == errno.EINVAL else "check its permissions"
         raise HostError(f"the log '{path}' cannot be read: {error.strerror}", hint=hint) from error
-    return parse_text(data.decode("utf-8", "replace"), now_ms)
 
 
 def parse_text(text: str, now_ms: int) -> list[JobLogLine]:

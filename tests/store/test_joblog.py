@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.shared.errors import HostError
+from aptui.shared.files.replacing import read_regular
 from aptui.store import joblog
 from aptui.store.joblog import (
     EngineLog,
@@ -20,6 +21,7 @@ from aptui.store.joblog import (
     log_name,
     name_of,
     parse,
+    parse_end,
     parse_text,
     spoken,
     write,
@@ -459,3 +461,24 @@ def test_job_log_is_named_after_its_run_and_analysis_log_after_its_builder():
     assert name_of(job, {7: "game"}) == log_name("game", "a/b.png", "linux", "k", BUILDER, 3)
     job.is_analysis = True
     assert name_of(job, {7: "game"}) == analysis_log_name("a/b.png", BUILDER)
+
+
+@pytest.mark.parametrize("line_count", [1, 7, 39, 40, 41, 100, 1000])
+def test_end_of_a_log_equals_the_end_of_the_whole_log(path: Path, line_count: int) -> None:
+    write(path, [record(f"{number} " + "x" * 97 * number, asset=f"{number}.png") for number in range(40)], 0, 0)
+
+    assert parse_end(path, line_count) == parse(path)[-line_count:]
+
+
+def test_beginning_of_a_long_log_is_not_read_for_its_last_lines(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(path, [record(f"line {number}") for number in range(20_000)], 0, 0)
+    read: list[int] = []
+
+    def read_part(file: Path, limit: int = -1, *, is_tail: bool = False) -> bytes:
+        read.append(len(data := read_regular(file, limit, is_tail=is_tail)))
+        return data
+
+    monkeypatch.setattr(joblog, "read_regular", read_part)
+
+    assert [line.text for line in parse_end(path, 3)] == ["line 19998", "line 19999", "0 errors, 0 warnings"]
+    assert sum(read) < 10_000
