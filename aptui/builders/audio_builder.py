@@ -91,6 +91,12 @@ MOST_MIB = 1024
 MOST_CHANNELS = 1024
 """Maximum number of channels that libsndfile reads."""
 
+_OGG_ORDERS = {3: (0, 2, 1), 5: (0, 2, 1, 3, 4), 6: (0, 2, 1, 4, 5, 3), 7: (0, 2, 1, 5, 6, 4, 3), 8: (0, 2, 1, 6, 7, 4, 5, 3)}
+"""{number of channels: order of the channels in an Ogg file, as their numbers in a WAV} (Vorbis I, section 4.3.9; RFC 7845, 5.1.1).
+
+All other containers have the order of WAV; libsndfile keeps the order of the file.
+"""
+
 MOST_RATE_FACTOR = 256
 """Maximum ratio of two sample rates: with a larger ratio, a small source could become an enormous product."""
 
@@ -327,7 +333,7 @@ def _convert(source: Any, file: IO[bytes], product_path: str, options: AudioPara
             _check_length(frames, most_frames, options)
             samples = _round_samples(block, bits, clipping, noise)
             with _saving():
-                product.write(samples)
+                product.write(_order_channels(samples, form.container, is_read=False))
     if form.container == "OGG":
         set_serial(product_path)
     elif form.subtype == "IMA_ADPCM":
@@ -525,7 +531,7 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
         read_count += len(block)
         request.progress(min(1.0, read_count / source.frames))
         odd_count += _replace_odd(block) if source.subtype in ("FLOAT", "DOUBLE") else 0
-        yield block
+        yield _order_channels(block, source.format, is_read=True)
     if odd_count and warns:
         text = f"replaced {show_count(odd_count, 'infinite or invalid sample')} (infinite: by full scale, invalid: by silence)"
         request.log.warning(f"{request.source}: {text}")
@@ -537,6 +543,14 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
     # A short MP3 gives only a warning, because libsndfile estimates the length if the header does not contain one.
     if warns:
         request.log.warning(f"{request.source}: {text}")
+
+
+def _order_channels(block: NDArray[Any], container: str, *, is_read: bool) -> NDArray[Any]:
+    """Return samples that were read from a container in the order of WAV, or samples to write in the order of the container."""
+    import numpy as np
+
+    order = _OGG_ORDERS.get(block.shape[1]) if container == "OGG" else None
+    return block if order is None else block.take(np.argsort(order) if is_read else order, axis=1)
 
 
 def _replace_odd(block: Samples) -> int:

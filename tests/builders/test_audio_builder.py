@@ -683,3 +683,23 @@ def test_sound_without_a_sample_after_resampling_is_refused(bench, frames):
     assert bench.fail(source, sample_rate=8000) == (
         "a.wav: the sound is too short: it has no sample left at 8000 Hz; set sample_rate: keep"
     )
+
+
+@pytest.mark.parametrize("requested", ["vorbis", "opus"])
+@pytest.mark.parametrize(
+    "order", [(0, 1, 2, 3), (0, 2, 1), (0, 2, 1, 3, 4), (0, 2, 1, 4, 5, 3), (0, 2, 1, 5, 6, 4, 3), (0, 2, 1, 6, 7, 4, 5, 3)]
+)
+def test_speakers_of_an_ogg_file_have_the_order_of_its_format(bench, requested, order):
+    """Each channel has its own tone; the fourth is the low-frequency channel, in which Opus keeps only low tones."""
+    tones = [400, 600, 800, 60, 1000, 1200, 1400, 1600][: len(order)]
+    samples = 0.3 * np.sin(2 * np.pi * np.outer(np.arange(48000) / 48000, tones))
+
+    def tones_of(products):
+        *_, found = opened(products)
+        return [int(np.abs(np.fft.rfft(found[:48000, channel])).argmax()) for channel in range(len(order))]
+
+    made = bench.build(bench.write("a.wav", encoded(samples, rate=48000)), format=requested)
+    ((_, data),) = made.items()
+
+    assert tones_of(made) == [tones[place] for place in order]
+    assert tones_of(bench.build(bench.write("b.ogg", data))) == tones
