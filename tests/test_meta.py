@@ -417,6 +417,19 @@ def test_sql_statements_have_no_numbered_parameters() -> None:
     assert numbered == []
 
 
+def test_no_code_uses_a_connection_to_a_database_as_its_only_context_manager() -> None:
+    """`with sqlite3.connect(...)` ends a transaction and leaves the connection open. Use `with closing(...) as database, database:`."""
+    left_open = [
+        f"{path.relative_to(ROOT.parent)}:{number}"
+        for folder in (ROOT, ROOT.parent / "tests")
+        for path in folder.rglob("*.py")
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if re.match(r"\s*with sqlite3\.connect\(", line)
+    ]
+
+    assert left_open == []
+
+
 @pytest.mark.real
 def test_modules_of_batch_runs_do_not_import_libraries_of_the_screen() -> None:
     code = (

@@ -80,7 +80,7 @@ def builder_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--platform", default="", metavar="ID", help="run: platform of the job; by default the first that has a job"
     )
-    parser.epilog = f"'{Path(__file__).parents[1] / 'BUILDERS.md'}' explains how to write a builder."
+    parser.epilog = "'aptui docs write-builder' explains how to write a builder."
 
 
 def builder(arguments: Namespace) -> int:

@@ -4,6 +4,7 @@ import shutil
 import sqlite3
 import zipfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -348,13 +349,13 @@ def test_bundles_are_made_for_the_platforms_that_have_a_list(bundler: Bundler) -
 def test_bundle_of_seeds_is_skipped_for_a_platform_without_their_products(bundler: Bundler) -> None:
     product = bundler.cache / "linux" / "rock.txt"
     bundler.run("seeds", "--seedListFile=s.seed", "--addSeed=rock.txt")
-    with sqlite3.connect(bundler.cache / "assetdb.sqlite") as database:
+    with closing(sqlite3.connect(bundler.cache / "assetdb.sqlite")) as database, database:
         database.execute("UPDATE Products SET ProductName = 'linux/moved.txt' WHERE ProductName = 'linux/rock.txt'")
     try:
         lines = bundler.run("bundleSeed", "--addSeed=rock.txt", "--outputBundlePath=x.pak")
         bundler.run("bundleSeed", "--addSeed=rock.txt", "--outputBundlePath=y.pak", "--platform=linux", code=1)
     finally:
-        with sqlite3.connect(bundler.cache / "assetdb.sqlite") as database:
+        with closing(sqlite3.connect(bundler.cache / "assetdb.sqlite")) as database, database:
             database.execute("UPDATE Products SET ProductName = 'linux/rock.txt' WHERE ProductName = 'linux/moved.txt'")
 
     assert product.exists()
