@@ -20,7 +20,7 @@ from contextlib import closing
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -32,6 +32,9 @@ from aptui.cli.verbs import ENVIRONMENT, EXIT_CODES, GROUP_TEXTS, all_verbs, exa
 from aptui.config.dirs import asset_database, data_dir
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
+
+if TYPE_CHECKING:
+    from aptui.config.configuration import Config
 
 Rows = list[tuple[str, str]]
 FIELD_TEXTS = {
@@ -460,6 +463,8 @@ def complete_words(words: Sequence[str]) -> list[str]:
         names = [*all_verbs(), *list_topics()]
     elif begun.startswith("-"):
         names = list(_options(parsers.parser_of(verb, [*before, "--help"])))
+    elif verb == "builder" and before[-1] == "run":
+        names = [builder.name for builder in _load_config(before).project.builders]
     else:
         names = [*_choices(verb, before), *(_sources(before, begun) if verb in _TAKES_SOURCES else ())]
     return [printing.line(name) for name in islice((name for name in names if name.startswith(begun)), _MOST)]
@@ -486,15 +491,21 @@ def _choices(verb: str, before: Sequence[str]) -> Iterator[str]:
         yield from map(str, action.choices or ())
 
 
-def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
-    """Yield the sources in the database. If the incomplete word `begun` starts with `#`, yield job numbers like `#12` instead."""
+def _load_config(before: Sequence[str]) -> Config:
+    """Return the configuration of the project that the words of the command line name."""
     from aptui.batch.options import load_last_config, project_dir
-    from aptui.store.queries.reader import open_reader
 
     words = list(before)
     at = next((index for index, word in enumerate(words[:-1]) if word in ("-C", "--project")), -1)
     project = project_dir(Namespace(project=words[at + 1] if at >= 0 else None))
-    config = load_last_config(Namespace(project=str(project)))
+    return load_last_config(Namespace(project=str(project)))
+
+
+def _sources(before: Sequence[str], begun: str) -> Iterator[str]:
+    """Yield the sources in the database. If the incomplete word `begun` starts with `#`, yield job numbers like `#12` instead."""
+    from aptui.store.queries.reader import open_reader
+
+    config = _load_config(before)
     with closing(open_reader(asset_database(config.cache_dir))) as database:
         if begun.startswith("#"):
             yield from (f"#{row.job_id}" for row in database.jobs())

@@ -382,7 +382,7 @@ def test_completion_completes_words_of_a_command_line(words: list[str], offered:
 
 
 @pytest.mark.real
-def test_completion_offers_sources_and_jobs_folder_by_folder(
+def test_completion_offers_sources_folder_by_folder_jobs_and_builders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     project = verb_project.write(tmp_path, monkeypatch)
@@ -392,6 +392,7 @@ def test_completion_offers_sources_and_jobs_folder_by_folder(
     assert "tables/" in manual.complete_words(["why", ""])
     assert manual.complete_words(["why", "tables/b"]) == ["tables/bad.json"]
     assert "#1" in manual.complete_words(["-C", str(project), "log", "#"])
+    assert manual.complete_words(["-C", str(project), "builder", "run", "ta"]) == ["tables"]
 
 
 def test_completion_offers_no_names_in_an_unprocessed_project(
