@@ -390,7 +390,8 @@ class TableChanges:
         if not store.is_loaded or not store.is_out_of_order or store.is_busy or self._waits:
             return
         wait_s = self._resting.due_in(pane.shell.touched_s, store.total)
-        if wait_s > 0 or pane.table.marks.are_in_range or pane.screen.query(Menu):
+        has_menu = any(isinstance(child, Menu) for child in pane.screen.children)  # a query would visit all widgets of the screen
+        if wait_s > 0 or pane.table.marks.are_in_range or has_menu:
             self._waits = True
             pane.set_timer(max(wait_s, _CHECK_S), self._check_again)
             return

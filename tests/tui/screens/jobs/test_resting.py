@@ -80,6 +80,26 @@ def test_changed_rows_are_sorted_after_a_delay_and_a_cursor_at_the_top_stays_the
     in_jobs(tmp_path, change)
 
 
+def test_rows_are_not_sorted_while_a_menu_is_open(tmp_path, monkeypatch):
+    monkeypatch.setattr(selection, "HOLD_S", 0.0)
+    monkeypatch.setattr(selection, "_CHECK_S", 0.01)
+
+    async def change(app, pilot, pane):
+        await newest_first(pilot, pane)
+        await pilot.press("full_stop")
+        await until(pilot, lambda: "Run again" in text(app))
+        pane.store.apply(news(3, "completed", completed_ms=NOW_MS + 5000))
+        app.wake()
+        await pilot.pause(0.1)
+        assert pane.store.is_out_of_order
+        assert pane.store.keys(0, 1) != [3]
+        await pilot.press("escape")
+        await until(pilot, lambda: pane.store.keys(0, 1) == [3])
+
+    monkeypatch.setattr(selection, "AGAIN_S", 0.0)
+    in_jobs(tmp_path, change)
+
+
 @on_jobs()
 async def test_cursor_stays_on_its_failure_and_running_jobs_are_shown_in_a_strip(app, pilot, pane):
     session, strip = app.session, pane.query_one(RunningStrip)
