@@ -418,7 +418,7 @@ def test_sql_statements_have_no_numbered_parameters() -> None:
 
 
 def test_no_code_uses_a_connection_to_a_database_as_its_only_context_manager() -> None:
-    """`with sqlite3.connect(...)` ends a transaction and leaves the connection open. Use `with closing(...) as database, database:`."""
+    """`with sqlite3.connect(...)` leaves the connection open. Use `with closing(...) as database, database:`."""
     left_open = [
         f"{path.relative_to(ROOT.parent)}:{number}"
         for folder in (ROOT, ROOT.parent / "tests")
