@@ -183,7 +183,7 @@ class Guard(Struct):
         why = self.refusal(address_of(request))
         if why:
             raise web.HTTPForbidden(text=f"{why}\n")
-        if request.headers.get(hdrs.HOST, "") not in self.hosts(request):
+        if request.headers.get(hdrs.HOST, "").lower() not in self.hosts(request):
             raise web.HTTPMisdirectedRequest(text="the host name of this request is not in 'serve.hosts'\n")
         self._check_origin(request)
         if request.body_exists and request.content_type not in _BODY_TYPES:
@@ -193,16 +193,16 @@ class Guard(Struct):
         origin = request.headers.get(hdrs.ORIGIN)
         if origin is not None:
             own = f"{request.scheme}://{request.headers[hdrs.HOST]}"
-            if origin != own and origin not in self.serve.origins:
+            if origin.lower() != own.lower() and origin not in self.serve.origins:
                 raise web.HTTPForbidden(text="web pages of this origin are not allowed; add the origin to 'serve.origins'\n")
         elif request.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
             raise web.HTTPForbidden(text="requests from other web pages are not allowed\n")
 
     def hosts(self, request: web.Request) -> set[str]:
-        """Return every value of the header `Host` that is accepted for this request."""
+        """Return every value of the header `Host` that is accepted for this request, in lower case (RFC 3986 §3.2.2)."""
         sockname = request.transport.get_extra_info("sockname") if request.transport is not None else None
         port = sockname[1] if sockname else self.serve.port
-        names = {*_LOOPBACK_HOSTS, url_host(self.serve.address), *self.serve.hosts}
+        names = {name.lower() for name in (*_LOOPBACK_HOSTS, url_host(self.serve.address), *self.serve.hosts)}
         found = {name if _has_port(name) else f"{name}:{port}" for name in names}
         if _DEFAULT_PORTS.get(request.scheme) == port:
             found |= {name for name in names if not _has_port(name)}

@@ -85,7 +85,7 @@ def test_unknown_host_names_are_refused(there: Served) -> None:
     """The exact allow-list for the `Host` header prevents DNS rebinding."""
     port = there.port
 
-    for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"[::1]:{port}"):
+    for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"LocalHost:{port}", f"[::1]:{port}"):
         assert there.get(ENDPOINT, Host=host).status == 200
     for host in (
         "evil.example",
@@ -142,9 +142,10 @@ def test_answers_lack_cors_headers_and_html_forms_are_refused(there: Served) -> 
 
 
 def test_configured_origins_are_accepted(tmp_path: Path) -> None:
-    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, hosts: [editor.lan], origins: ['https://tools.lan']}\n")
+    project = Project(tmp_path / "p", PLAIN + "serve: {port: 0, hosts: [Editor.lan], origins: ['https://tools.lan']}\n")
     with served(project, tmp_path / "tokens.json") as there:
-        assert there.get(ENDPOINT, Host=f"editor.lan:{there.port}").status == 200
+        for host in (f"editor.lan:{there.port}", f"EDITOR.lan:{there.port}"):
+            assert there.get(ENDPOINT, Host=host, Origin=f"http://{host.lower()}").status == 200
         assert there.get(ENDPOINT, Origin="https://tools.lan", Sec_Fetch_Site="cross-site").status == 200
 
 
