@@ -32,7 +32,7 @@ FEATURE = Feature(
                 "aptui cache prefetch --platforms linux",
                 "aptui cache ready main --trust-code",
                 "aptui cache serve --writable",
-                "aptui cache serve --host 0.0.0.0 --certificate cert.pem --key key.pem --write-token-file tokens",
+                "aptui cache serve --store /srv --host 0.0.0.0 --certificate cert.pem --key key.pem --write-token-file tokens",
             ),
         ),
     },

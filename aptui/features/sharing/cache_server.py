@@ -21,6 +21,7 @@ import os
 import re
 import ssl
 import stat
+import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
@@ -31,7 +32,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 
 from aptui.features.sharing.record import MAX_RECORD_BYTES, TRUSTED
-from aptui.features.sharing.stores import placing
+from aptui.features.sharing.stores import local, placing
 from aptui.features.sharing.stores.folder_store import FolderStore
 from aptui.features.sharing.stores.placing import CHUNK_BYTES, write_all
 from aptui.shared.connections.addresses import is_loopback
@@ -73,6 +74,7 @@ class CacheServer:
         max_blob_bytes: maximum size of an upload.
         most_connections: maximum number of connections.
         timeout_s: maximum time for a request's headers, and the additional time of a slow transfer.
+        limit_bytes: size limit of the store, 0 = no limit.
     """
 
     root: str
@@ -87,6 +89,7 @@ class CacheServer:
     max_blob_bytes: int = 16 * 1024**3
     most_connections: int = 512
     timeout_s: float = 30.0
+    limit_bytes: int = 0
 
     @property
     def is_loopback(self) -> bool:
@@ -313,6 +316,9 @@ class _Handler:
         with placing.share_with_gc(self._serving.root):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.rename(written, path)
+        root, limit_bytes = self._serving.root, self._serving.limit_bytes
+        if local.needs_cleanup(root, os.stat(path).st_size, limit_bytes):
+            threading.Thread(target=local.gc, args=(root, limit_bytes), name="aptui-cache-cleanup", daemon=True).start()
 
     def _store(self, namespace: str) -> FolderStore:
         return FolderStore(self._serving.root, namespace, syncs=False)

@@ -16,6 +16,7 @@ from aptui.features.sharing import record as records
 from aptui.features.sharing.namespaces import Namespace, TroubleReporter
 from aptui.features.sharing.record import Discovered, JobFacts, Record, Seal, Variants, difference, part_sealed, variant_key
 from aptui.features.sharing.stores.breaker import Breaker, DeadlineExecutor
+from aptui.features.sharing.stores.local import gc, needs_cleanup
 from aptui.shared.errors import KnownError
 from aptui.shared.result_store import Account, Mismatch, Store, StoreError, StoreFull, StoreRefused
 
@@ -170,13 +171,21 @@ class ResultUploader:
 
     Args:
         writes: whether results are uploaded to the team's store.
+        local_limit_bytes: size limit of this machine's store, 0 = no limit.
     """
 
     def __init__(
-        self, namespace: Namespace, account: Account, reporter: TroubleReporter, breaker: Breaker, *, writes: bool
+        self,
+        namespace: Namespace,
+        account: Account,
+        reporter: TroubleReporter,
+        breaker: Breaker,
+        *,
+        writes: bool,
+        local_limit_bytes: int,
     ) -> None:
         self._namespace, self._account, self._reporter, self._breaker = namespace, account, reporter, breaker
-        self._writes = writes
+        self._writes, self._limit_bytes = writes, local_limit_bytes
         self._differing: set[str] = set()
         self._wrong_blobs: set[str] = set()
         self._idle = threading.Condition()
@@ -205,6 +214,24 @@ class ResultUploader:
     def replaces(self, digests: Iterable[str]) -> None:
         """Make the next upload replace these blobs, because the team's store has wrong bytes for the digest of at least one."""
         self._wrong_blobs.update(digests)
+
+    def clean_after(self, record: Record) -> None:
+        """Clean this machine's store in the background, if a cleanup is due after the result `record` was added."""
+        local = self._namespace.local
+        if local is not None and needs_cleanup(local.address, sum(record.blobs.values()), self._limit_bytes):
+            with self._idle:
+                self._waiting += 1
+            self._storing.submit(lambda: self._clean(local.address))
+
+    def _clean(self, root: str) -> None:
+        """Remove results until the store is below its limit, unless another cleanup has ended since; runs in a thread."""
+        try:
+            if needs_cleanup(root, 0, self._limit_bytes):
+                gc(root, self._limit_bytes)
+        except Exception as error:  # noqa: BLE001  # a store that is too large must not delay a job
+            self._reporter.report_error(error)
+        finally:
+            self._on_end()
 
     def wait_until_stored(self, limit_s: float) -> bool:
         """Wait until all results are stored and uploaded; return False after `limit_s`."""
@@ -241,6 +268,7 @@ class ResultUploader:
                 local.put_blob(digest, made.files[digest])
             self._compare(made, publish(local, open_trusted, self._namespace.trust, result))
             self._account.count(made.builder, stored=1)
+            self.clean_after(made.record)
         except KnownError as error:
             self._reporter.report_error(error)
 

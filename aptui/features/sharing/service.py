@@ -144,7 +144,14 @@ class Service:
         self._lease = _take_lease(sharing.local_store) if self._namespaces[0].local is not None else None
         self._lookups = DeadlineExecutor("aptui-shared-ask", _LOOKUP_THREADS)
         writing = Breaker(clock)
-        self._uploader = ResultUploader(self._namespaces[0], self.account, self._reporter, writing, writes=sharing.writes)
+        self._uploader = ResultUploader(
+            self._namespaces[0],
+            self.account,
+            self._reporter,
+            writing,
+            writes=sharing.writes,
+            local_limit_bytes=sharing.local_limit_bytes,
+        )
 
     # ----------------------------------------------------------------------------------------------------- finding results
 
@@ -208,6 +215,7 @@ class Service:
         if found.is_remote and found.namespace.fetched is not None:
             try:
                 publishing.publish(found.namespace.fetched, publishing.open_trusted, found.namespace.trust, found.result)
+                self._uploader.clean_after(found.record)
             except KnownError as error:
                 self._reporter.report_error(error)
         fetched = {products[index].digest: products[index].size for index in missing}

@@ -63,8 +63,12 @@ def cache_arguments(parser: ArgumentParser, action: str = "") -> None:
         parser.add_argument("--platforms", metavar="A,B", help="for 'ready' and 'prefetch': only these platforms")
     if action in ("", "verify"):
         _rebuild_arguments(parser)
-    if action in ("", "gc"):
+    if action in ("", "gc", "serve"):
         parser.add_argument("--limit", metavar="SIZE", help="size limit to use instead of the configured one, for example 5GiB")
+    if action in ("", "gc", "verify", "serve"):
+        parser.add_argument(
+            "--store", metavar="DIR", help="folder of the store; without this option, the 'local_store' of the project"
+        )
     if action != "serve":
         parser.add_argument("--json", action="store_true", help="print one JSON object")
     if action in ("", "serve"):
@@ -129,25 +133,28 @@ def cache(arguments: Namespace) -> int:
 # --------------------------------------------------------------------------------------------------- this machine's store
 
 
-def _store_of(config: Config) -> str:
-    path = config.sharing.local_store
-    if not path:
+def _store_of(arguments: Namespace, config: Config | None = None) -> tuple[str, int]:
+    """Return the folder of the store and its size limit (bytes, 0 = no limit): those of the options, else of the configuration."""
+    from aptui.config.edit import mistake_in, value_of
+    from aptui.config.yaml.nodes import byte_count
+
+    size_limit = value_of(arguments.limit or "0")
+    if mistake_in("local_store.size_limit", size_limit):
+        raise UserError(f"'{arguments.limit}' is not a size", hint="write for example --limit 5GiB")
+    limit_bytes: int = byte_count(size_limit)  # type: ignore[arg-type]  # the schema checks it
+    if arguments.store:
+        return os.path.abspath(arguments.store), limit_bytes
+    sharing = (config or load_config(arguments)).sharing
+    if not sharing.local_store:
         raise UserError("this machine stores no results: 'local_store.enabled' is false", hint="set 'local_store.enabled' to true")
-    return path
+    return sharing.local_store, limit_bytes if arguments.limit else sharing.local_limit_bytes
 
 
 def gc(arguments: Namespace) -> int:
     """Remove the results that were not used for the longest time."""
-    from aptui.config.edit import mistake_in, value_of
-    from aptui.config.yaml.nodes import byte_count
     from aptui.features.sharing.stores import local
 
-    config = load_config(arguments)
-    path = _store_of(config)
-    size_limit = value_of(arguments.limit or "0")
-    if mistake_in("local_store.size_limit", size_limit):
-        raise UserError(f"'{arguments.limit}' is not a size", hint="write for example --limit 5GiB")
-    limit = byte_count(size_limit) if arguments.limit else config.sharing.local_limit_bytes  # type: ignore[arg-type]  # the schema checks it
+    path, limit = _store_of(arguments)
     done = local.gc(path, limit) if os.path.isdir(path) else local.StoreMaintenance()
     if arguments.json:
         printing.say_json({"store": path, "limit_bytes": limit, **to_builtins(done)})
@@ -163,9 +170,9 @@ def gc(arguments: Namespace) -> int:
 def _verify(arguments: Namespace) -> int:
     from aptui.features.sharing.stores import local
 
-    config = load_to_run(arguments) if arguments.rebuild else load_config(arguments)
-    path = _store_of(config)
-    if arguments.rebuild:
+    config = load_to_run(arguments) if arguments.rebuild else None
+    path, _limit = _store_of(arguments, config)
+    if config is not None:
         from aptui.cli.read_access import open_for_reading
         from aptui.features.sharing.store_checks import rebuild_store
 
@@ -331,7 +338,7 @@ def _serve(arguments: Namespace) -> int:
         from aptui.features.sharing.cache_server import CacheServer, serve
     except ImportError:
         raise UserError("serving needs the package 'aiohttp'", hint=install_advice("serve")) from None
-    path = _store_of(load_config(arguments))
+    path, limit_bytes = _store_of(arguments)
     os.makedirs(path, mode=0o700, exist_ok=True)
     serving = CacheServer(
         path,
@@ -343,6 +350,7 @@ def _serve(arguments: Namespace) -> int:
         certificate=arguments.certificate or "",
         private_key=arguments.key or "",
         is_plain=arguments.plain,
+        limit_bytes=limit_bytes,
     )
     serve(serving, started=lambda address: printing.complain(f"serving '{printing.line(path)}' at {address}"))
     return 0

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from tools import MACHINE, needs
+from waiting import until
 
 pytest.importorskip("aiohttp")
 
@@ -245,6 +246,17 @@ def test_serving_a_result_counts_as_use(tmp_path, open_server):
 
     maintenance.gc(root, 1)
     assert path.exists()
+
+
+def test_served_store_is_cleaned_when_uploads_exceed_its_limit(tmp_path, monkeypatch):
+    monkeypatch.setattr(maintenance, "GRACE_S", 0.0)
+    with serving(tmp_path / "store", is_writable=True, limit_bytes=25_000) as address:
+        for number in range(6):
+            data = bytes([number]) * 10_000
+            assert ask(address, "PUT", f"/cas/{hashlib.sha256(data).hexdigest()}", data)[0] == 201
+            until(lambda: not maintenance.needs_cleanup(str(tmp_path / "store"), 0, 25_000))
+
+    assert 0 < maintenance.count(str(tmp_path / "store")).size_bytes < 25_000
 
 
 @needs("ccache")

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.features.sharing.record import Seal, base_key
 from aptui.features.sharing.service import Service, Stopwatch
-from aptui.features.sharing.stores.local import LocalStore
+from aptui.features.sharing.stores.local import LocalStore, count
 from aptui.shared.errors import UserError
 from tests.features.sharing import harness
 from tests.features.sharing.harness import LIES, SLOW, Fault, HostileServer, all_here, facts, files_of, key_file, record, sharing
@@ -107,6 +107,21 @@ def test_shared_result_that_would_fill_the_disk_is_not_fetched(machines, share, 
     assert not list(other.folder.glob("*.part-*"))
     monkeypatch.undo()
     assert other.find() is not None, "the failed copy did not damage the store"
+
+
+@pytest.mark.parametrize("mode", ["server", "client"])
+def test_local_store_is_cleaned_while_results_are_stored_or_fetched(machines, share, monkeypatch, mode):
+    monkeypatch.setattr("aptui.features.sharing.stores.local.GRACE_S", 0.0)
+    jobs = [facts(f"{number}.png") for number in range(6)]
+    for number, job in enumerate(jobs):
+        machines("maker", share).put(bytes([number]) * 10_000, of=job)
+    limited = machines("limited", share if mode == "client" else "", mode, local_limit_bytes=25_000)
+
+    for number, job in enumerate(jobs):
+        limited.find(of=job) if mode == "client" else limited.put(bytes([number]) * 10_000, of=job)
+        assert limited.service.wait_until_stored(20)
+
+    assert 0 < count(str(limited.folder / "local")).size_bytes < 25_000
 
 
 def test_fetched_results_and_own_results_are_found_without_a_server(machines, share):

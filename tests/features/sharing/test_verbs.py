@@ -98,6 +98,20 @@ def test_cache_gc_removes_results_down_to_a_limit(run: Run, tmp_path: Path) -> N
     assert run("cache", "gc", "--limit", "much") == (3, "", "aptui: 'much' is not a size; write for example --limit 5GiB\n")
 
 
+def test_store_can_be_maintained_outside_a_project(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run("batch")
+    (tmp_path / "server").mkdir()
+    monkeypatch.chdir(tmp_path / "server")
+    words = ("--store", str(store(tmp_path)))
+
+    assert run("cache", "verify", *words)[:2] == (
+        0,
+        "undamaged: 2 results, 2 products, " + run("cache", "gc", *words)[1].split("; ")[1].replace(" remain", ""),
+    )
+    assert asked(run, "cache", "gc", "--limit", "1B", *words)["blobs"] == 0
+    assert run("cache", "stats")[0] == 3
+
+
 def test_cache_verify_removes_damaged_results(run: Run, tmp_path: Path) -> None:
     run("batch")
     blob = next(path for path in store(tmp_path).rglob("cas/*/*") if path.is_file())

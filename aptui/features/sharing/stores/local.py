@@ -14,6 +14,7 @@ Tests: `tests/features/sharing/stores/test_local.py`.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import hmac
 import os
@@ -47,6 +48,8 @@ The engine may still be placing results that were used more recently.
 """
 _TARGET_SHARE = 0.9
 """Target of a cleanup, as a share of the size limit. Without this margin, the store would be full again at once."""
+_GROWTH_SHARE = 0.1
+"""Growth after which a cleanup is due, as a share of the size limit."""
 _BATCH = 200
 """Number of files that a cleanup removes each time that it holds the exclusive lock."""
 
@@ -110,7 +113,29 @@ def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -
             newest = clock() - (GRACE_S if placing.living(root) else 0.0)
             old = [entry for entry in _by_result(entries) if entry.used < newest]
             _shrink(root, old, int(limit_bytes * _TARGET_SHARE), result)
+        with open(os.path.join(root, _GROWN), "wb") as file:
+            file.write(b"0")
         return result
+
+
+_GROWN = "grown"
+"""Name of the file with the number of bytes that were added since the last cleanup."""
+
+
+def needs_cleanup(root: str, added_bytes: int, limit_bytes: int) -> bool:
+    """Count bytes that were added to the store at `root`; return whether a cleanup (`gc`) is due. Errors are ignored."""
+    if not limit_bytes:
+        return False
+    with contextlib.suppress(OSError), open(os.path.join(root, _GROWN), "a+b") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        text = file.read(20)
+        grown_bytes = (int(text) if text.isdigit() else limit_bytes) + added_bytes  # no number: the store was never cleaned
+        if added_bytes:
+            file.truncate(0)
+            file.write(b"%d" % grown_bytes)
+        return grown_bytes > limit_bytes * _GROWTH_SHARE
+    return False
 
 
 def verify(root: str) -> StoreMaintenance:

@@ -49,6 +49,17 @@ def test_least_recently_used_results_are_removed_first(local, tmp_path, clock):
     assert (result.removed, result.freed_bytes, result.size_bytes, result.blobs) == (6, 6_000, 4_000, 4)
 
 
+def test_cleanup_is_due_whenever_the_store_has_grown_by_a_tenth_of_its_limit(local, tmp_path, clock):
+    root = local.address
+    assert not maintenance.needs_cleanup(root, 10_000, 0), "without a limit"
+    assert maintenance.needs_cleanup(root, 0, 10_000), "the store was never cleaned"
+
+    for _ in range(2):
+        maintenance.gc(root, 10_000, clock=clock)
+        assert [maintenance.needs_cleanup(root, 400, 10_000) for _ in range(3)] == [False, False, True]
+        assert maintenance.needs_cleanup(root, 0, 10_000)
+
+
 def test_cleanup_removes_record_and_blob_although_the_product_was_read(tmp_path, clock):
     """A product may be a hard link to its blob. If a game reads it, the blob's access time is newer than that of the record."""
     local = LocalStore(str(tmp_path / "store"), Seal(), clock=clock)
