@@ -226,6 +226,17 @@ def test_vertices_are_merged_by_a_share_of_the_size_of_the_model(bench, size, co
     assert max(map(max, found)) == pytest.approx(size)
 
 
+def test_merged_vertices_keep_their_normals(bench):
+    obj = f"{SQUARE}v 0 0 0\nvn 0 0 1\nvn 0 0 1\nf 1//1 2//1 3//1\nf 5//2 3//1 4//2\n"
+    normals = "property float z\nproperty float nx\nproperty float ny\nproperty float nz\nproperty uchar red\n"
+    normals += "property uchar green\nproperty uchar blue\n"
+    ply = PLY.replace("vertex 3", "vertex 4").replace("face 1", "face 2").replace("property float z\n", normals)
+    ply += "0 0 0 0 0 1 9 9 9\n1 0 0 0 0 1 9 9 9\n0 1 0 0 0 1 9 9 9\n0 0 0 0 0 1 9 9 9\n3 0 1 2\n3 3 1 2\n"
+
+    for source, count in ((bench.write("a.obj", obj), 4), (bench.write("a.ply", ply), 3)):
+        assert model(bench, source)[1]["NORMAL"] == [(0, 0, 1)] * count
+
+
 def test_normals_parameter_keeps_or_computes_or_omits_normals(bench):
     given = bench.write("a.obj", f"{SQUARE}vn 0 1 0\nf 1//1 2//1 3//1\n")
     roof = bench.write("b.obj", ROOF)

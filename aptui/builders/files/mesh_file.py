@@ -446,15 +446,20 @@ def _merge_vertices(mesh: Any, *, by_normals: bool) -> None:
     import numpy as np
 
     digits = 8 - math.floor(math.log10(max(float(np.abs(mesh.vertices).max()), _LEAST_SIZE)))
-    if mesh.visual.kind != "vertex":
+    has_normals = by_normals and "vertex_normals" in mesh._cache  # noqa: SLF001 -- trimesh's own writer does the same
+    if has_normals:
+        # The normals are also stored as an attribute, because trimesh deletes normals when faces change, but not attributes.
+        mesh.vertex_attributes["normals"] = np.array(mesh.vertex_normals)
+    if mesh.visual.kind == "vertex":
+        columns = [mesh.vertices.round(digits), mesh.visual.vertex_colors]
+        columns += [mesh.vertex_normals.round(2)] if has_normals else []
+        _, first, places = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
+        order = np.argsort(first)
+        mesh.update_vertices(first[order], inverse=np.argsort(order)[places.reshape(-1)])
+    else:
         mesh.merge_vertices(merge_norm=not by_normals, digits_vertex=digits)
-        return
-    columns = [mesh.vertices.round(digits), mesh.visual.vertex_colors]
-    if by_normals and "vertex_normals" in mesh._cache:  # noqa: SLF001 -- trimesh's own writer does the same
-        columns.append(mesh.vertex_normals.round(2))
-    _, first, places = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    mesh.update_vertices(first[order], inverse=np.argsort(order)[places.reshape(-1)])
+    if has_normals:
+        mesh.vertex_normals = mesh.vertex_attributes.pop("normals")
 
 
 def _smooth_normals(mesh: Any) -> Any:
