@@ -364,7 +364,8 @@ def _authority(user: str | None, password: str | None, token: str) -> dict[str, 
 # Stores shared results in an object store (S3 and compatible stores, Google, Azure). The library obstore, which is imported on
 # first use, calls the object store.
 #
-# obstore reads the credentials and the region from the same places as the provider's own tools.
+# obstore reads the credentials and the region from the same places as the provider's own tools. It reads the whole body of an error
+# answer, and has no option that limits the body: only the timeout of the request ends an endless body.
 
 
 class ObjectStore:
