@@ -1,7 +1,8 @@
 """Intermediates: products on platform `common` that are sources of other builders. This module does not change the state of a job.
 
 An intermediate is a source as soon as its product row exists. A file in the intermediate folder without a row is an orphan. A job
-fails if one of its intermediates has the path of a source outside the intermediate folder, or is an earlier stage of its own chain.
+fails if one of its intermediates has the path of a source outside the intermediate folder, is an earlier stage of its own chain, or
+makes its chain too long.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from aptui.core.state.working_set import WorkingSet
 
 CHAINS_END = PathKey("\x00chains")
 """Key in `Assembly.waits` for jobs that wait until no chain of intermediates can get another stage."""
+MOST_STAGES = 200
+"""Maximum number of stages of a chain. A builder that processes its own products under new names would never end."""
 
 
 class Chains:
@@ -130,6 +133,9 @@ class Chains:
         above = self._stages_above(job)
         for name in names:
             key = PathKey(name[len(COMMON_PREFIX) :])
+            if len(above) > MOST_STAGES:
+                stages = f"{above[-1]} -> {above[-2]} -> … -> {key}"
+                return f"its chain of intermediate products has more than {MOST_STAGES} stages: {stages}"
             top = f" (made from '{above[-1]}')" if above[-1] not in (key, job.source.key) else ""
             if key in above:
                 cycle = " -> ".join(reversed(above[: above.index(key) + 1]))

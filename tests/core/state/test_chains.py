@@ -13,6 +13,7 @@ from aptui.core.messages import CompareFiles
 from aptui.core.model import FileFact, JobState
 from aptui.core.orders import Outcome
 from aptui.core.run_report import Used
+from aptui.core.state import chains
 
 
 @pytest.fixture
@@ -110,6 +111,17 @@ def test_job_fails_if_its_intermediate_has_the_path_of_a_source() -> None:
         world.apply({"m.s": None})
         assert set(world.statuses().values()) == {"completed"}
         assert files(world) == ["common/m.s"]
+
+
+def test_endless_chain_ends_at_the_maximum_number_of_stages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chains, "MOST_STAGES", 2)
+    world = World()
+
+    world.apply({"a.s": "stage b.s=stage c.s=stage d.s=x"})
+
+    assert "more than 2 stages: a.s -> b.s -> … -> d.s" in world.job("c.s@common:chain").error
+    assert set(files(world)) == {"common/b.s", "common/c.s"}
+    assert world.cache == world.clean().cache
 
 
 @pytest.mark.parametrize("order", [("m.s", "a.s", "b.s"), ("m.s", "b.s", "a.s"), ("a.s", "b.s", "m.s")])
