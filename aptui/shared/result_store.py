@@ -117,7 +117,7 @@ def line(one: SharingSum) -> str:
     if unanswered := min(one.unanswered, one.misses):
         text += f"; the shared cache did not answer for {unanswered:,}, run 'aptui cache test' to see why"
     if one.unusable:
-        text += f"; {one.unusable:,} found, but not usable"
+        text += f"; {one.unusable:,} found, but damaged, incomplete or too slow"
     if one.not_uploaded:
         text += f"; {one.not_uploaded:,} not uploaded"
     return text

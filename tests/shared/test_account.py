@@ -31,7 +31,7 @@ def test_summary_line_is_empty_without_requests_and_short_without_hits():
     ("counts", "reason"),
     [
         ({"unanswered": 7}, "the shared cache did not answer for 3, run 'aptui cache test' to see why"),
-        ({"unusable": 2}, "2 found, but not usable"),
+        ({"unusable": 2}, "2 found, but damaged, incomplete or too slow"),
         ({"not_uploaded": 3}, "3 not uploaded"),
     ],
 )
