@@ -32,8 +32,8 @@ def play(story):
     errors = story.errors()
     assert "self.top -> self.top" in errors["self.top:chained@common"]
     assert "back.top -> back.mid -> back.top" in errors["back.mid:chained@common"]
-    ring = "'ring.mid' (made from 'ring.top') would be made from itself: ring.mid -> ring.low -> ring.mid"
-    assert ring in errors["ring.low:chained@common"]
+    message = "'ring.mid' (made from 'ring.top') would be made from itself: ring.mid -> ring.low -> ring.mid"
+    assert message in errors["ring.low:chained@common"]
     assert set(story.texts()) == {"common/back.mid", "common/ring.mid", "common/ring.low"}
     story.delete("assets/ring.top")
     ran = story.engine_run()  # the failed job of `ring.low` may run again before `ring.low` is removed
