@@ -691,8 +691,11 @@ def ask_child(questions: list[ClassQuestion], sandbox: Sandbox | None) -> list[C
 
 
 def _signature() -> str:
-    """Return a value that changes with the interpreter and the installed packages: `pip` changes the time of its target folder."""
-    parts = [sys.version, sys.executable]
+    """Return a value that changes with the interpreter, the folder of aptui (a clone may be one of several) and the packages.
+
+    `pip` changes the time of its target folder.
+    """
+    parts = [sys.version, sys.executable, os.path.dirname(os.path.dirname(__file__))]
     for folder in sys.path:
         if folder.endswith(("site-packages", "dist-packages")):
             try:

@@ -153,6 +153,16 @@ def test_stored_description_of_a_builder_starts_no_process(place, no_process):
     assert place.cache.stat().st_mtime_ns == written
 
 
+def test_stored_descriptions_of_another_clone_of_aptui_are_not_used(place, no_process, monkeypatch):
+    """Workers run the builders of the present clone, so the digests of the other clone's files would never match."""
+    place.complete(entry("json"))
+    monkeypatch.setattr(registry, "__file__", "/clone/aptui/engine/registry.py")
+    no_process()
+
+    with pytest.raises(AssertionError, match="a process was started"):
+        place.complete(entry("json"))
+
+
 def test_stored_description_with_another_file_as_origin_is_not_used(place):
     path, other = place.write("mesh.py"), place.folder / "asset.dat"
     (before,) = place.complete()
