@@ -374,7 +374,7 @@ class Plans(PipelinePart):
             self._cancel_requested(source)
         else:
             self._plan_jobs(source, builders, is_retry=is_retry)
-        if not matching:
+        if not matching and not any(self._jobs.is_at_rest(job) for job in source.jobs.values()):
             self.remove_source(source.key)
 
     def _plan_jobs(self, source: Source, builders: Iterable[Builder], *, is_retry: bool) -> None:

@@ -171,6 +171,25 @@ def test_platform_that_is_not_requested_keeps_its_products() -> None:
     assert world.cache == world.clean().cache
 
 
+def test_source_of_builders_for_unrequested_platforms_only_keeps_its_products() -> None:
+    both, one = copier(platforms=BOTH), scripter(platforms=("linux",))
+    world = world_of(both, one, platforms=BOTH)
+    before = dict(world.cache)
+
+    # The configuration leaves out a builder that no requested platform uses.
+    assert world.reconfigure(builders=(both,), platforms=("server",), resting=("linux",)).cache == before
+    assert world.write("b.s", "x") is None
+    assert world.settle(restart=True).cache == before
+
+    assert world.reconfigure(builders=(both, one), platforms=BOTH, resting=()).ran() == ["b.s@linux:main"]
+    assert world.cache == world.clean().cache
+
+    world.reconfigure(builders=(both,), platforms=("server",), resting=("linux",))
+    world.apply({"b.s": None})
+    assert "b.s" not in str(sorted(world.cache))
+    assert world.reconfigure(platforms=BOTH, resting=()).cache == world.clean().cache
+
+
 def test_pending_jobs_of_an_unrequested_platform_are_released_from_memory() -> None:
     pending = 0
     for steps in range(1, 12):
