@@ -71,9 +71,12 @@ def assess(config: Config) -> Trust:
     if known is None:
         return Trust(is_given=False)
     now = _describe(config, known)
+    # A layer that only another program reads is unchanged, too: O3DE's AssetProcessorBatch has a settings file of its own.
+    elsewhere = {path: digest for path, digest in known.layers.items() if path not in now.layers}
+    others = {path: digest for path, digest in elsewhere.items() if _describe_file(path, None).digest == digest}
     changed = [
         path
-        for before, after in ((known.layers, now.layers), (_map_digests(known), _map_digests(now)))
+        for before, after in ((known.layers, now.layers | others), (_map_digests(known), _map_digests(now)))
         for path in sorted({*before, *after})
         if before.get(path) != after.get(path)
     ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from aptui.config import load as config_load
 from aptui.config import trust
@@ -69,6 +71,20 @@ def test_changed_file_of_a_trusted_project_is_named(project: Path, changed: str)
         file.write("# more\n")
 
     assert trust.assess(load(project)) == trust.Trust(is_given=False, changed=(changed,))
+
+
+def test_layer_that_only_another_program_reads_ends_trust_only_if_it_changes(project: Path) -> None:
+    layer = project / "settings.assetprocessorbatch.setreg"
+    layer.write_text("{}")
+    config = load(project)
+    batch = replace(config, layers=(*config.layers, (str(layer), hashlib.sha256(b"{}").hexdigest())))
+    trust.record(batch)
+
+    assert trust.assess(config) == trust.Trust(is_given=True)
+    assert trust.assess(batch) == trust.Trust(is_given=True)
+
+    layer.write_text("[]")
+    assert trust.assess(config) == trust.Trust(is_given=False, changed=(layer.name,))
 
 
 def test_changed_code_with_the_same_size_and_mtime_is_found(project: Path) -> None:
