@@ -31,6 +31,7 @@ from aptui.link import port
 from aptui.link.client import EngineClient, NoAnswer
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
+from aptui.shared.files.replacing import read_regular
 from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, engine_logs, lines_of
 from aptui.store.queries.logs import RunLogSoFar, make_run_log
@@ -170,7 +171,7 @@ def _without_log(row: JobRow, arguments: Namespace) -> int:
 
 def _copy_raw(file: Path) -> int:
     try:
-        data = file.read_bytes()
+        data = read_regular(file)
     except OSError as error:
         raise UserError(f"the log '{file}' cannot be read: {error.strerror}", hint="check its permissions") from error
     sys.stdout.flush()

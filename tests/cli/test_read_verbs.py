@@ -145,6 +145,16 @@ def test_raw_log_has_the_bytes_of_the_log_file(run: Run, processed: Path) -> Non
     assert "\x1b" in out
 
 
+def test_raw_log_is_refused_if_it_is_a_pipe(run: Run, processed: Path) -> None:
+    (row,) = json.loads(run("jobs", "--json", "--filter", "x.words platform:linux")[1])
+    away = Path(row["log"]).rename(processed / "away.log")
+    os.mkfifo(row["log"])
+    try:
+        assert "cannot be read: it is not a regular file" in run("log", f"#{row['job_id']}", "--raw")[2]
+    finally:
+        away.replace(row["log"])
+
+
 def test_a_raw_log_is_refused_on_a_terminal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(printing, "is_terminal", lambda _stream: True)
 

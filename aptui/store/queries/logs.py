@@ -16,6 +16,7 @@ from aptui.config.dirs import own_folder
 from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.paths import os_path
 from aptui.shared.errors import KnownError
+from aptui.shared.files.replacing import read_regular
 from aptui.shared.forms import prepare_form
 from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, parse_text
@@ -161,12 +162,10 @@ class LogLines:
 def read_lines(path: Path) -> LinesByField:
     """Return the lines of a log by level, empty if the log is gone."""
     try:
-        with path.open("rb") as file:
-            data = file.read(2 * _END_BYTES)
-            size = os.fstat(file.fileno()).st_size
-            if size > len(data):
-                file.seek(max(len(data), size - _END_BYTES))
-                data += b"\n" + file.read(_END_BYTES)
+        data = read_regular(path, 2 * _END_BYTES)
+        left_bytes = path.stat().st_size - len(data)
+        if left_bytes > 0:
+            data += b"\n" + read_regular(path, min(left_bytes, _END_BYTES), is_tail=True)
     except OSError:
         return _NOTHING
     return lines_of(parse_text(data.decode("utf-8", "replace"), 0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -111,6 +112,12 @@ def test_no_lines_are_read_for_analyses_unknown_jobs_or_deleted_logs(lines: LogL
 
     assert lines.read("error", [(-1, 0), (7, 3), (1, RUN)], nothing) == ["", "", ""]
     assert LogLines(tmp_path / "none.sqlite", tmp_path).read("error", [(1, RUN)], nothing) == [""]
+
+
+def test_pipe_in_place_of_a_log_is_not_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.log")
+
+    assert not any(read_lines(tmp_path / "a.log").values())
 
 
 def test_both_ends_of_a_huge_log_are_read(tmp_path: Path) -> None:

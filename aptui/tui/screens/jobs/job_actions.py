@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from tempfile import NamedTemporaryFile
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +21,7 @@ from msgspec import Struct
 from aptui import feature
 from aptui.core.paths import cache_path
 from aptui.shared.errors import KnownError
+from aptui.shared.files.replacing import read_regular
 from aptui.shared.printing import count, sanitize
 from aptui.store import joblog
 from aptui.store.db.schema import uuid_text
@@ -325,7 +325,7 @@ class RowActions:
             self._shell.show_toast("no log", "warning")
         else:
             try:
-                self._page(command, joblog.parse_text(Path(log).read_bytes().decode("utf-8", "replace"), 0))
+                self._page(command, joblog.parse_text(read_regular(log).decode("utf-8", "replace"), 0))
             except OSError as error:
                 self._shell.show_toast(f"the log cannot be read: {(error.strerror or 'no reason given').lower()}", "error")
 

@@ -27,6 +27,7 @@ from aptui.core.notices import LogLevel, LogRecord
 from aptui.core.paths import builder_uuid
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files.git import author_of, head
+from aptui.shared.files.replacing import read_regular
 from aptui.store import joblog
 from aptui.store.joblog import JobLogLine, lines_of
 from aptui.store.queries.logs import place_of
@@ -189,11 +190,9 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
         HostError: it cannot be read.
     """
     try:
-        with open(path, "rb") as stream:
-            status = os.fstat(stream.fileno())
-            left_out = max(0, status.st_size - LARGEST_BYTES)
-            stream.seek(left_out)
-            data = stream.read(LARGEST_BYTES)
+        data = read_regular(path, LARGEST_BYTES, is_tail=True)
+        status = os.stat(path)
+        left_out = max(0, status.st_size - len(data))
     except FileNotFoundError:
         name = path.rpartition("/JobLogs/")[2]
         raise HostError(

@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel
+from aptui.shared.errors import HostError
 from aptui.store import joblog
 from aptui.store.db.schema import VERSION_KEY
 from aptui.tui.data.job_infos import JobRowInfo
@@ -144,6 +145,13 @@ def test_large_log_is_read_from_its_end(tmp_path: Path):
     found = read_log(str(file))
     assert "left out" in found[0].text
     assert found[-1].text == "the end"
+
+
+def test_pipe_in_place_of_a_log_is_reported(tmp_path: Path):
+    os.mkfifo(tmp_path / "a.log")
+
+    with pytest.raises(HostError, match="not a regular file"):
+        read_log(str(tmp_path / "a.log"))
 
 
 def test_missing_database_is_reported_in_details(tmp_path: Path):
