@@ -81,14 +81,26 @@ def test_github_recipe_has_read_permission_only_and_pins_actions_to_commits() ->
     assert [
         step["uses"]
         for step in steps
-        if not re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step.get("uses", "actions/x@" + "0" * 40))
+        if not re.fullmatch(r"actions/[a-z/-]+@[0-9a-f]{40}", step.get("uses", "actions/x@" + "0" * 40))
     ] == []
     # A script must not insert the name of a branch, because an attacker can choose that name.
     assert [step["run"] for step in steps if "${{" in step.get("run", "")] == []
-    cache = next(step["with"] for step in steps if step.get("uses", "").startswith("actions/cache@"))
+    cache = next(step["with"] for step in steps if step.get("uses", "").startswith("actions/cache/restore@"))
     assert "'untrusted' || 'trusted'" in recipe["env"]["STORE"]
     assert cache["key"].startswith("${{ env.STORE }}-")
     assert cache["restore-keys"] == "${{ env.STORE }}-"
+
+
+def test_recipes_keep_a_small_store_also_after_a_failed_job() -> None:
+    steps = YAML(typ="safe").load(Path(FOLDER, "github-actions.yml"))["jobs"]["assets"]["steps"]
+    job = YAML(typ="safe").load(Path(FOLDER, "gitlab-ci.yml"))["assets"]
+
+    clean, save = [step for step in steps if "cache gc" in step.get("run", "") or "cache/save@" in step.get("uses", "")]
+    restore = next(step["with"] for step in steps if "cache/restore@" in step.get("uses", ""))
+    assert (clean["if"], save["if"]) == ("always()", "always()")
+    assert {"restore-keys": "${{ env.STORE }}-", **save["with"]} == restore
+    assert job["cache"]["when"] == "always"
+    assert job["after_script"] == [clean["run"]]
 
 
 def test_gitlab_recipe_keeps_no_database_and_isolates_unprotected_branches() -> None:
