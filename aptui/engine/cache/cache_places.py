@@ -165,6 +165,7 @@ class ReplacedFiles:
                 import socket  # imported here, because small commits do not need the module
 
                 self._sockets = self._sockets or socket.socketpair()
+                self._sockets[0].setblocking(False)  # a full socket would wait forever, because nothing reads from it
                 socket.send_fds(self._sockets[0], [b"-"], held)
         except OSError:
             pass  # too many descriptors are open or queued in sockets, so this thread closes the files

@@ -74,6 +74,28 @@ def test_space_of_replaced_files_is_freed_if_descriptors_cannot_be_sent(
     assert held_below(tmp_path) == []
 
 
+def test_commit_does_not_wait_for_a_full_socket_of_replaced_files(
+    tmp_path: Path, folder: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_pair = socket.socketpair
+
+    def make_small_pair() -> tuple[socket.socket, socket.socket]:
+        pair = make_pair()
+        pair[0].setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the kernel raises it to its minimum
+        return pair
+
+    monkeypatch.setattr(socket, "socketpair", make_small_pair)
+    monkeypatch.setattr(cache_places, "_MOST_HELD", MANY)
+    replaced = ReplacedFiles(MANY)
+
+    for _time in range(20 * MANY):
+        replaced.hold(b"0", folder)
+    replaced.close()
+
+    os.unlink(tmp_path / "0")
+    until(lambda: not held_below(tmp_path), "replaced files are held open")
+
+
 def test_space_of_a_few_replaced_files_is_freed_at_once(tmp_path: Path, folder: int) -> None:
     replaced = ReplacedFiles(1)
 
