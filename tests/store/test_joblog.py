@@ -470,6 +470,12 @@ def test_end_of_a_log_equals_the_end_of_the_whole_log(path: Path, line_count: in
     assert parse_end(path, line_count) == parse(path)[-line_count:]
 
 
+def test_end_of_a_log_can_have_more_lines_than_fit_into_memory(path: Path) -> None:
+    write(path, [record("only line")], 0, 0)
+
+    assert parse_end(path, 10**12) == parse(path)
+
+
 def test_beginning_of_a_long_log_is_not_read_for_its_last_lines(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(path, [record(f"line {number}") for number in range(20_000)], 0, 0)
     read: list[int] = []

@@ -175,7 +175,8 @@ def read_regular(path: str | bytes | Path, limit: int = -1, *, is_tail: bool = F
             raise OSError(errno.EINVAL, "it is not a regular file")
         with open(descriptor, "rb", closefd=False) as file:
             if is_tail:
-                file.seek(max(0, seen.st_size - limit))
+                limit = min(limit, seen.st_size)  # `read` reserves memory for all the bytes that it is asked for
+                file.seek(seen.st_size - limit)
             return file.read(limit)
     finally:
         os.close(descriptor)
