@@ -538,8 +538,6 @@ class RequestHandler:
         settling = _Settling(request, time.monotonic(), *before, _sum_shared(engine))
         self._settling.append(settling)
 
-        retries = verb.retries and not engine.scans.is_scanning and engine.archive.count_failed() > 0
-
         def note_synced(is_whole: bool) -> None:
             settling.is_synced = True
             if retries or not (is_whole and live.roots.are_all_native):
@@ -547,6 +545,7 @@ class RequestHandler:
 
         if verb.is_full_scan and not engine.scans.is_scanning:
             engine.start_scan(is_full=True)
+        retries = verb.retries and not engine.scans.is_scanning and engine.archive.count_failed() > 0
         live.watching.when_synced(note_synced)
 
     def _other_options(self, verb: port.Settle) -> str:

@@ -321,6 +321,26 @@ def test_failed_jobs_run_again_only_if_a_settle_request_retries_them(project: Li
         assert project.ask(port.Settle(retries=True)).answered["run"] == 0
 
 
+def test_settle_request_with_a_full_scan_retries_failed_jobs_in_this_scan(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scans: list[tuple[bool, bool]] = []
+    start = Scans.start
+
+    def note(scans_of_engine: Scans, *, retries: bool, is_full: bool) -> None:
+        scans.append((retries, is_full))
+        start(scans_of_engine, retries=retries, is_full=is_full)
+
+    project.config(COPIES.replace("]}]", "]}, {name: broken, patterns: ['*.broken'], command: 'false {products_dir}'}]"))
+    project.write("assets/a.broken", "")
+    with project.running():
+        monkeypatch.setattr(Scans, "start", note)
+        answered = project.ask(port.Settle(is_full_scan=True, retries=True)).answered
+
+        assert answered["failed"] == 1
+        assert scans == [(True, True)]
+
+
 def test_settle_request_is_refused_if_the_engine_has_other_options(project: LiveProject) -> None:
     with project.running():
         assert "platforms linux" in project.ask(port.Settle(platforms=("server",))).refused
