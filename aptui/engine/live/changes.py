@@ -146,6 +146,8 @@ class ChangeTracker:
         self._writing = FilesBeingWritten()
         self.unfinished = self._writing.unfinished
         self.is_draining = False
+        self.is_configuration_wrong = False
+        """Whether the configuration on the disk has an error, which a new folder beside its files may correct: a scan folder."""
         self.folder_checks = 0
         """Number of checks that notifications caused."""
         self._wake, self._settings_changed = wake, settings_changed
@@ -238,7 +240,11 @@ class ChangeTracker:
                     self._is_lost = True  # files that were overwritten in place leave the times of their folders unchanged
                 elif notification.is_lost and self.engine is not None:
                     self.engine.check_products()
-            elif notification.is_lost or any(map(is_setting, (*notification.paths, *notification.trees))):
+            elif (
+                notification.is_lost
+                or self.is_configuration_wrong
+                or any(map(is_setting, (*notification.paths, *notification.trees)))
+            ):
                 # The watcher also reports a loss of notifications when it begins to watch a folder. Then the configuration may have
                 # changed between the time it was read and the time it was watched.
                 self._settings_changed()

@@ -518,7 +518,7 @@ class EngineSupervisor:
                 self.config = replace(self.config, serve=loaded.config.serve)
         if error and error != self.configuration_error:
             self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
-        self.configuration_error = error
+        self.configuration_error, self.watching.is_configuration_wrong = error, bool(error)
         if self.engine is not None and not is_changed:
             self.engine.note_described(error)
         for listener in loaded.callbacks:

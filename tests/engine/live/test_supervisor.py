@@ -499,6 +499,17 @@ def test_broken_configuration_is_reported_and_is_not_applied(project: LiveProjec
         project.until(lambda: not live.health.configuration)
 
 
+def test_scan_folder_that_is_made_after_it_was_configured_is_scanned(project: LiveProject) -> None:
+    with project.running() as live:
+        project.config(COPIES.replace("path: assets}", "path: assets}, {name: later, path: later}"))
+        project.until(lambda: "scan folder 'later' does not exist" in live.health.configuration)
+
+        project.write("later/b.txt", "b")
+
+        project.until_product("linux/b.txt", "b")
+        assert not live.health.configuration
+
+
 def test_change_of_a_project_builder_runs_only_the_jobs_of_the_builder(project: LiveProject) -> None:
     source = one_product("words", "*.words", "data = request.read_source() + b'%s'", product="'w.out'")
     project.edit({"builders/words.py": source % "1", "assets/w.words": "w"})
