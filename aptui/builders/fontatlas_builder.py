@@ -52,6 +52,8 @@ METRICS_ASSET_TYPE = UUID("b5e4a082-6d3f-5c71-90ba-28f1d7e6430e")
 """Asset type of the metrics and kerning of glyphs, in JSON or in the text form of BMFont."""
 
 MOST_CHARACTERS = 30_000
+_ON_EDGE, _COVERED = 128, 255
+"""Value of a distance field on an outline, and value of a picture's pixel that a glyph covers completely."""
 _TRANSLATIONS = (".po", ".xlf", ".xliff", ".csv", ".tsv")
 _EMPTY_PAGE = 16
 """Width and height (pixels) of the atlas page if all drawn characters are empty, such as blanks."""
@@ -285,23 +287,23 @@ def _read_metrics(font: Any) -> FontMetrics:
 def _draw_glyphs(data: bytes, font: Any, codes: list[int], options: FontAtlasParams, request: ProcessJobRequest) -> Iterator[Glyph]:
     """Draw the characters, and yield their glyphs; glyphs with equal pixels share one array."""
     import freetype
-    import numpy as np
     from freetype import raw
 
     is_field = options.mode == "sdf"
     names, advances, units = font.getBestCmap(), font["hmtx"].metrics, font["head"].unitsPerEm
+    flags = freetype.FT_LOAD_NO_HINTING | freetype.FT_LOAD_NO_BITMAP
     known: dict[tuple[tuple[int, ...], bytes], Pixels] = {}
     try:
         face = freetype.Face(BytesIO(data))
-        spread = ctypes.c_int(options.spread)
-        raw.FT_Property_Set(freetype.get_handle(), b"sdf", b"spread", ctypes.byref(spread))
+        for module in (b"sdf", b"bsdf"):  # make the fields of contours and of pictures
+            raw.FT_Property_Set(freetype.get_handle(), module, b"spread", ctypes.byref(ctypes.c_int(options.spread)))
         face.set_pixel_sizes(0, options.size)
         for number, code in enumerate(codes):
             name = names[code]
             if name not in advances:
                 raise BrokenFontError(f"table 'cmap' maps U+{code:04X} to a glyph that the font does not have")
             glyph = Glyph(code, name, round(advances[name][0] / units, 6))
-            face.load_glyph(font.getGlyphID(name), freetype.FT_LOAD_NO_HINTING | freetype.FT_LOAD_NO_BITMAP)
+            face.load_glyph(font.getGlyphID(name), flags)
             slot = face.glyph
             box = slot.outline.get_bbox()
             margin = 2 * options.spread if is_field else 0
@@ -312,17 +314,47 @@ def _draw_glyphs(data: bytes, font: Any, codes: list[int], options: FontAtlasPar
                 )
             if slot.outline.n_points:
                 slot.render(freetype.FT_RENDER_MODE_SDF if is_field else freetype.FT_RENDER_MODE_NORMAL)
-            bitmap = slot.bitmap
-            if bitmap.width and bitmap.rows:
-                flat = np.frombuffer(bytes(bitmap.buffer), np.uint8)
-                pixels = flat.reshape(bitmap.rows, -1)[:, : bitmap.width]
-                pixels = known.setdefault((pixels.shape, pixels.tobytes()), pixels)
+            pixels = _copy_bitmap(slot)
+            if pixels.size:
                 glyph.left, glyph.top = slot.bitmap_left, slot.bitmap_top
-                glyph.sprite = Sprite(f"{code:06x}", pixels, (bitmap.width, bitmap.rows), (0, 0))
+                if is_field:
+                    face.load_glyph(font.getGlyphID(name), flags)
+                    pixels = _fill_overlaps(pixels, slot, options.spread)
+                pixels = known.setdefault((pixels.shape, pixels.tobytes()), pixels)
+                glyph.sprite = Sprite(f"{code:06x}", pixels, (pixels.shape[1], pixels.shape[0]), (0, 0))
             yield glyph
             request.progress((number + 1) / len(codes))
     except freetype.FT_Exception as error:
         raise BrokenFontError(f"FreeType cannot draw the font: {one_line(error).removeprefix('FT_Exception: ')}") from None
+
+
+def _copy_bitmap(slot: Any) -> Pixels:
+    import numpy as np
+
+    flat = np.frombuffer(bytes(slot.bitmap.buffer), np.uint8)
+    return flat.reshape(slot.bitmap.rows, slot.bitmap.pitch)[:, : slot.bitmap.width]
+
+
+def _fill_overlaps(field: Pixels, slot: Any, spread: int) -> Pixels:
+    """Return a distance field without cuts where contours of the glyph overlap, as in Ç.
+
+    FreeType computes `field` from the contours, so the edges inside the glyph are part of it. In a glyph with overlaps, the larger
+    value is used of this field and of the field that FreeType computes from a picture of the glyph, which is less exact.
+
+    Args:
+        field: distance field of the glyph.
+        slot: the loaded glyph.
+        spread: width of the field around the picture of the glyph.
+    """
+    import freetype
+    import numpy as np
+
+    slot.render(freetype.FT_RENDER_MODE_NORMAL)
+    inside = field[spread:-spread, spread:-spread][_copy_bitmap(slot) == _COVERED]
+    if not (inside < _ON_EDGE).any():
+        return field
+    slot.render(freetype.FT_RENDER_MODE_SDF)
+    return np.maximum(field, _copy_bitmap(slot))
 
 
 def _kern(font: Any, glyphs: list[Glyph], report: FontReport) -> Pairs:

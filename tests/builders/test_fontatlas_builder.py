@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from fontTools.feaLib.builder import addOpenTypeFeaturesFromString
+from fontTools.pens.ttGlyphPen import TTGlyphPen
 from fontTools.ttLib import TTFont, newTable
 from fontTools.ttLib.tables._k_e_r_n import KernTable_format_0
 from PIL import Image
@@ -58,6 +59,28 @@ def test_character_of_a_missing_glyph_fails(bench):
     error = bench.fail(bench.write("a.ttf", save(font)))
 
     assert error == "a.ttf: table 'cmap' maps U+004C to a glyph that the font does not have"
+
+
+@pytest.mark.parametrize("spread", [3, 8])
+def test_distance_field_has_no_cut_where_contours_overlap(bench, spread):
+    """The letter is a cross of two boxes, which overlap in its middle."""
+    font = TTFont(io.BytesIO(TTF), recalcTimestamp=False)
+    pen = TTGlyphPen(None)
+    for left, bottom, right, top in ((0, 300, 900, 600), (300, 0, 600, 900)):
+        pen.moveTo((left, bottom))
+        for point in ((left, top), (right, top), (right, bottom)):
+            pen.lineTo(point)
+        pen.closePath()
+    font["glyf"]["L"] = pen.glyph()
+
+    metrics, (page,) = draw(bench, save(font), size=100, spread=spread)
+
+    box, height = glyph_of(metrics, "L")["atlasBounds"], metrics["atlas"]["height"]
+    field = page[height - box["top"] : height - box["bottom"], box["left"] : box["right"]][spread:-spread, spread:-spread]
+    assert field.shape == (90, 90)
+    assert field[31:59].min() >= 128
+    assert field[:, 31:59].min() >= 128
+    assert field[:29, :29].max() < 128
 
 
 def test_metrics_give_the_bounds_of_the_distance_field_of_a_glyph(bench):
