@@ -208,7 +208,7 @@ def test_demo_page_works_after_a_reload_without_the_token_in_its_address(here, b
 def test_demo_page_refuses_an_invalid_token_with_a_message(here, browser):
     page = browser.open(f"{here.url}{demo_page.PAGE}#token=wrong")
 
-    page.until("document.getElementById('state').textContent.startsWith('this token opens nothing')")
+    page.until("document.getElementById('state').textContent.startsWith('this token is no longer valid')")
     assert page.evaluate("document.querySelectorAll('.card, li').length") == 0
 
 

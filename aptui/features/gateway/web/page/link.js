@@ -33,7 +33,7 @@ export class Link {
   async again() {
     const answer = await fetch("/v1/protocol", { headers: this.headers() }).catch(() => null);
     if (answer?.status === 401) {
-      this.tell.lose("this token opens nothing any more: take the address that 'aptui demo --web' prints", true);
+      this.tell.lose("this token is no longer valid: open the address that 'aptui demo --web' prints", true);
       return;
     }
     this.tell.lose("waiting for the gateway");

@@ -19,7 +19,7 @@ async function open() {
   const headers = { Authorization: `Bearer ${sessionStorage.getItem("token") ?? ""}` };
   const answer = await fetch("/ticket", { method: "POST", headers }).catch(() => null);
   if (!answer) return tell("the server does not answer: is 'aptui web' still running?");
-  if (answer.status === 401) return tell("this token opens nothing: take the address that 'aptui web' prints", false);
+  if (answer.status === 401) return tell("this token is not valid: open the address that 'aptui web' prints", false);
   if (!answer.ok) return tell(await answer.text());
   const socket = new URL(`/ws/${(await answer.json()).ticket}`, location.href);
   socket.protocol = socket.protocol.replace("http", "ws");
