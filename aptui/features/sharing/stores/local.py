@@ -70,7 +70,7 @@ class StoreMaintenance(Struct):
 
 
 class _Entry(Struct, frozen=True, order=True):
-    """A file of the store: `used` is the last use of its result, `touched` the last read access of the file."""
+    """A file of the store: `used` is the last use of its result, `touched` the last read access, `size` the bytes on the disk."""
 
     used: float
     is_blob: bool
@@ -234,7 +234,8 @@ def _files(folder: str, *, is_blob: bool) -> Iterator[_Entry]:
             with contextlib.suppress(OSError):
                 if is_name(entry.name) and entry.is_file(follow_symlinks=False):
                     state = entry.stat(follow_symlinks=False)
-                    yield _Entry(state.st_atime, is_blob, entry.path, state.st_size, state.st_atime)
+                    size = max(state.st_size, 512 * state.st_blocks)  # a file of a few bytes occupies a whole block
+                    yield _Entry(state.st_atime, is_blob, entry.path, size, state.st_atime)
 
 
 def _folders(path: str) -> list[str]:

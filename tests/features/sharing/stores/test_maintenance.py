@@ -43,10 +43,12 @@ def test_least_recently_used_results_are_removed_first(local, tmp_path, clock):
     clock.now += 60
     local.get_blob(digests[0], str(tmp_path / "again"), 1000)
 
-    result = maintenance.gc(local.address, 5_000, clock=clock)
+    each = maintenance.count(local.address).size_bytes // 10
+
+    result = maintenance.gc(local.address, 5 * each, clock=clock)
 
     assert local.has_blobs(digests) == {digests[0], *digests[7:]}
-    assert (result.removed, result.freed_bytes, result.size_bytes, result.blobs) == (6, 6_000, 4_000, 4)
+    assert (result.removed, result.freed_bytes, result.size_bytes, result.blobs) == (6, 6 * each, 4 * each, 4)
 
 
 def test_cleanup_is_due_whenever_the_store_has_grown_by_a_tenth_of_its_limit(local, tmp_path, clock):
@@ -80,7 +82,7 @@ def test_cleanup_removes_record_and_blob_although_the_product_was_read(tmp_path,
             os.utime(path, ns=(int(clock.now * 1e9), os.stat(path).st_mtime_ns))
     clock.now += 1
 
-    maintenance.gc(local.address, 20_000, clock=clock)
+    maintenance.gc(local.address, maintenance.count(local.address).size_bytes * 2 // 3, clock=clock)
 
     left = [job for job in jobs if os.path.exists(local.record_path(base_key(job)))]
     assert jobs[-1] in left
@@ -90,10 +92,17 @@ def test_cleanup_removes_record_and_blob_although_the_product_was_read(tmp_path,
     assert local.has_blobs({digest_of(data).hex() for made in contents.values() for data in made}) == stored
 
 
+def test_size_of_the_store_is_the_space_that_its_files_occupy(local, tmp_path, clock):
+    digests = fill(local, tmp_path, clock, count=3, size=10)
+
+    occupied = sum(max(10, 512 * os.stat(local.blob_path(digest)).st_blocks) for digest in digests)
+    assert maintenance.count(local.address).size_bytes == occupied
+
+
 def test_cleanup_below_the_size_limit_removes_nothing(local, tmp_path, clock):
     digests = fill(local, tmp_path, clock)
 
-    assert maintenance.gc(local.address, 10_000, clock=clock).removed == 0
+    assert maintenance.gc(local.address, maintenance.count(local.address).size_bytes, clock=clock).removed == 0
     assert maintenance.gc(local.address, 0, clock=clock).removed == 0
     assert local.has_blobs(digests) == set(digests)
 
