@@ -243,7 +243,8 @@ class NewsPublisher:
         return made
 
     def _make_started(self, notice: JobChanged, job: wire_records.JobInfo) -> list[Notice]:
-        if notice.job_id in self._started:
+        known = self._started.get(notice.job_id)
+        if known is not None and known.run_key == notice.run_key:  # another run key: no client got the end of the earlier run
             return []
         started = self._started[notice.job_id] = replace(job, status="processing")
         return [wire_records.JobStarted(started)]

@@ -13,7 +13,9 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import WSMsgType
+from waiting import until
 
+from aptui.core.model import RunKey
 from aptui.core.notices import JobChanged, Progress
 from aptui.features.gateway import wire_codec, wire_records
 from aptui.features.gateway.ws import news
@@ -142,3 +144,20 @@ def test_notices_before_a_resync_are_dropped(there: Garden, monkeypatch: pytest.
 
     received = receive(client, wire_records.JobCompleted)
     assert received.job.source == "after.txt"
+
+
+def test_start_of_a_job_is_reported_although_no_client_got_the_end_of_its_last_run(there: Garden) -> None:
+    context, client = there.served.context, there.client(notices=("job_started",))
+
+    def start(run_key: int) -> None:
+        notice = JobChanged(1, 5_000, "a.txt", 1, "linux", "texts", "texts", "processing", "", "", 0, 0, 1, "", RunKey(run_key))
+        news = NoticeLine(context.engine.epoch, context.engine.seq, notice)
+        there.served.loop.call_soon_threadsafe(context.publisher.take_news, [news])
+
+    start(1)
+    assert receive(client, wire_records.JobStarted).job.run_key == 1
+    there.end_clients()
+    until(lambda: not context.sessions.has_clients, "the client has disconnected")
+    later = there.client(notices=("job_started",))
+    start(2)
+    assert receive(later, wire_records.JobStarted).job.run_key == 2
