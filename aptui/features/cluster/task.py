@@ -350,10 +350,16 @@ class Bench:
         return toolchains_of(self._builders, self._setup.tools)
 
     def run(self, order: ProcessOrder, note_key: Callable[[int], None]) -> RunResult:
-        """Run a job and wait for its result. `note_key` is called with the key of the run, which `cancel` accepts."""
+        """Run a job and wait for its result. `note_key` is called with the key of the run, which `cancel` accepts.
+
+        Raises:
+            HostError: the worker processes end.
+        """
         key = next(self._keys)
         answer: Future[RunResult] = Future()
         self._answers[key] = answer
+        if not self._waker.is_open:  # the thread, which would answer, has ended
+            raise _end_error()
         self._ask(lambda pool: pool.send([replace(order, run_key=key)]))
         note_key(key)
         return replace(answer.result(), run_key=order.run_key)
@@ -384,7 +390,7 @@ class Bench:
             self._selector.close()
             for answer in list(self._answers.values()):
                 if not answer.done():
-                    answer.set_exception(HostError("the worker ends", hint=cluster_messages.ADVICE))
+                    answer.set_exception(_end_error())
 
     def _turn(self, pool: Pool) -> None:
         due_s = pool.next_deadline()
@@ -398,6 +404,10 @@ class Bench:
         for result in results:
             if isinstance(result, RunResult):  # for type checkers; this class requests runs only, so every result is a `RunResult`
                 self._answers.pop(result.run_key).set_result(result)
+
+
+def _end_error() -> HostError:
+    return HostError("the worker ends", hint=cluster_messages.ADVICE)
 
 
 def _move_files(builder: Builder, there: str, here: str) -> tuple[tuple[str, str], ...]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from unittest import mock
@@ -11,7 +12,10 @@ import pytest
 from aptui.core.orders import Outcome, ProcessOrder, RunResult
 from aptui.features.cluster import cluster_messages
 from aptui.features.cluster import task as cluster_task
+from aptui.features.cluster.cluster_messages import ClusterSetup
+from aptui.features.cluster.environment import program_version, python_version
 from aptui.features.sharing.stores.folder_store import FolderStore
+from aptui.shared.errors import HostError
 
 
 @dataclass
@@ -116,3 +120,20 @@ def test_cluster_worker_stores_a_limited_number_of_cancelled_task_names(harness)
 
     assert len(cluster_task._state.cancelled_names) <= cluster_task._MOST_CANCELLED
     assert "job-4999" in cluster_task._state.cancelled_names
+
+
+@pytest.mark.real
+def test_run_in_ended_worker_processes_is_refused(tmp_path):
+    """A task may still fetch its files when other setups replace the worker processes of its setup."""
+    setup = ClusterSetup(program_version(), python_version(), (), ())
+    bench = cluster_task.Bench(setup, str(tmp_path), 1, mock.Mock())
+    bench.close()
+
+    with ThreadPoolExecutor() as threads:
+        answer = threads.submit(bench.run, mock.Mock(run_key=1), mock.Mock())
+        try:
+            with pytest.raises(HostError, match="the worker ends"):
+                answer.result(5)
+        finally:
+            for other in bench._answers.values():
+                other.cancel()
