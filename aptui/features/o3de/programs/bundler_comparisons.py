@@ -65,8 +65,6 @@ def _add(given: BundlerSwitches, steps: list[ComparisonStep]) -> None:
     added = _steps(given)
     if not added:
         raise UserError("--addComparison needs --comparisonType", hint=HELP.format(given.command))
-    if any(step.kind is ComparisonKind.INTERSECTION_COUNT for step in added):
-        raise UserError("intersectionCount cannot be a step of a rules file", hint="name it in the command 'compare'")
     tokens = given.all("tokenName")
     if tokens and len(tokens) != len(added):
         raise UserError(
@@ -134,8 +132,10 @@ def _check_step(step: ComparisonStep) -> ComparisonStep:
     """Return a step.
 
     Raises:
-        UserError: the step has a value that its type of comparison does not have.
+        UserError: a rules file cannot have this type of comparison, or the step has a value that its type does not have.
     """
+    if step.kind is ComparisonKind.INTERSECTION_COUNT:
+        raise UserError("intersectionCount cannot be a step of a rules file", hint="name it in the command 'compare'")
     if step.kind is not ComparisonKind.FILE_PATTERN and step.pattern:
         raise UserError("only a filePattern comparison has a file pattern", hint="add --comparisonType=filePattern")
     if step.kind is ComparisonKind.FILE_PATTERN and step.second:

@@ -411,6 +411,7 @@ def test_steps_of_a_rules_file_are_added_edited_moved_and_removed_by_their_numbe
         (["--addComparison", "--comparisonType=delta", "--removeComparison=0"], "only one of"),
         (["--addComparison"], "--addComparison needs --comparisonType"),
         (["--addComparison", "--comparisonType=intersectionCount"], "intersectionCount cannot be a step of a rules file"),
+        (["--editComparison=0", "--comparisonType=5"], "intersectionCount cannot be a step of a rules file"),
         (["--addComparison", "--comparisonType=delta", "--tokenName=a,b"], "1 comparison, but 2 values of --tokenName"),
         (["--addComparison", "--comparisonType=delta,delta", "--firstInput=a"], "--firstInput is for one comparison only"),
         (["--addComparison", "--comparisonType=delta", "--firstInput=a.assetlist"], "'a.assetlist' is not a token"),
