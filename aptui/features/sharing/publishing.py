@@ -190,6 +190,7 @@ class ResultUploader:
         self._wrong_blobs: set[str] = set()
         self._idle = threading.Condition()
         self._waiting = 0
+        self._is_cleaning = False
         self._storing = DeadlineExecutor("aptui-shared-keep", 1)
         self._uploading = DeadlineExecutor("aptui-shared-upload", _UPLOAD_THREADS)
 
@@ -220,8 +221,9 @@ class ResultUploader:
         local = self._namespace.local
         if local is not None and needs_cleanup(local.address, sum(record.blobs.values()), self._limit_bytes):
             with self._idle:
-                self._waiting += 1
-            self._storing.submit(lambda: self._clean(local.address))
+                is_due, self._is_cleaning = not self._is_cleaning, True
+            if is_due:
+                self._storing.submit(lambda: self._clean(local.address))
 
     def _clean(self, root: str) -> None:
         """Remove results until the store is below its limit, unless another cleanup has ended since; runs in a thread."""
@@ -231,12 +233,14 @@ class ResultUploader:
         except Exception as error:  # noqa: BLE001  # a store that is too large must not delay a job
             self._reporter.report_error(error)
         finally:
-            self._on_end()
+            with self._idle:
+                self._is_cleaning = False
+                self._idle.notify_all()
 
     def wait_until_stored(self, limit_s: float) -> bool:
-        """Wait until all results are stored and uploaded; return False after `limit_s`."""
+        """Wait until all results are stored and uploaded, and no cleanup runs; return False after `limit_s`."""
         with self._idle:
-            return self._idle.wait_for(lambda: not self._waiting, limit_s)
+            return self._idle.wait_for(lambda: not (self._waiting or self._is_cleaning), limit_s)
 
     def close(self) -> None:
         """End the threads; they do not keep the process alive."""

@@ -32,6 +32,7 @@ from aptui.engine.loop.dispatch import EndedLookups, Order
 from aptui.features.sharing import job_results as results
 from aptui.features.sharing import totals
 from aptui.features.sharing.stores.breaker import DeadlineExecutor
+from aptui.shared import printing
 
 if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline
@@ -372,8 +373,9 @@ class SharedCache:
         for lookup in self._lookups.values():
             lookup.is_over = True
         self._lookup_threads.close()
-        if not self._service.wait_until_stored(_GRACE_S if is_stopping else self._timeout_s()):
-            self._notify(f"{self._service.waiting:,} results were not stored or uploaded in time")
+        self._service.wait_until_stored(_GRACE_S if is_stopping else self._timeout_s())
+        if waiting_count := self._service.waiting:
+            self._notify(f"not stored or uploaded in time: {printing.count(waiting_count, 'result')}")
         self._service.close()
         self.note()
 

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel, LogRecord
+from aptui.features.sharing import publishing
 from aptui.features.sharing.record import Seal, base_key
 from aptui.features.sharing.service import Service, Stopwatch
 from aptui.features.sharing.stores.local import LocalStore, count
@@ -122,6 +123,26 @@ def test_local_store_is_cleaned_while_results_are_stored_or_fetched(machines, sh
         assert limited.service.wait_until_stored(20)
 
     assert 0 < count(str(limited.folder / "local")).size_bytes < 25_000
+
+
+def test_cleanup_of_the_local_store_is_not_a_waiting_result(machines, share, monkeypatch):
+    has_begun, may_end = threading.Event(), threading.Event()
+    monkeypatch.setattr(publishing, "gc", lambda *_values: has_begun.set() or may_end.wait(20))
+    jobs = [facts(f"{number}.png") for number in range(3)]
+    for job in jobs:
+        machines("maker", share).put(b"x" * 10_000, of=job)
+    limited = machines("limited", share, "client", local_limit_bytes=10_000)
+
+    for job in jobs:
+        limited.find(of=job)
+    assert has_begun.wait(20)
+
+    try:
+        assert limited.service.waiting == 0
+        assert not limited.service.wait_until_stored(0)
+    finally:
+        may_end.set()
+    assert limited.service.wait_until_stored(20)
 
 
 def test_fetched_results_and_own_results_are_found_without_a_server(machines, share):
