@@ -231,7 +231,7 @@ class LogColumns:
 
     def __init__(self, records: Sequence[JobLogLine]) -> None:
         count = len(records)
-        self._count = count
+        self.records, self._count = records, count
         self._codes = np.arange(count, dtype=np.int32)
         self._messages = Texts(record.text for record in records)
         self._windows = Texts(record.window for record in records)
@@ -354,13 +354,14 @@ class LogSearch:
         if not text:
             self._accept(self._number, None)
             return
-        work = partial(self._search_in, self._number, text, self._columns, self._records())
+        work = partial(self._search_in, self._number, text, self._records())
         self._host.run_worker(work, thread=True, exclusive=True, group="search")
 
-    def _search_in(self, number: int, text: str, columns: LogColumns | None, records: Sequence[JobLogLine]) -> None:
-        """Search in a thread."""
+    def _search_in(self, number: int, text: str, records: Sequence[JobLogLine]) -> None:
+        """Search in a thread. A thread that searched in the previous log may have set `_columns` after `forget`."""
         answer: LineSearch | KnownError
-        if columns is None:
+        columns = self._columns
+        if columns is None or columns.records is not records:
             columns = self._columns = LogColumns(records)
         try:
             answer = search(text, columns)

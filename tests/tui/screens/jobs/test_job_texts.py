@@ -7,7 +7,7 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pytest
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from aptui.store.db.schema import VERSION_KEY
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.pane import PANES
 from aptui.tui.screens.jobs import job_texts as texts
-from aptui.tui.screens.jobs.event_log import LogColumns, search
+from aptui.tui.screens.jobs.event_log import LogColumns, LogSearch, search
 from aptui.tui.screens.jobs.job_details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, draw_records, read_log
 from aptui.tui.widgets.log_sources import LogPaneLine, MemoryLines
 from tests.store.conftest import job_row, source_row
@@ -123,6 +123,25 @@ def test_search_term_made_from_a_message_matches_exactly_this_message():
 
     assert search(texts.term("error", 'a.b "c" (x)'), columns).hits == [0]
     assert search("!a.b", columns).hits == []
+
+
+def test_search_of_a_replaced_log_does_not_change_the_search_of_the_next_log():
+    host, shown = Mock(), [joblog.JobLogLine(1, "w", "rock", NOW_MS)] * 3
+    host.app.in_ui = lambda then, *values: then(*values)
+    log_search = LogSearch(host, lambda: shown, Mock())
+    begun = lambda: host.run_worker.call_args.args[0]
+
+    log_search.search("rock")
+    first = begun()
+    log_search.forget(is_other=True)
+    shown = [joblog.JobLogLine(1, "w", "sand", NOW_MS)]
+    log_search.search_again()
+    begun()()
+    first()  # the thread that searches in the first log ends last
+    log_search.search("sand")
+    begun()()
+
+    assert log_search.parts()[1].text == " 1 hit  "
 
 
 def test_lines_of_a_filtered_log_are_found_by_level_and_position():
