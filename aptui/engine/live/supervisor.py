@@ -225,7 +225,7 @@ class EngineSupervisor:
             engine.start_scan(retries=retries)
             self._is_first_scan, self._is_settled = True, False
         self._idle_since = None
-        self._trouble, self._retry_at = "", math.inf
+        self._trouble, self._retry_at, self._resume_at = "", math.inf, 0.0
         self._moved_to, self._end_at = "", math.inf
         if not is_first:
             for note in self.openings:

@@ -655,6 +655,20 @@ def test_engine_whose_every_turn_raises_an_error_sleeps_between_its_attempts(
         assert len(project.messages) < 10, "an error that lasts is reported once"
 
 
+def test_engine_that_a_request_opens_again_handles_changes_at_once(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    with project.running() as live:
+        monkeypatch.setattr(supervisor, "_RETRY_S", (0.0, 600.0))
+        live._retry_s = 600.0
+        live._break_down(HostError("the disk is full"))
+        with monkeypatch.context() as patched:
+            patched.setattr(live.roots, "poll", mock.Mock(side_effect=OSError(errno.EMFILE, "too many open files")))
+            live.wake()
+            live.turn()
+
+        assert live.working_engine() is live.engine
+        project.save("a.txt", "after the request")
+
+
 def test_reload_is_answered_although_the_folders_to_watch_cannot_be_listed(
     retrying: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
