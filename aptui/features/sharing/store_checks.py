@@ -112,7 +112,7 @@ def look_up(config: Config) -> CommitReadiness:
 
 
 def look_up_commit(config: Config, commit: str, platforms: str | None, *, trusts_code: bool) -> CommitReadiness:
-    """Look up the results of all jobs of a commit of the project's repository.
+    """Look up the results of all jobs of a commit in the shared cache, or in this machine's store if no shared cache is configured.
 
     Args:
         config: configuration of the local project.
@@ -141,7 +141,9 @@ def look_up_commit(config: Config, commit: str, platforms: str | None, *, trusts
         there = load.load(checkout / inside, platforms=wanted, workers=config.workers)
         if not trusts_code:
             _refuse_new_code(config, there, commit)
-        return look_up(replace(there, sharing=config.sharing))
+        # Teammates cannot use results that only this machine has.
+        sharing = replace(config.sharing, local_store="") if config.sharing.is_remote else config.sharing
+        return look_up(replace(there, sharing=sharing))
 
 
 def _refuse_new_code(config: Config, there: Config, commit: str) -> None:

@@ -151,6 +151,19 @@ def git(folder: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, env={**os.environ, **identity})
 
 
+def test_cache_ready_counts_only_results_that_the_shared_cache_has(run: Run, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
+    run("batch")
+    git(project, "init", "-q")
+    git(project, "add", "assets", "aptui.yaml")
+    git(project, "commit", "-qm", "new")
+    with (project / "aptui.yaml").open("a") as file:
+        file.write(f"shared_cache: {{mode: client, store: {tmp_path / 'share'}}}\n")
+
+    assert asked(run, "cache", "ready", "HEAD")["missing"] == ["a.up@linux:upper", "b.up@linux:upper"]
+    assert asked(run, "cache", "prefetch")["missing"] == []
+
+
 def test_cache_ready_verb_reports_missing_results_of_a_commit(run: Run, project: Path) -> None:
     git(project, "init", "-q")
     (project / ".gitignore").write_text("Cache/\n")
