@@ -341,6 +341,7 @@ def test_missing_or_damaged_file_that_a_model_names_gives_a_warning(bench):
     assert bench.warnings == [
         "mat/a.mtl: a texture cannot be used: the file 'mat/gone.png' is missing",
         "mat/a.mtl: the texture 'mat/bad.png' cannot be used: damaged PNG: the file ends too early",
+        "mat/a.mtl: pictures of bump are left out; save the model as glTF to keep them",
         "a.obj: a material file cannot be used: the file 'gone.mtl' is missing",
     ]
     bench.lines.clear()
@@ -477,6 +478,36 @@ CUBE = (
     "mtllib a.mtl\nv 0 0 0\nv 1 0 0 # corner\nv 1 1 0 1.0\nvt 0 0\nvn 0 0 1\nusemtl red brick\nf 1/1/1 2/1/1 3//1\n"
     "f -1 -2 -3 # back\n"
 )
+
+
+@pytest.mark.parametrize(
+    ("lines", "expected"),
+    [
+        ("Kd 1 0 0.2\nNs 30", {"baseColorFactor": [1, 0, 0.2, 1], "roughnessFactor": 0.5}),
+        ("Kd 1 1 1\nd 0.4\nNs -2", {"baseColorFactor": [1, 1, 1, 0.4], "roughnessFactor": 1, "alphaMode": "BLEND"}),
+        ("Kd 0 0 0\nTr 0.8\nNs 30", {"baseColorFactor": [0, 0, 0, 0.2], "roughnessFactor": 0.5, "alphaMode": "BLEND"}),
+        ("Tr 1\nNs 30", {"baseColorFactor": [1, 1, 1, 1], "roughnessFactor": 0.5}),
+        ("d 0\nNs 30\nKe 0.5 2 0", {"baseColorFactor": [1, 1, 1, 1], "roughnessFactor": 0.5, "emissiveFactor": [0.5, 1, 0]}),
+        ("map_Kd a.png\nNs 30", {"baseColorFactor": [1, 1, 1, 1], "roughnessFactor": 0.5, "baseColorTexture": {"index": 0}}),
+    ],
+)
+def test_material_of_an_obj_is_not_metallic_and_keeps_its_name_colour_and_opacity(bench, lines, expected):
+    bench.write("mat/a.mtl", f"newmtl wood\n{lines}\n")
+    bench.write("mat/a.png", picture())
+
+    tree, _ = model(bench, bench.write("a.obj", TEXTURED))
+
+    (material,) = tree["materials"]
+    made = {**material.pop("pbrMetallicRoughness"), **material}
+    assert made == {**expected, "name": "wood", "metallicFactor": 0, "doubleSided": False}
+
+
+def test_mesh_without_a_material_is_white_and_has_no_picture(bench):
+    tree, rows = model(bench, bench.write("a.obj", f"{SQUARE}f 1/1 2/2 3/3 4/4\n"))
+
+    assert "TEXCOORD_0" in rows
+    assert not {"images", "textures"} & set(tree)
+    assert tree["materials"][0]["pbrMetallicRoughness"]["baseColorFactor"] == [1, 1, 1, 1]
 
 
 def test_outline_of_an_obj_counts_elements_and_lists_material_names():

@@ -223,6 +223,8 @@ def _prepare_obj(text: str, request: ProcessJobRequest, textures: _Textures) -> 
             request.log.warning(f"{each.explain(path)}; the line is left out")
         parts.append(with_textures(found, partial(placed_name, path)))
         textures.check((placed_name(path, name) for name in list_textures(found)), path)
+        if unused := sorted({kind.lower() for kind, _ in _texture_lines(found)} - {_USED_TEXTURE}):
+            request.log.warning(f"{path}: pictures of {', '.join(unused)} are left out; save the model as glTF to keep them")
     if is_complete:
         for name, line in outline.materials.items():
             if outline.libraries and name not in names:
@@ -329,7 +331,10 @@ def _check_off_face(words: list[str], vertices: int, number: int) -> bool:
 
 
 def _share_textures(meshes: Iterable[Any]) -> None:
-    """Give materials with the same texture one decoded picture, because trimesh would decode the file for each material."""
+    """Give materials with the same texture one decoded picture, because trimesh would decode the file for each material.
+
+    The grey picture that trimesh makes for a mesh with texture coordinates and no texture is removed.
+    """
     shared: dict[bytes, Any] = {}
     for mesh in meshes:
         material: Any = getattr(mesh.visual, "material", None)
@@ -339,6 +344,8 @@ def _share_textures(meshes: Iterable[Any]) -> None:
             if image.mode not in _PNG_MODES and image.format != "JPEG":
                 image = shared[file.getvalue()] = image.convert("RGB")
             material.image = image
+        elif getattr(material, "image", None) is not None:
+            material.image = None
 
 
 def _end_of_header(data: bytes) -> int:
@@ -392,9 +399,31 @@ def _convert(scene: Any, options: MeshParams) -> bytes:
     meshes = {}
     for name, mesh in scene.geometry.items():
         meshes[name] = _transform(trimesh, mesh, options)
+        if hasattr(mesh.visual, "material"):
+            meshes[name].visual.material = _convert_material(trimesh, mesh.visual.material)
     # `include_normals=None` writes normals only for meshes that have normals.
     product: bytes = trimesh.Scene(meshes).export(file_type="glb", include_normals=None)
     return product
+
+
+def _convert_material(trimesh: Any, material: Any) -> Any:
+    """Return a material of trimesh as glTF has it.
+
+    trimesh's own conversion makes each material a metal, and loses its name, opacity and emitted light.
+    """
+    values = material.kwargs
+    opacity = float(values["d"][0]) if "d" in values else 1 - float(values.get("tr", [0])[0])
+    opacity = min(max(opacity, 0.0), 1.0) or 1.0  # some programs write `Tr 1` or `d 0` for opaque materials
+    colour = [*material.diffuse[:3]] if "kd" in values else [255, 255, 255]
+    return trimesh.visual.material.PBRMaterial(
+        name=material.name,
+        baseColorTexture=material.image,
+        baseColorFactor=[*colour, round(255 * opacity)],
+        metallicFactor=0.0,
+        roughnessFactor=(2 / (2 + max(0.0, material.glossiness))) ** 0.25,
+        emissiveFactor=[min(max(float(each), 0.0), 1.0) for each in values["ke"][:3]] if "ke" in values else None,
+        alphaMode="BLEND" if opacity < 1 else None,
+    )
 
 
 def _transform(trimesh: Any, mesh: Any, options: MeshParams) -> Any:
@@ -496,8 +525,10 @@ _FEWEST = {"v": 3, "vt": 1, "vn": 3}
 
 The indices in the corner of a face, such as 1/2/3, refer to the keywords in this order: vertex 1, texture coordinate 2, normal 3.
 """
-_COLOURS = ("ka", "kd", "ks", "ns")
-"""Keywords of a material file (in lower case) whose numbers trimesh converts to colours, or to the size of highlights."""
+_COLOURS = {"ka": 3, "kd": 3, "ks": 3, "ke": 3, "ns": 1, "d": 1, "tr": 1}
+"""{keyword of a material file (in lower case): count of its numbers}: colours, the size of highlights, and the opacity."""
+_USED_TEXTURE = "map_kd"
+"""Keyword of the only picture of a material that becomes a part of the model: its colours."""
 _KINDS = {"v": ("vertex", "vertices"), "vt": ("texture coordinate", "texture coordinates"), "vn": ("normal", "normals")}
 """{keyword of a line: (singular, plural) of the element that the line defines}."""
 
@@ -534,7 +565,7 @@ def leave_out_wrong_colours(text: str) -> tuple[str, list[SourceError]]:
         words = line.split()
         if words[:1] and words[0].lower() in _COLOURS and words[1:2] != ["spectral"] and words[1:2] != ["xyz"]:
             try:
-                _check_numbers(words, 1 if words[0].lower() == "ns" else 3, at + 1)
+                _check_numbers(words, _COLOURS[words[0].lower()], at + 1)
             except SourceError as error:
                 lines[at] = ""
                 wrong.append(error)
