@@ -329,15 +329,22 @@ class AsyncClient:
                 self._fail_pending(Disconnected(why))
 
     async def _send_hello(self, hello: Hello) -> None:
-        """Send hello on a new socket, which only this function reads. Queue a `Resync`, because notifications may be missing."""
+        """Send hello on a new socket, which only this function reads. Queue a `Resync`, because notifications may be missing.
+
+        Raises:
+            Disconnected: the new connection breaks before the answer. Refusal: the gateway refuses this client.
+        """
         self._queue_notice(ClientNotice(0, 0, Resync("the connection to the gateway was lost and restored")))
         asked, frame = self._register(hello)
-        await self._socket.send_str(frame)
-        while not asked.answer.done():
-            message = await self._socket.receive(_CONNECT_LIMIT_S)
-            if message.type is not aiohttp.WSMsgType.TEXT:
-                raise Disconnected("the gateway closed the connection without answering 'hello'")
-            self._handle_message(wire_codec.decode_message(message.data))
+        try:
+            await self._socket.send_str(frame)
+            while not asked.answer.done():
+                message = await self._socket.receive(_CONNECT_LIMIT_S)
+                if message.type is not aiohttp.WSMsgType.TEXT:
+                    raise Disconnected("the gateway closed the connection without answering 'hello'")
+                self._handle_message(wire_codec.decode_message(message.data))
+        except OSError as error:
+            raise Disconnected(f"the gateway did not answer 'hello': {error or 'timeout'}") from None
         self.welcome = cast(Welcome, asked.answer.result())
 
     def _handle_message(self, message: wire_codec.WireMessage) -> None:

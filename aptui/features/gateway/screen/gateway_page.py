@@ -179,7 +179,7 @@ _FORM_FIELDS = ("id", "address", "port", "auto")
 
 
 class GatewayPage(ConnectionTables):
-    """The gateway's page, with the tables `peers`, `allowed` and `rejected`. `ConnectionsPane` calls `put` to draw it."""
+    """The gateway's page, with the tables `peers`, `allowed` and `rejected`. `ConnectionsPane` calls `draw`."""
 
     DEFAULT_CSS = """
     GatewayPage { width: 1fr; height: 1fr; layout: vertical; }

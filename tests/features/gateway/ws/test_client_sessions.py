@@ -9,13 +9,15 @@ import random
 import socket
 import struct
 from types import SimpleNamespace
-from typing import Self
+from typing import Any, Self
+from unittest.mock import AsyncMock
 
 import pytest
 from msgspec.structs import replace
 from waiting import until
 
 from aptui.cli.read_access import running_jobs
+from aptui.features.gateway import client as client_module
 from aptui.features.gateway import wire_codec, wire_records
 from aptui.features.gateway.access import tokens as token_files
 from aptui.features.gateway.access.guard import ClientIdentity
@@ -468,6 +470,24 @@ def test_client_reconnects_and_reports_resync(there: Garden) -> None:
     receive(client, wire_records.Catalog, lambda notice: notice.is_last)
     assert client.ask(wire_records.Ping()) == wire_records.Done()
     assert client.welcome.connection != number
+
+
+@pytest.mark.parametrize("broken", ["send_str", "receive"])
+def test_client_tries_again_if_a_new_connection_breaks_before_the_welcome(
+    there: Garden, monkeypatch: pytest.MonkeyPatch, broken: str
+) -> None:
+    client, dial = there.client(), client_module._dial
+    error = ConnectionResetError("closing") if broken == "send_str" else TimeoutError()
+
+    async def dial_broken(*values: Any) -> Any:
+        monkeypatch.setattr(client_module, "_dial", dial)
+        return AsyncMock(**{broken: AsyncMock(side_effect=error)})
+
+    monkeypatch.setattr(client_module, "_dial", dial_broken)
+    number = close(there, client)
+
+    until(lambda: client.welcome.connection != number)
+    assert client.ask(wire_records.Ping()) == wire_records.Done()
 
 
 def test_client_gives_up_after_its_timeout(there: Garden) -> None:
