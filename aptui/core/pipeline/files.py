@@ -516,7 +516,7 @@ class Files(PipelinePart):
         builders = self._planner.builders_for(fact.rel, fact.scan_folder)
         found = self._memory.load((key,))
         if not builders:
-            self._plans.remove_source(key)
+            self._plans.remove_unwanted(key)
             return
         source = found[0] if found else self._identities.new_source(key, fact)
         source.trouble = text

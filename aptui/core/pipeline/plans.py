@@ -374,8 +374,8 @@ class Plans(PipelinePart):
             self._cancel_requested(source)
         else:
             self._plan_jobs(source, builders, is_retry=is_retry)
-        if not matching and not any(self._jobs.is_at_rest(job) for job in source.jobs.values()):
-            self.remove_source(source.key)
+        if not matching:
+            self.remove_unwanted(source.key)
 
     def _plan_jobs(self, source: Source, builders: Iterable[Builder], *, is_retry: bool) -> None:
         for builder in builders:
@@ -396,6 +396,12 @@ class Plans(PipelinePart):
             if job.is_doubted:
                 job.is_doubted = False
                 self._jobs.save(job)
+
+    def remove_unwanted(self, key: PathKey) -> None:
+        """Remove the source at `key`, which no builder processes now, unless it has jobs of platforms that are not requested."""
+        jobs = (job for source in self._memory.load((key,)) for job in source.jobs.values())
+        if not any(map(self._jobs.is_at_rest, jobs)):
+            self.remove_source(key)
 
     def remove_source(self, key: PathKey) -> None:
         """Remove the source at `key`, whose file is deleted or is not a source any more, with all its jobs."""

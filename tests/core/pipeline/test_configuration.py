@@ -190,6 +190,23 @@ def test_source_of_builders_for_unrequested_platforms_only_keeps_its_products() 
     assert world.reconfigure(platforms=BOTH, resting=()).cache == world.clean().cache
 
 
+def test_unreadable_source_of_builders_for_unrequested_platforms_only_keeps_its_products() -> None:
+    both, one = copier(platforms=BOTH), scripter(platforms=("linux",))
+    world = world_of(both, one, platforms=BOTH)
+    before = dict(world.cache)
+
+    world.reconfigure(builders=(both,), platforms=("server",), resting=("linux",))
+    world.unreadable["b.s"] = "permission denied"
+    world.write("b.s", "x")
+    world.settle()
+
+    assert world.cache == before
+    assert world.settle(restart=True).cache == before
+    world.unreadable.clear()
+    assert world.reconfigure(builders=(both, one), platforms=BOTH, resting=()).ran() == ["b.s@linux:main"]
+    assert world.cache == world.clean().cache
+
+
 def test_pending_jobs_of_an_unrequested_platform_are_released_from_memory() -> None:
     pending = 0
     for steps in range(1, 12):
