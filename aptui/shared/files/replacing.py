@@ -192,7 +192,8 @@ def read_private(path: str, what: str, limit: int) -> bytes:
         with open(path, "rb") as file:
             mode, data = os.fstat(file.fileno()).st_mode, file.read(limit)
     except OSError as error:
-        raise UserError(f"{what} cannot be read: {error.strerror}", where=path, hint="check its permissions") from None
+        hint = "copy the file to this path" if isinstance(error, FileNotFoundError) else "check its permissions"
+        raise UserError(f"{what} cannot be read: {error.strerror}", where=path, hint=hint) from None
     if mode & 0o077:
         raise UserError(f"other users can read {what}", where=path, hint=f"run: chmod 600 '{path}'")
     return data

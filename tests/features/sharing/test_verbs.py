@@ -215,7 +215,7 @@ def test_missing_team_key_is_reported_by_two_verbs(run: Run, project: Path, tmp_
     code, out, err = run("cache", "test")
 
     assert code == 1
-    assert "team.key" in out + err
+    assert f"{tmp_path / 'team.key'}: the key cannot be read: No such file or directory; copy the file to this path" in out + err
     assert "copy the team's key" in run("doctor")[1]
 
 
