@@ -76,6 +76,7 @@ class AssetNotifications:
             self._wake.set()
         else:
             self._ids = None
+            self._started.clear()
 
     def note_engine(self, is_here: bool) -> None:
         """Handle a new connection to the engine (`is_here`), or the loss of the connection.

@@ -154,6 +154,15 @@ def test_client_receives_each_job_state_only_once() -> None:
     ]
 
 
+def test_start_of_a_job_is_reported_although_its_last_run_ended_without_a_client() -> None:
+    server = _Server()
+    leave, connect = lambda _each: server.sessions.clear(), lambda _each: server.sessions.add(object())
+
+    asyncio.run(run(_Database(), server, [[job("processing")], leave, [job("completed")], connect, [job("processing")]]))
+
+    assert server.list_sent() == [(STARTED, "a.txt", "linux")] * 2
+
+
 def test_removal_of_an_asset_is_reported_only_if_the_asset_existed() -> None:
     """The engine's notices are dropped while no client is connected.
 
