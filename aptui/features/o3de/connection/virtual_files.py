@@ -85,7 +85,7 @@ class VirtualFiles:
         self._lock, self._is_closed = threading.Lock(), False
 
     def close(self) -> None:
-        """Close all files; if an operation still runs in a thread, it closes the files at its end."""
+        """Close all files. If an operation still runs in a thread, it calls this method at its end."""
         self._is_closed = True
         if self._lock.acquire(blocking=False):
             self._release()
@@ -101,19 +101,17 @@ class VirtualFiles:
     def answer(self, request: O3deMessage) -> dict[str, Any]:
         """Perform an operation; return the values of its answer."""
         method, failed = _OPERATIONS[request.shape.name.removesuffix("Request")]
-        with self._lock:
-            if self._is_closed:
-                return failed
-            try:
-                values: dict[str, Any] = getattr(self, method)(request)
-            except _UnknownHandle:
-                values = failed | ({"ResultCode": _NO_HANDLE} if "ResultCode" in failed else {})
-            except (OSError, ValueError, OverflowError):
-                values = failed
-            finally:
-                if self._is_closed:
-                    self._release()
-            return values
+        try:
+            with self._lock:
+                values: dict[str, Any] = failed if self._is_closed else getattr(self, method)(request)
+                return values
+        except _UnknownHandle:
+            return failed | ({"ResultCode": _NO_HANDLE} if "ResultCode" in failed else {})
+        except (OSError, ValueError, OverflowError):
+            return failed
+        finally:
+            if self._is_closed:  # checked without the lock: `close` gives up while the lock is held
+                self.close()
 
     # --------------------------------------------------------------------------------------------------------------- paths
 

@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock, patch
 
 import pytest
 
@@ -202,6 +203,17 @@ def test_open_files_are_limited_and_closed_with_the_connection(files: Files) -> 
     files.files.close()
     assert len(os.listdir("/proc/self/fd")) <= before
     assert files.open("b.txt") == 0
+
+
+def test_files_are_closed_if_the_connection_ends_at_the_end_of_an_operation(files: Files) -> None:
+    before, lock = len(os.listdir("/proc/self/fd")), MagicMock()
+    lock.acquire.side_effect = [False, True]
+    lock.__exit__.side_effect = lambda *_error: files.files.close()
+
+    with patch.object(files.files, "_lock", lock):
+        files.open("b.txt")
+
+    assert len(os.listdir("/proc/self/fd")) <= before
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
