@@ -210,7 +210,7 @@ class Interest(Struct, frozen=True):
     """Report of the assets (by id), sources and products (by path) that an editor or game shows, at most 1,000 in all.
 
     The jobs of these sources and of their dependencies run before other jobs, but after critical jobs and jobs of an `escalate`
-    request. A report expires after 90 seconds and may be repeated at any rate.
+    request. A report expires after 90 seconds. A client may send at most 100 requests per second that raise priorities.
     """
 
     assets: tuple[str, ...] = ()

@@ -77,7 +77,7 @@ class LineSource(Protocol):
 
 
 class MemoryLines:
-    """Lines in memory; `keep` limits the shown lines. The key of a line is its position among all lines, shown or not."""
+    """Lines in memory; `show_only` limits the shown lines. The key of a line is its position among all lines, shown or not."""
 
     def __init__(self, lines: Iterable[LogPaneLine] = ()) -> None:
         self._lines = list(lines)
