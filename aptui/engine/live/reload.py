@@ -104,9 +104,9 @@ class ConfigurationReload:
 
     def begin(self, memory: Path) -> None:
         """Read the configuration in a thread; `memory` is the file that stores the descriptions of builders."""
-        self._at = None
-        self._thread = threading.Thread(target=self._read, args=(memory,), name="configuration", daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._read, args=(memory,), name="configuration", daemon=True)
+        thread.start()  # if no thread can be started, the reload stays due
+        self._at, self._thread = None, thread
 
     def _read(self, memory: Path) -> None:
         """Read the configuration; runs in a separate thread, because parsing YAML and importing builder modules may be slow."""

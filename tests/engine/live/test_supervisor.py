@@ -10,6 +10,7 @@ import os
 import shutil
 import socket
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -676,6 +677,18 @@ def test_reload_is_answered_although_the_folders_to_watch_cannot_be_listed(
     with retrying.running() as live:
         monkeypatch.setattr(live.roots, "follow_configuration", mock.Mock(side_effect=HostError("a folder cannot be read")))
         live.reload(lambda error, is_changed: answers.append((error, is_changed)))
+        retrying.until(lambda: answers)
+
+    assert answers == [("", False)]
+
+
+def test_reload_begins_later_if_no_thread_can_be_started(retrying: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[tuple[str, bool]] = []
+    with retrying.running() as live, monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", mock.Mock(side_effect=RuntimeError("can't start new thread")))
+        live.reload(lambda error, is_changed: answers.append((error, is_changed)))
+        retrying.until(lambda: "can't start new thread" in live.health.disk)
+        patched.undo()
         retrying.until(lambda: answers)
 
     assert answers == [("", False)]
