@@ -50,6 +50,8 @@ _FAMILIES: dict[str, dict[str, str]] = {
     "none": {"color": "rgba8", "ui": "rgba8", "normal": "rgba8", "mask": "r8", "data": "rgba8"},
 }
 """{family of GPU formats: {usage of a texture: format}}."""
+_OPAQUE = ("bc1", "bc4", "bc5", "etc2_rgb", "eac_r", "eac_rg", "r8")
+"""Formats without an alpha channel."""
 _FAMILY_OF_TAG = {"android": "astc", "ios": "astc", "mobile": "astc", "tvos": "astc", "web": "etc2"}
 _USAGE_OF_ENDING = {
     "n": "normal", "nrm": "normal", "norm": "normal", "normal": "normal", "normals": "normal", "ddn": "normal",
@@ -195,6 +197,8 @@ class TextureBuilder(SourceBuilder):
         if options.container == "dds" and not FORMATS[name].dxgi:
             raise JobError(f"a DDS file cannot contain the format {name}; set container: ktx2 for this platform")
         _report_size(request, name, width, height)
+        if has_alpha and usage in ("color", "ui") and name in _OPAQUE:
+            request.log.warning(f"{request.source}: the format {name} does not store the transparency of the picture")
         if wrong := find_wrong_page_name(request, options.container):
             request.log.warning(f"{request.source}: {wrong}")
         texture = _encode(images, name, usage, options, request)

@@ -199,6 +199,28 @@ def test_normal_map_stores_x_and_y_in_two_channels(bench: BuilderBench) -> None:
     assert np.abs(np.linalg.norm(vector, axis=2) - 1).max() < 0.02, "each pixel of a mip is a unit vector"
 
 
+@pytest.mark.parametrize("blue", [0, 255])
+def test_normal_map_with_only_x_and_y_keeps_both(bench: BuilderBench, blue: int) -> None:
+    pixels = draw_normals()
+    stored = np.dstack([pixels[..., :2], np.full_like(pixels[..., 2], blue), pixels[..., 3]])
+
+    made = make_mips(stored, "normal", has_mips=False, bleeds=True, coverage=None)[0]
+
+    assert np.abs(made[..., :3].astype(int) - pixels[..., :3]).max() <= 2
+
+
+def test_format_without_alpha_warns_of_a_transparent_picture(bench: BuilderBench) -> None:
+    pixels = draw_photo()
+    pixels[0, 0, 3] = 0
+    bench.write("a.png", png(pixels))
+
+    bench.build("a.png", format="bc1")
+
+    assert bench.warnings == ["a.png: the format bc1 does not store the transparency of the picture"]
+    bench.build("a.png", format="bc3")
+    assert len(bench.warnings) == 1
+
+
 def test_colours_are_averaged_in_linear_light_and_weighted_by_alpha() -> None:
     board = np.zeros((2, 2, 4), np.uint8)
     board[..., 3] = 255

@@ -41,6 +41,7 @@ def make_mips(pixels: Pixels, usage: str, *, has_mips: bool, bleeds: bool, cover
         coverage: alpha threshold (0 to 1) above which pixels are drawn; each level keeps the first level's share of drawn pixels.
     """
     if usage not in ("color", "ui"):
+        pixels = _restore_z(pixels) if usage == "normal" else pixels
         to_floats, to_pixels = (_read_vectors, _write_vectors) if usage == "normal" else (_read_values, _to_bytes)
         made = [to_pixels(level) for level in _halve_all(pixels, to_floats, has_mips=has_mips)]
         return [_make_unit_vectors(pixels) if usage == "normal" else pixels, *made]
@@ -102,6 +103,15 @@ def _write_vectors(level: Floats) -> Pixels:
     x, y, z = np.moveaxis(level[..., :3], 2, 0)
     length = np.maximum(np.sqrt(x * x + y * y + z * z), np.float32(1e-6))
     return np.dstack([_to_bytes((level[..., :3] / length[..., None] + 1) * np.float32(127.5)), _to_bytes(level[..., 3])])
+
+
+def _restore_z(pixels: Pixels) -> Pixels:
+    """Return normals with Z computed from X and Y, if the picture stores only X and Y: all values of its blue channel are equal."""
+    if pixels[..., 2].min() != pixels[..., 2].max():
+        return pixels
+    x, y = (pixels[..., channel] / np.float32(127.5) - 1 for channel in (0, 1))
+    z = np.sqrt(np.maximum(1 - x * x - y * y, 0))
+    return np.dstack([pixels[..., :2], _to_bytes((z + 1) * np.float32(127.5)), pixels[..., 3]])
 
 
 def _make_unit_vectors(pixels: Pixels) -> Pixels:
