@@ -171,18 +171,20 @@ class O3deSession:
 
     async def write_all(self) -> None:
         """Write queued frames until the connection ends."""
-        while not self.why_ended:
-            await self._wake.wait()
-            self._wake.clear()
-            while self._queue and not self.why_ended:
-                frame = self._queue.popleft()
-                self._writer.write(frame)
-                try:
+        try:
+            while not self.why_ended:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._queue and not self.why_ended:
+                    frame = self._queue.popleft()
+                    self._writer.write(frame)
                     async with asyncio.timeout(_WRITE_S):
                         await self._writer.drain()
-                except TimeoutError:
-                    self.end(f"{self.name} does not read its messages")
-                self.queued_bytes -= len(frame)
+                    self.queued_bytes -= len(frame)
+                self._is_empty.set()
+        except TimeoutError:
+            self.end(f"{self.name} does not read its messages")
+        except OSError:  # the next `read` fails, too
             self._is_empty.set()
 
     def end(self, why: str) -> None:

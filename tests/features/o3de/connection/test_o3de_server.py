@@ -344,6 +344,16 @@ def test_client_that_reads_late_gets_the_answers_in_order(serving: Serving) -> N
     assert serving.reports == []
 
 
+def test_session_ends_if_its_client_leaves_while_many_answers_wait(serving: Serving) -> None:
+    with serving.connect() as editor:
+        for number in range(40):
+            wanted = client.number("BytesToRead", 3_000_000, client.U64)
+            editor.send("AssetSystem::FileRead", client.message("9FC866C7-A9C0-41CB-BC41-A333240D3C7E", wanted), number + 1)
+        until(lambda: any(session.queued_bytes > o3de_server._BUSY_BYTES for session in serving.server.sessions))
+
+    until(lambda: not serving.server.sessions, "the session has ended", timeout_s=10)
+
+
 def test_many_silent_and_aborted_connections_do_not_stop_the_server(serving: Serving) -> None:
     """150 clients are silent, and 200 leave after some bytes. One other client is always served, and no descriptor stays open."""
     chance = random.Random(7)
