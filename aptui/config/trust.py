@@ -244,7 +244,7 @@ def _read(file: Path) -> _Record | None:
 
 def _describe(config: Config, known: _Record | None) -> _Record:
     """Return the record of a project as it is now; unchanged code files are not read again."""
-    own = (str(data_dir()), str(user_file()))
+    own = (str(data_dir()), str(user_file()), xdg("XDG_CACHE_HOME", "~/.cache"))  # aptui's own files
     layers = {path: digest for path, digest in config.layers if not path.startswith(own)}
     before = known.code if known is not None else {}
     code = {path: _describe_file(path, before.get(path)) for path in sorted(_code_files(config))}

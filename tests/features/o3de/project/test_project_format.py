@@ -17,8 +17,9 @@ from small_engine import SmallEngine
 
 import aptui
 from aptui.cli import main
-from aptui.config import dirs, load
+from aptui.config import dirs, load, trust
 from aptui.config.configuration import Config
+from aptui.config.dirs import TRUST_VARIABLE
 from aptui.config.load import ConfigMessage
 from aptui.features.o3de.project import project_format
 from aptui.features.o3de.project_facts import Options, facts_of
@@ -373,6 +374,18 @@ def test_explain_names_the_builder_or_exclude_that_matches_a_file(rich: SmallEng
 
     assert main.main(["explain", "--project", str(rich.project), str(rich.project / "it's" / "x.png"), "--json"]) == 0
     assert "own.setreg:" in json.loads(capsys.readouterr().out)["ignored_by"]
+
+
+def test_engine_that_a_switch_names_does_not_end_trust(engine: SmallEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine's folder is stored in a file of aptui, which the next command reads as one of its inputs."""
+    monkeypatch.delenv(TRUST_VARIABLE, raising=False)
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "project.json").write_text('{"project_name": "Alone"}')
+
+    trust.record(project_format.load(alone, options=Options(regset=(f"/Amazon/AzCore/Bootstrap/engine_path={engine.root}",))))
+
+    assert trust.assess(project_format.load(alone)) == trust.Trust(is_given=True)
 
 
 def test_engine_path_can_be_given_as_an_option(rich: SmallEngine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
