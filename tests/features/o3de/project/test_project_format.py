@@ -376,7 +376,9 @@ def test_explain_names_the_builder_or_exclude_that_matches_a_file(rich: SmallEng
     assert "own.setreg:" in json.loads(capsys.readouterr().out)["ignored_by"]
 
 
-def test_engine_that_a_switch_names_does_not_end_trust(engine: SmallEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_engine_that_a_switch_names_does_not_end_trust(
+    engine: SmallEngine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The engine's folder is stored in a file of aptui, which the next command reads as one of its inputs."""
     monkeypatch.delenv(TRUST_VARIABLE, raising=False)
     alone = tmp_path / "alone"
