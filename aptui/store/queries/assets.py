@@ -57,15 +57,17 @@ def sentence(row: JobRow, runs: Sequence[RunRow], edges: Sequence[EdgeRow], data
 def _describe_failures(row: JobRow, runs: Sequence[RunRow], database: Reader) -> str:
     """Return how many runs in a row failed, and when the first of these runs failed, in local time.
 
-    Only the last `MOST_RUNS` runs are stored. If all of them failed, the number is followed by "or more".
+    Only the last `MOST_RUNS` runs are stored. If all of them failed, the number is followed by "or more". The time of a failure
+    is 0 if the job could not run.
     """
     first_ms = read_first_failure(database, row.job_id)
-    count = next((at for at, run in enumerate(runs) if run.outcome == 0 or run.completed_ms < first_ms), len(runs))
+    count = next((at for at, run in enumerate(runs) if run.outcome == 0 or 0 < run.completed_ms < first_ms), len(runs))
     if count < 2:
         return "its last run failed"
     first_ms = first_ms or runs[count - 1].completed_ms
     more = " or more" if count >= MOST_RUNS else ""
-    return f"its last {count}{more} runs failed, the first of them at {when(first_ms)}"
+    since = f", the first of them at {when(first_ms)}" if first_ms else ""
+    return f"its last {count}{more} runs failed{since}"
 
 
 def dependents(path: str, database: Reader) -> list[str]:
