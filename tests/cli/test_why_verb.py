@@ -65,14 +65,19 @@ def test_why_of_a_job_that_never_completed_names_the_first_failure(project: Path
 @pytest.mark.real
 @pytest.mark.parametrize(
     ("texts", "sentence"),
-    [(["", "unknown", "other"], r"its last 3 runs failed, the first of them at \d{4}-"), (["unknown", "other"], "last 2 runs failed;")],
+    [
+        (["", "unknown", "other"], r"its last 3 runs failed, the first of them at \d{4}-"),
+        (["unknown", "other"], "last 2 runs failed;"),
+    ],
 )
 def test_why_counts_failures_of_a_job_that_could_not_run(
     project: Path, capsys: pytest.CaptureFixture[str], texts: list[str], sentence: str
 ) -> None:
     needs = 'item.id, job_dependencies=[JobDependency("b", "words", name) for name in request.read_source().decode().split()]'
     builder = BUILDER.replace("import ", "import JobDependency, ").replace("item.id", needs, 1)
-    (project / "builders/words.py").write_text(builder.replace("ProcessJobResponse(Result.SUCCESS", "ProcessJobResponse(Result.FAILED"))
+    (project / "builders/words.py").write_text(
+        builder.replace("ProcessJobResponse(Result.SUCCESS", "ProcessJobResponse(Result.FAILED")
+    )
     for text in texts:
         (project / "assets" / "a.words").write_text(text)
         main.main(["batch"])
