@@ -211,7 +211,7 @@ def _read(data: bytes, report: FontReport) -> Any:
         library("brotli")
     try:
         check_unpacked_size(data)
-        return tools.TTFont(BytesIO(data), recalcTimestamp=False, lazy=True)
+        return tools.TTFont(BytesIO(data), recalcTimestamp=False, recalcBBoxes=False, lazy=True)
     except TooMuchWorkError:
         raise
     except Exception as error:  # noqa: BLE001 -- fontTools raises whatever damaged bytes lead it to

@@ -69,6 +69,20 @@ def spoiled(tag, data):
     return saved(font)
 
 
+@pytest.mark.parametrize("flavor", ["none", "woff2"])
+def test_subset_keeps_the_boxes_of_glyphs_and_of_the_font(bench, flavor):
+    """Engines shift a glyph by the difference between its box and its bearing, and may compute line heights from the font's box."""
+    font = TTFont(io.BytesIO(TTF), lazy=False, recalcTimestamp=False, recalcBBoxes=False)
+    font["glyf"]["L"].xMin += 3
+    font["head"].yMax = 950
+
+    (made,) = bench.build(bench.write("a.ttf", saved(font)), text="L", flavor=flavor).values()
+
+    subset = TTFont(io.BytesIO(made))
+    assert subset["glyf"]["L"].xMin == font["glyf"]["L"].xMin
+    assert subset["head"].yMax == 950
+
+
 def test_valid_font_is_copied_unchanged(bench):
     response = bench.process(bench.write("ui/Lantern.ttf", TTF))
 
