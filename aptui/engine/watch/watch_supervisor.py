@@ -445,6 +445,8 @@ class WatchSupervisor:
                 return WatchMode.POLLING, f"a file or folder disappeared while the engine began to watch: {error}"
             case NoInstanceError():
                 text = _too_few_instances(limits)
+            case OSError(errno=errno.EMFILE | errno.ENFILE):
+                text = f"no more files can be opened; restart the engine with a higher limit of open files ('ulimit -n'); {_POLLED}"
             case _:
                 text = _too_few_watches(limits, watched.survey.folders)
         watched.limits = limits

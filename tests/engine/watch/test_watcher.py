@@ -1,5 +1,6 @@
 """The watcher on real folders: saves, new trees, lost notifications, roots that disappear and return, names that are not UTF-8."""
 
+import errno
 import os
 import shutil
 import signal
@@ -445,6 +446,16 @@ def test_root_is_polled_if_no_inotify_descriptor_is_available(top, monkeypatch):
     monkeypatch.setattr(watch_supervisor, "RustNotify", refuse)
     with watching(native(top)) as harness:
         assert "max_user_instances" in harness.until_mode(WatchMode.LIMITED).detail
+
+
+def test_root_is_polled_with_the_remedy_if_the_process_has_too_many_open_files(top, monkeypatch):
+    def refuse():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(watch_limits, "inotify_descriptors", refuse)
+    with watching(native(top)) as harness:
+        assert "ulimit -n" in harness.until_mode(WatchMode.LIMITED).detail
+        monkeypatch.undo()
 
 
 # Polling and mounts.
