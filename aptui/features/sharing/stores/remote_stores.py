@@ -177,6 +177,12 @@ class HttpStore:
             if answer.isclosed() and len(self._idle) < _IDLE_CONNECTIONS:
                 self._idle.append(connection)
                 connection = None
+        except ssl.SSLCertVerificationError as error:
+            raise StoreError(
+                f"the certificate of the server is not valid: {error.verify_message}",
+                where=self.address,
+                hint="if your team has a certificate authority of its own, set SSL_CERT_FILE to its certificate",
+            ) from error
         except (http.client.HTTPException, ValueError) as error:
             raise StoreError(f"the server does not speak HTTP: {type(error).__name__} {error}", where=self.address) from error
         except OSError as error:
