@@ -118,6 +118,8 @@ def line(one: SharingSum) -> str:
         text += f"; the shared cache did not answer for {unanswered:,}, run 'aptui cache test' to see why"
     if one.unusable:
         text += f"; {one.unusable:,} found, but damaged, incomplete or too slow"
+    if one.uploads:
+        text += f"; {one.uploads:,} uploaded"
     if one.not_uploaded:
         text += f"; {one.not_uploaded:,} not uploaded"
     return text

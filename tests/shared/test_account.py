@@ -32,7 +32,7 @@ def test_summary_line_is_empty_without_requests_and_short_without_hits():
     [
         ({"unanswered": 7}, "the shared cache did not answer for 3, run 'aptui cache test' to see why"),
         ({"unusable": 2}, "2 found, but damaged, incomplete or too slow"),
-        ({"not_uploaded": 3}, "3 not uploaded"),
+        ({"uploads": 1, "not_uploaded": 2}, "1 uploaded; 2 not uploaded"),
     ],
 )
 def test_summary_line_says_why_results_were_not_fetched_or_uploaded(counts, reason):
