@@ -61,6 +61,8 @@ _LIBRARIES = ("trimesh", "Pillow")
 _GPU_TEXTURES = {"ktx2": ("KHR_texture_basisu", "image/ktx2"), "dds": ("MSFT_texture_dds", "image/vnd-ms.dds")}
 """{file extension of a texture: (glTF extension for references to it, media type)}."""
 
+_KEEPS = ["-kn", "-km", "-ke", "-kv"]
+"""Options of gltfpack that keep names, materials, extras, and attributes that no material needs. Old versions lack the last one."""
 _REMEDIES = {
     "Unrecognized option -se": "'lod_error' needs gltfpack 0.21 or later, but the installed version is older",
     "Cannot allocate Wasm memory": "the gltfpack of npm needs 12 GiB of address space; set memory_limit: 16GiB for this "
@@ -218,7 +220,7 @@ def _write_levels(product: bytes, options: ModelParams, request: ProcessJobReque
 
 
 def _run_gltfpack(document: Document, ratio: float, options: ModelParams, request: ProcessJobRequest) -> Document:
-    """Return a model with the share `ratio` of the triangles, compressed on request. Names, materials and extras are kept."""
+    """Return a model with the share `ratio` of the triangles, compressed on request."""
     program = find_program("gltfpack", ())
     if not program:
         raise JobError(
@@ -227,22 +229,35 @@ def _run_gltfpack(document: Document, ratio: float, options: ModelParams, reques
     hidden = _hide_files(document.tree)
     with open(os.path.join(request.temp_dir, "source.glb"), "wb") as file:
         file.write(pack_glb(document, _reader(request), embeds_images=False))
-    arguments = [program, "-i", "source.glb", "-o", "made.glb", "-kn", "-km", "-ke"]
-    arguments += ["-si", str(ratio)] if ratio < 1 else []
+    arguments = ["-si", str(ratio)] if ratio < 1 else []
     arguments += ["-c"] if options.compress else []
     arguments += [] if options.quantise or options.compress else ["-noq"]
     arguments += [] if options.lod_error is None else ["-se", str(options.lod_error)]
-    try:
-        request.run_program(arguments)
-    except JobError as error:
-        remedy = next((remedy for printed, remedy in _REMEDIES.items() if printed in str(error)), one_line(error))
-        raise JobError(f"{request.source}: {remedy}") from None
+    for keeps in (_KEEPS, _KEEPS[:-1]):
+        try:
+            request.run_program([program, "-i", "source.glb", "-o", "made.glb", *keeps, *arguments])
+            break
+        except JobError as error:
+            if keeps is _KEEPS and f"Unrecognized option {_KEEPS[-1]}" in str(error):
+                continue
+            remedy = next((remedy for printed, remedy in _REMEDIES.items() if printed in str(error)), one_line(error))
+            raise JobError(f"{request.source}: {remedy}") from None
     with open(os.path.join(request.temp_dir, "made.glb"), "rb") as file:
         made = parse_document(file.read())
     _show_files(made, hidden)
     if lost := sorted({*document.tree.get("extensionsUsed", [])} - {*made.tree.get("extensionsUsed", []), QUANTISATION}):
         request.log.warning(f"{request.source}: gltfpack removed the extensions {', '.join(lost)}")
+    if lost := sorted(_list_attributes(document.tree) - _list_attributes(made.tree)):
+        request.log.warning(
+            f"{request.source}: gltfpack removed {', '.join(lost)}, because its materials do not need them; upgrade gltfpack to "
+            "keep them"
+        )
     return made
+
+
+def _list_attributes(tree: Object) -> set[str]:
+    primitives = (each for mesh in as_objects(tree.get("meshes")) for each in as_objects(mesh.get("primitives")))
+    return {name for each in primitives for name in as_object(each.get("attributes"))}
 
 
 def _hide_files(tree: Object) -> dict[bytes, str]:

@@ -251,15 +251,36 @@ def test_each_level_of_detail_is_a_product(bench, sample, gltfpack):
     ]
     assert [arguments_of(data) for data in made.values()] == [
         "",
-        "-kn -km -ke -si 0.5 -noq -se 0.02",
-        "-kn -km -ke -si 0.25 -noq -se 0.02",
+        "-kn -km -ke -kv -si 0.5 -noq -se 0.02",
+        "-kn -km -ke -kv -si 0.25 -noq -se 0.02",
     ]
     assert bench.progress == [1 / 3, 2 / 3, 1]
 
 
 @pytest.mark.real
 def test_compressed_model_is_made_by_gltfpack(bench, sample, gltfpack):
+    assert arguments_of(bench.build(sample.write(bench), compress=True)["rock.glb"]) == "-kn -km -ke -kv -c"
+
+
+@pytest.mark.real
+def test_gltfpack_without_the_option_to_keep_attributes_is_run_without_it(bench, sample, gltfpack):
+    text = gltfpack.read_text().split("\n", 1)
+    old = 'import sys\nif "-kv" in sys.argv: raise SystemExit("Unrecognized option -kv")'
+    gltfpack.write_text(f"{text[0]}\n{old}\n{text[1]}")
+
     assert arguments_of(bench.build(sample.write(bench), compress=True)["rock.glb"]) == "-kn -km -ke -c"
+
+
+@pytest.mark.real
+@needs("gltfpack")
+def test_level_of_detail_keeps_texture_coordinates_without_a_texture_or_warns(bench):
+    text = "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nvt 0 0\nvt 1 0\nvt 1 1\nvt 0 1\nf 1/1 2/2 3/3 4/4\n"
+
+    made = bench.build(bench.write("a.obj", text), lods=[0.5])
+
+    tree, _ = read_glb(made["a.lod1.glb"])
+    is_kept = "TEXCOORD_0" in tree["meshes"][0]["primitives"][0]["attributes"]
+    assert is_kept or "gltfpack removed TEXCOORD_0" in bench.warnings[0]
 
 
 def test_levels_of_detail_without_gltfpack_fail_and_name_the_remedy(bench, sample, monkeypatch, tmp_path):
