@@ -609,9 +609,13 @@ class Cache:
                     if name in expected and entry.is_file(follow_symlinks=False):
                         present.add(name)
                     elif entry.is_symlink() or not _is_companion(name, expected):
-                        say(f"'{name}' in the cache was deleted, because it does not belong to a product")
-                        tree.unlink(inner)
-                        orphans.append(name)
+                        try:
+                            tree.unlink(inner)
+                        except OSError as error:
+                            say(f"'{name}' in the cache does not belong to a product, but cannot be deleted: {error.strerror}")
+                        else:
+                            say(f"'{name}' in the cache was deleted, because it does not belong to a product")
+                            orphans.append(name)
         except LinkError:
             say(f"the cache folder '{folder}' is behind a link, so aptui deletes no files in it")
             return list(expected)

@@ -28,6 +28,7 @@ from aptui.engine.cache import cache as packages
 from aptui.engine.cache.cache import Cache
 from aptui.engine.cache.cache_places import NO_FOLDER, ReplacedFiles
 from aptui.shared.errors import BusyError, HostError, UserError
+from aptui.shared.files.confinement import ConfinedTree
 from aptui.store.db.writer import Intent
 from aptui.worker import file_access
 
@@ -591,6 +592,19 @@ def test_unknown_entries_at_the_paths_of_products_are_deleted_and_reported(cache
     assert list((cache.root / "linux/f").iterdir()) == []
     assert (cache.root / "linux/assetcatalog.xml").exists()
     assert len(reported) == 3
+
+
+@pytest.mark.real
+def test_lost_product_is_found_beside_an_unknown_file_that_cannot_be_deleted(
+    cache: Cache, diary: Diary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(cache, "linux/f/.nfs01", b"a file that a program on another machine has open")
+    diary.digests, diary.folders = {"linux/f/a.txt": b""}, {"linux": 1, "linux/f": 1}
+    monkeypatch.setattr(ConfinedTree, "unlink", mock.Mock(side_effect=OSError(errno.EBUSY, "Device or resource busy")))
+    reported: list[str] = []
+
+    assert cache.find_lost(diary, reported.append) == (["linux/f/a.txt"], [])
+    assert [text.rpartition(": ")[2] for text in reported] == ["Device or resource busy"]
 
 
 @pytest.mark.real
