@@ -232,7 +232,7 @@ class TreeSearch:
             self.start()
             return
         is_new = not self.is_shown
-        self._found[kind] = found
+        self._found[kind], self._refused = found, ""
         model.highlight(found.text)
         view.filter(found.shown, is_new=is_new)
         self.show_count()

@@ -11,7 +11,7 @@ from textual.keys import _character_to_key
 from textual.widgets import Input
 
 from aptui.core.notices import JobChanged, SourcesChanged
-from aptui.shared.errors import KnownError
+from aptui.shared.errors import HostError, KnownError
 from aptui.store.db.schema import uuid_text
 from aptui.tui.data import assets_store
 from aptui.tui.data.assets_store import Kind
@@ -99,6 +99,19 @@ async def test_n_key_steps_through_search_hits_and_escape_restores_the_tree(app,
     pane.reveal("common/mesh/rock.model")
     await until(pilot, lambda: cursor_on(pane) == "common/mesh/rock.model")
     await until(pilot, lambda: pane.box.text == "")
+
+
+@on_assets()
+async def test_search_that_is_repeated_after_an_error_says_that_nothing_matches(app, pilot, pane):
+    await press(pilot, "/", *"nothing")
+    await until(pilot, lambda: "nothing matches; press Esc" in text(app))
+    pane.search.show_error(HostError("the database is locked", where="Cache"))
+    pane.live.explain_empty_tree()
+    await until(pilot, lambda: "the search failed; press Esc" in text(app))
+
+    pane.readers.store.mark_stale()
+
+    await until(pilot, lambda: "nothing matches; press Esc" in text(app))
 
 
 @on_assets()
