@@ -182,7 +182,7 @@ def _slots(text: str) -> int:
 def _gib(text: str) -> int:
     try:
         return int(float(text) * (1 << 30))
-    except ValueError:
+    except (ValueError, OverflowError):
         raise ArgumentTypeError(f"'{text}' is not a number of GiB") from None
 
 

@@ -363,6 +363,16 @@ def arguments():
         yield parser.parse_args(["--scheduler", "tcp://127.0.0.1:1"])
 
 
+@pytest.mark.parametrize("text", ["inf", "nan", "much"])
+def test_worker_refuses_memory_that_is_not_a_number_of_gib(text, capsys):
+    parser = ArgumentParser()
+    verbs.worker_arguments(parser)
+
+    with pytest.raises(SystemExit):
+        parser.parse_args(["--scheduler", "tcp://127.0.0.1:1", "--memory", text])
+    assert f"'{text}' is not a number of GiB" in capsys.readouterr().err
+
+
 async def work(arguments, troubles: list[Exception | None]) -> int:
     FakeNanny.troubles, FakeNanny.ended = troubles, asyncio.Event()
     with mock.patch.object(verbs.asyncio, "Event", return_value=FakeNanny.ended):
