@@ -36,7 +36,7 @@ from aptui.features.gateway.ws.news import NewsPublisher
 from aptui.link import places
 from aptui.link.engine_link import EngineLink
 from aptui.shared.connections.addresses import is_loopback, url_host
-from aptui.shared.connections.http_sockets import LimitedServer, bind
+from aptui.shared.connections.http_sockets import LimitedServer, bind, load_tls
 from aptui.shared.errors import UserError
 from aptui.shared.floods import ErrorReports
 from aptui.store.queries.serving import Database
@@ -225,21 +225,7 @@ def tls_context(serve: GatewaySettings) -> ssl.SSLContext | None:
     """
     if not serve.tls_cert:
         return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    try:
-        context.load_cert_chain(serve.tls_cert, serve.tls_key)
-    except ssl.SSLError as error:
-        raise UserError(
-            f"'{serve.tls_cert}' and '{serve.tls_key}' are not a certificate and its key: {error.reason or error}",
-            hint="name PEM files: the certificate chain in 'serve.tls_cert', its private key in 'serve.tls_key'",
-        ) from None
-    except OSError as error:
-        raise UserError(
-            f"certificate '{serve.tls_cert}' or key '{serve.tls_key}' cannot be read: {error.strerror}",
-            hint="check their permissions, or fix 'serve.tls_cert' and 'serve.tls_key'",
-        ) from None
-    return context
+    return load_tls(serve.tls_cert, serve.tls_key, "'serve.tls_cert'", "'serve.tls_key'")
 
 
 # ------------------------------------------------------------------------------------------------------------- the process

@@ -42,6 +42,7 @@ from aptui.shared.connections.http_sockets import (
     LimitedServer,
     SocketLimits,
     bind,
+    load_tls,
     refuse_invalid_dates,
 )
 from aptui.shared.errors import UserError
@@ -164,9 +165,7 @@ def _check(serving: CacheServer) -> None:
 def _tls(serving: CacheServer) -> ssl.SSLContext | None:
     if not serving.certificate:
         return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(serving.certificate, serving.private_key or None)
-    return context
+    return load_tls(serving.certificate, serving.private_key or serving.certificate, "'--certificate'", "'--key'")
 
 
 class _Handler:

@@ -16,7 +16,7 @@ from aptui.batch.options import engine_arguments, load_config, load_to_run, opti
 from aptui.config import trust
 from aptui.config.dirs import user_file
 from aptui.shared import printing
-from aptui.shared.errors import KnownError, UserError, install_advice
+from aptui.shared.errors import HostError, KnownError, UserError, install_advice
 from aptui.shared.files.replacing import read_private
 from aptui.shared.health import DoctorCheck
 
@@ -339,7 +339,10 @@ def _serve(arguments: Namespace) -> int:
     except ImportError:
         raise UserError("serving needs the package 'aiohttp'", hint=install_advice("serve")) from None
     path, limit_bytes = _store_of(arguments)
-    os.makedirs(path, mode=0o700, exist_ok=True)
+    try:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+    except OSError as error:
+        raise HostError(f"the folder of the store cannot be made: {error.strerror}", where=path) from None
     serving = CacheServer(
         path,
         arguments.host,

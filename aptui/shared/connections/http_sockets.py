@@ -374,6 +374,29 @@ def bind(address: str, port: int, option: str) -> socket.socket:
     return bound
 
 
+def load_tls(certificate: str, key: str, certificate_option: str, key_option: str) -> ssl.SSLContext:
+    """Return the TLS context of a server; the options are the settings or options that name the two files.
+
+    Raises:
+        UserError: the certificate or its key cannot be used.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_cert_chain(certificate, key)
+    except ssl.SSLError as error:
+        raise UserError(
+            f"'{certificate}' and '{key}' are not a certificate and its key: {error.reason or error}",
+            hint=f"name PEM files: the certificate chain in {certificate_option}, its private key in {key_option}",
+        ) from None
+    except OSError as error:
+        raise UserError(
+            f"certificate '{certificate}' or key '{key}' cannot be read: {error.strerror}",
+            hint=f"check their permissions, or fix {certificate_option} and {key_option}",
+        ) from None
+    return context
+
+
 def refuse_invalid_dates(request: web.BaseRequest) -> None:
     """Refuse a request that has a date outside the calendar in a condition; aiohttp's answers with a file fail at such a date.
 

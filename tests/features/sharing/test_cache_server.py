@@ -5,6 +5,7 @@ import hashlib
 import http.client
 import os
 import subprocess
+from argparse import ArgumentParser
 from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -20,7 +21,8 @@ from aptui.features.sharing.record import Seal, base_key, seal_record
 from aptui.features.sharing.stores import local as maintenance
 from aptui.features.sharing.stores.local import LocalStore
 from aptui.features.sharing.stores.remote_stores import HttpStore
-from aptui.shared.errors import BusyError, UserError
+from aptui.features.sharing.verbs import cache, cache_arguments
+from aptui.shared.errors import BusyError, HostError, UserError
 from aptui.shared.result_store import StoreRefused
 from tests.features.sharing.conftest import serving
 from tests.features.sharing.harness import digest_of, facts, files_of, has, record
@@ -230,6 +232,24 @@ def test_error_of_a_public_writable_server_names_the_option_to_use(tmp_path):
 def test_invalid_port_is_a_user_error(port, tmp_path):
     with pytest.raises(UserError, match="is not a port"):
         serve(CacheServer(str(tmp_path), port=port))
+
+
+@pytest.mark.parametrize(("file", "why"), [("none.pem", "cannot be read"), ("bad.pem", "are not a certificate and its key")])
+def test_invalid_certificate_of_the_cache_server_is_reported(tmp_path, file, why):
+    (tmp_path / "bad.pem").write_text("no certificate")
+
+    with pytest.raises(UserError, match=why) as error:
+        serve(CacheServer(str(tmp_path), port=0, certificate=str(tmp_path / file)))
+    assert "--certificate" in error.value.hint
+
+
+def test_store_that_cannot_be_made_is_reported(tmp_path):
+    (tmp_path / "file").touch()
+    parser = ArgumentParser()
+    cache_arguments(parser)
+
+    with pytest.raises(HostError, match="cannot be made: Not a directory"):
+        cache(parser.parse_args(["serve", "--store", str(tmp_path / "file" / "store")]))
 
 
 def test_occupied_port_of_the_cache_server_is_reported(tmp_path, open_server):
