@@ -469,11 +469,11 @@ class Writer:
 
     def _try_transact(self, batches: Sequence[Rows], *, durable: bool, then: Callable[[], object] | None) -> None:
         self._begin(durable=durable)
-        self._touched.begin()
-        self._links.begin()
-        self._mark.begin()
-        self._changes.begin()
         try:
+            self._touched.begin()
+            self._links.begin()
+            self._mark.begin()
+            self._changes.begin()
             for batch in batches:
                 rows = keep_products(self._database, batch)
                 touched = self._touched.find(rows)

@@ -8,6 +8,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 from typing import cast
+from unittest import mock
 
 import pytest
 
@@ -15,6 +16,7 @@ from aptui.core.model import FileFact, PathKey, RelPath
 from aptui.core.rows import ROW_OPERATIONS
 from aptui.shared.errors import HostError, InternalError, KnownError
 from aptui.store.db import schema
+from aptui.store.db.change_log import TouchedRows
 from aptui.store.db.folder_blobs import unpack_files
 from aptui.store.db.statements import MANY, STATEMENTS, of_many
 from aptui.store.db.writer import Intent, Writer
@@ -452,6 +454,16 @@ def test_full_disk_is_reported_and_later_calls_work(store: Store) -> None:
     with pytest.raises(HostError, match="ENOSPC"):
         store.put(put_state=[("big", "x" * 1_000_000)])
     store.put(put_state=[("small", "x")])
+
+
+def test_later_calls_work_after_an_error_at_the_beginning_of_a_transaction(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(TouchedRows, "begin", mock.Mock(side_effect=sqlite3.OperationalError("disk I/O error")))
+        with pytest.raises(HostError, match="disk I/O error"):
+            store.put(put_source=[source_row()])
+
+    store.put(put_source=[source_row()])
+    assert store.rows("SELECT SourceID FROM Sources") == [(1,)]
 
 
 def test_writer_raises_host_error_if_another_program_holds_the_lock_too_long(store: Store) -> None:
