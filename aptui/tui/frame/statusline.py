@@ -183,10 +183,12 @@ class Banner(Line):
     def _wrap(self) -> list[str]:
         text, size = _PATH.sub(_cut_path, banner_text(self._session)), self.app.size
         most = _BANNER_LINES if size.height >= _TALL else 1
-        spans = wrap(text, max(1, size.width - 2)) if text else []
+        width = max(1, size.width - 2)
+        spans = wrap(text, width) if text else []
+        rows = [text[start:end] for start, end in spans[:most]]
         if len(spans) > most:
-            spans = [*spans[: most - 1], (spans[most - 1][0], len(text))]
-        return [text[start:end] for start, end in spans]
+            rows[-1] = shorten(text[spans[most - 1][0] :], width)
+        return rows
 
     def render_line(self, y: int) -> Strip:
         """Draw one line of the banner."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import pytest
 from msgspec.structs import replace
+from textual.geometry import Size
 from tools import needs_feature
 
 from aptui.core.notices import Progress
 from aptui.shared.health import Health, WatchedRoot, WatchMode
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.line import Bar, Part
-from aptui.tui.frame.statusline import Rule, StatusLine, TabBar, activity_of, attention, banner_text, share_of, trouble_of
+from aptui.tui.frame.statusline import Banner, Rule, StatusLine, TabBar, activity_of, attention, banner_text, share_of, trouble_of
 from aptui.tui.pane import list_panes
 
 from ..fake_panes import FakeSession
@@ -225,6 +227,19 @@ def test_narrow_tab_bar_shows_only_the_most_important_facts(session: FakeSession
     assert [right(width) for width in (100, 80)] == ["reconnecting", "reconnecting"]
     session.state, session.latest_health = SessionState.ATTACHED, Health(roots=(WatchedRoot("/a", WatchMode.GONE), native))
     assert [right(width) for width in (100, 85)] == ["! gone: 1 of 2 folders   connected", "! gone: 1 of 2 folders"]
+
+
+@pytest.mark.parametrize(("height", "lines"), [(24, 3), (10, 1)])
+def test_banner_marks_the_place_where_a_long_problem_is_cut(session: FakeSession, height: int, lines: int) -> None:
+    session.state, session.trouble = SessionState.DETACHED, "the engine cannot be started " * 20
+    banner = Banner(session)
+
+    with patch.object(Banner, "app", SimpleNamespace(size=Size(60, height))):
+        rows = banner._wrap()
+
+    assert len(rows) == lines
+    assert max(map(len, rows)) <= 58
+    assert rows[-1].endswith("…")
 
 
 def test_banner_of_a_broken_configuration_shows_only_the_first_mistake():

@@ -150,7 +150,7 @@ _PARTS = {
 
 
 class EnginePage(ConnectionTables):
-    """The engine's page: the engine, its clients, its workers and the watched folders. `ConnectionsPane` calls `put` to draw it."""
+    """The engine's page: the engine, its clients, its workers and the watched folders. `ConnectionsPane` calls `draw`."""
 
     DEFAULT_CSS = """
     EnginePage { width: 1fr; height: 1fr; layout: vertical; }
