@@ -385,6 +385,15 @@ async def test_message_after_copying_is_one_line_at_80_columns(app, pilot):
     assert len(app.query_one(Toasts)._shown) == 1
 
 
+@on_shell(size=SMALL)
+async def test_message_that_is_too_long_ends_with_an_ellipsis(app, pilot):
+    app.show_toast("the folder of the shared cache cannot be used " * 12, "error")
+
+    await until(pilot, lambda: "cannot be used" in text(app))
+    shown = [words for _, words, _ in app.query_one(Toasts)._shown]
+    assert [words.endswith("…") for words in shown] == [False, False, True]
+
+
 @on_shell()
 async def test_message_with_a_changing_number_keeps_its_place(app, pilot):
     toasts = app.query_one(Toasts)

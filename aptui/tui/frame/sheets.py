@@ -524,7 +524,7 @@ class Toasts(Widget):
             self.remembered.append((int(time.time() * 1000), safe, severity))
             self._shown += [
                 (now + seconds, piece, severity if at == 0 else f"{severity} again")
-                for at, piece in enumerate(textwrap.wrap(safe, free_width)[:_MOST])
+                for at, piece in enumerate(textwrap.wrap(safe, free_width, max_lines=_MOST, placeholder=" …"))
             ]
         self._draw()
 
