@@ -211,8 +211,12 @@ class EngineSupervisor:
         engine.open()
         self._epoch = engine.epoch
         self._builders = opening.builders
-        for platform in self.config.project.platforms:
-            (self.config.cache_dir / platform.id).mkdir(exist_ok=True)
+        try:
+            for platform in self.config.project.platforms:
+                (self.config.cache_dir / platform.id).mkdir(exist_ok=True)
+        except OSError:
+            engine.close()  # it holds the lock of the cache, and nothing else closes it
+            raise
         return engine
 
     def _begin(self, engine: Engine, *, is_first: bool = False, retries: bool = True) -> None:

@@ -656,6 +656,26 @@ def test_engine_whose_every_turn_raises_an_error_sleeps_between_its_attempts(
         assert len(project.messages) < 10, "an error that lasts is reported once"
 
 
+def test_engine_opens_again_after_the_folder_of_a_platform_could_not_be_made(
+    retrying: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = Path.mkdir
+
+    def refuse(path: Path, *arguments: object, **named: object) -> None:
+        if path.name == "linux":
+            raise OSError(errno.EDQUOT, "Disk quota exceeded", str(path))
+        make(path, *arguments, **named)  # type: ignore[arg-type]
+
+    with retrying.running() as live:
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "mkdir", refuse)
+            live._break_down(HostError("the disk is full"))
+            retrying.until(lambda: "Disk quota exceeded" in live.health.disk)
+
+        retrying.until(lambda: not live.health.disk)
+        retrying.save("a.txt", "when there is space again")
+
+
 def test_engine_that_a_request_opens_again_handles_changes_at_once(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     with project.running() as live:
         monkeypatch.setattr(supervisor, "_RETRY_S", (0.0, 600.0))
