@@ -13,14 +13,15 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
 from aptui.core.notices import LogLevel, LogRecord
+from aptui.core.paths import os_path
 from aptui.shared.errors import HostError
 from aptui.shared.files.confinement import ConfinedTree
 from aptui.shared.files.replacing import read_regular
@@ -102,6 +103,32 @@ def _cut(name: str, limit: int) -> str:
         return name
     ending = f"~{zlib.crc32(data):08x}"
     return data[: limit - len(ending)].decode(errors="ignore") + ending
+
+
+def remove_superseded(log_dir: Path, listed: Iterable[str]) -> None:
+    """Delete the logs of runs that are older than the newest listed run of their job, and are not listed; errors are ignored.
+
+    Args:
+        listed: the logs of runs that the database lists, relative to `log_dir`. A log that is newer than them stays, because the
+            row of its run may not be saved yet.
+    """
+    jobs: dict[str, dict[str, dict[str, int]]] = {}
+    for name in (name for name in listed if name.startswith("JobLogs/")):
+        folder, _, file = os_path(name).rpartition("/")
+        jobs.setdefault(folder, {}).setdefault(file.rpartition("-")[0], {})[file] = _run_key_of(file)
+    with suppress(OSError), closing(ConfinedTree(os.fsencode(log_dir))) as tree:
+        for folder, known in jobs.items():
+            with suppress(OSError):
+                for file in os.listdir(log_dir / folder):
+                    runs = known.get(file.rpartition("-")[0], {})
+                    if file not in runs and -1 < _run_key_of(file) < max(runs.values(), default=-1):
+                        tree.unlink(os.fsencode(f"{folder}/{file}"))
+
+
+def _run_key_of(file: str) -> int:
+    """Return the run key in the name of a log, -1 = the name has none."""
+    key = file.rpartition("-")[2].removesuffix(".log")
+    return int(key) if key.isascii() and key.isdecimal() else -1
 
 
 # ----------------------------------------------------------------------------------------------------------------- writing

@@ -23,6 +23,7 @@ from aptui.store.joblog import (
     parse,
     parse_end,
     parse_text,
+    remove_superseded,
     spoken,
     write,
 )
@@ -461,6 +462,25 @@ def test_job_log_is_named_after_its_run_and_analysis_log_after_its_builder():
     assert name_of(job, {7: "game"}) == log_name("game", "a/b.png", "linux", "k", BUILDER, 3)
     job.is_analysis = True
     assert name_of(job, {7: "game"}) == analysis_log_name("a/b.png", BUILDER)
+
+
+def test_logs_of_runs_that_are_no_longer_listed_are_deleted(tmp_path: Path) -> None:
+    names = {
+        key: [log_name("game", "a/b-1.png", "linux", "k", builder, key) for builder in (BUILDER, bytes(16))] for key in range(9)
+    }
+    kept = ["JobLogs/a/notes.txt", "JobLogs/a/b-1.png-no.log", analysis_log_name("a/b-1.png", BUILDER), *names[8], names[0][1]]
+    for name in [*kept, *(name for key in range(8) for name in names[key])]:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("")
+    (tmp_path / "JobLogs/link").symlink_to(tmp_path)
+
+    remove_superseded(
+        tmp_path,
+        [names[2][0], names[7][0], "JobLogs/gone/x-00000000-5.log", "JobLogs/link/x-00000000-5.log", f"{tmp_path}/x-5.log"],
+    )
+
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*") if path.is_file()}
+    assert left == {*kept, names[2][0], names[7][0], *(names[key][1] for key in range(8))}
 
 
 @pytest.mark.parametrize("line_count", [1, 7, 39, 40, 41, 100, 1000])

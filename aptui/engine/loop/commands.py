@@ -216,6 +216,7 @@ class CommandExecutor:
         self._commit: _PendingCommit | None = None
         self._deletions = Deletions(context)
         context.closing.callback(self._close)
+        self._has_written_logs = False
         self.is_dirty = False
         """Whether a command was performed since the idle state was last recorded."""
 
@@ -274,6 +275,9 @@ class CommandExecutor:
         # if this fails, the next engine deletes the products, because their folders are marked as doubtful
         with contextlib.suppress(KnownError):
             self._deletions.perform_all()
+        if self._has_written_logs:
+            with contextlib.suppress(KnownError):
+                joblog.remove_superseded(self._context.config.log_dir, self._context.archive.list_logs())
 
     def _do(self, step: Command | tuple[Notice, ...]) -> None:
         if not isinstance(step, tuple):
@@ -356,6 +360,7 @@ class CommandExecutor:
         return rows
 
     def _write_log(self, command: WriteLog) -> None:
+        self._has_written_logs = True
         try:
             folder = self._context.config.log_dir
             joblog.write_below(folder, from_text(command.file), command.records, command.warnings, command.errors)

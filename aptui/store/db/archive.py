@@ -197,6 +197,13 @@ class DatabaseArchive(LastRun):
             PathKey(key) for (key,) in self._database.execute("SELECT path_key FROM aptui_sources WHERE path_key GLOB ?", (glob,))
         ]
 
+    @report_damage
+    def list_logs(self) -> list[str]:
+        """Return the names of the logs of all listed runs, relative to the log folder."""
+        sql = """SELECT log_file FROM aptui_runs UNION SELECT FirstFailLogFile FROM Jobs UNION SELECT LastFailLogFile FROM Jobs
+            UNION SELECT LastLogFile FROM Jobs"""
+        return [name for (name,) in self._database.execute(sql) if name]
+
     def count_failed(self) -> int:
         """Return the number of failed jobs and analyses."""
         sql = """SELECT (SELECT COUNT(*) FROM aptui_jobs WHERE state = 'failed')
