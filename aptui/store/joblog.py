@@ -126,7 +126,7 @@ def remove_superseded(log_dir: Path, listed: Iterable[str]) -> None:
 
 
 def _run_key_of(file: str) -> int:
-    """Return the run key in the name of a log, -1 = the name has none."""
+    """Return the run key in the name of a log, -1 = the name does not have a run key."""
     key = file.rpartition("-")[2].removesuffix(".log")
     return int(key) if key.isascii() and key.isdecimal() else -1
 
