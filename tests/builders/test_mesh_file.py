@@ -2,6 +2,7 @@ import io
 import struct
 import sys
 
+import numpy as np
 import pytest
 from gltf_sample import read_glb
 from PIL import Image
@@ -500,6 +501,36 @@ def test_material_of_an_obj_is_not_metallic_and_keeps_its_name_colour_and_opacit
     (material,) = tree["materials"]
     made = {**material.pop("pbrMetallicRoughness"), **material}
     assert made == {**expected, "name": "wood", "metallicFactor": 0, "doubleSided": False}
+
+
+@pytest.mark.parametrize("turn", [(0, 1, 2), (1, 2, 0), (2, 0, 1), (1, 0, 2)])
+@pytest.mark.parametrize(
+    ("corners", "area"),
+    [
+        ([(1, 2), (0, 2), (0, 0), (2, 0), (2, 1), (1, 1)], 3),
+        ([(2, 0), (0.5, 0.5), (0, 2), (0, 0)], 1),
+        ([(0, 0), (4, 0), (4, 4), (0, 4), (0, 0), (1, 1), (1, 3), (3, 3), (3, 1), (1, 1)], 12),
+        ([(0, 0), (1, 0), (2, 0), (2, 2), (1, 1), (0, 2)], 3),
+        ([(0, 0), (2, 0), (2, 1), (0, 1)], 2),
+    ],
+)
+def test_concave_face_of_an_obj_covers_only_its_area(bench, corners, area, turn):
+    places = [tuple((x * 1e-3, y * 1e-3, 5.0)[axis] for axis in turn) for x, y in corners]
+    text = "".join(f"v {x} {y} {z} # place\nvt {x} {y} # chart\n" for x, y, z in places)
+    first, *others = (f"{number}/{number}" for number in range(-len(corners), 0))
+
+    _, rows = model(bench, bench.write("a.obj", f"{text}f {first} \\\n{' '.join(others)} # concave\n"))
+
+    found = np.array(rows["POSITION"])[[each for (each,) in rows["indices"]]].reshape(-1, 3, 3)
+    normals = np.cross(found[:, 1] - found[:, 0], found[:, 2] - found[:, 0]) * 1e6 / 2
+    assert np.linalg.norm(normals, axis=1).sum() == pytest.approx(area, rel=1e-3)
+    assert np.linalg.norm(normals.sum(axis=0)) == pytest.approx(area, rel=1e-3)
+
+
+def test_face_whose_edges_cross_each_other_is_kept(bench):
+    text = "v 0 0 0\nv 3 3 0\nv 3 0 0\nv 0 2 0\nf 1 2 3 4\n"
+
+    assert len(model(bench, bench.write("a.obj", text))[1]["indices"]) == 6
 
 
 def test_mesh_without_a_material_is_white_and_has_no_picture(bench):

@@ -45,6 +45,12 @@ _PNG_MODES = ("1", "L", "LA", "P", "RGB", "RGBA", "I;16")
 MOST_MATERIALS = 4096
 """Maximum number of materials of an OBJ: each becomes a separate mesh, and the time grows with the square of their number."""
 
+MOST_CORNERS = 256
+"""Maximum number of corners of a concave face that is split correctly, because the time grows with the square of their number."""
+
+_LEAST_BEND = 1e-6
+"""Minimum bend at a corner of a concave face, as a share of the squared area; smaller bends are rounding errors."""
+
 MOST_TEXTURE_MEGAPIXELS = 512
 """Maximum total size of a model's textures in megapixels; each texture is counted once."""
 
@@ -231,7 +237,7 @@ def _prepare_obj(text: str, request: ProcessJobRequest, textures: _Textures) -> 
                 request.log.warning(
                     f"{request.source}:{line}: material '{name}' is not defined in any of the model's material files"
                 )
-    text = re.sub(r"^[ \t]*mtllib[ \t].*$", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^[ \t]*mtllib[ \t].*$", "", split_concave_faces(text), flags=re.MULTILINE)
     materials = "\n".join(parts)
     return (f"mtllib {_ALL_MATERIALS}\n{text}" if materials else text).encode(), materials
 
@@ -612,6 +618,67 @@ def outline_obj(text: str) -> Outline:
                 str(number),
             )
     return outline
+
+
+def split_concave_faces(text: str) -> str:
+    """Return a checked OBJ with concave faces split into triangles, and without comments behind numbers.
+
+    trimesh splits each face into a fan of triangles, which would cover the notches of a concave face.
+    """
+    import numpy as np
+
+    lines, vertices = [line for _, line in _lines(text)], []
+    faces: dict[int, list[tuple[int, list[str], list[int]]]] = {}
+    for place, line in enumerate(lines):
+        words = line.partition("#")[0].split()
+        if "#" in line and words[:1] and (words[0] == "f" or words[0] in _FEWEST):
+            lines[place] = " ".join(words)  # trimesh cannot read a comment behind numbers
+        if words[:1] == ["v"]:
+            vertices.append(words[1:4])
+        elif words[:1] == ["f"] and 4 < len(words) <= MOST_CORNERS + 1:
+            indices = [int(corner.partition("/")[0]) for corner in words[1:]]
+            numbers = [each - 1 if each > 0 else each + len(vertices) for each in indices]
+            faces.setdefault(len(numbers), []).append((place, words[1:], numbers))
+    for group in faces.values():
+        points = np.array(vertices, "f8")[[numbers for _, _, numbers in group]]
+        with np.errstate(all="ignore"):  # a later check reports numbers that are too large
+            edges = np.roll(points, -1, axis=1) - points
+            normals = np.cross(points - points[:, :1], edges).sum(axis=1)
+            bends = (np.cross(np.roll(edges, 1, axis=1), edges) * normals[:, None]).sum(axis=2)
+            is_concave = (bends < -_LEAST_BEND * (normals * normals).sum(axis=1)[:, None]).any(axis=1)
+        for at in np.flatnonzero(is_concave):
+            place, corners, _ = group[at]
+            if triangles := _clip_ears(points[at], normals[at]):
+                lines[place] = "\n".join(f"f {corners[a]} {corners[b]} {corners[c]}" for a, b, c in triangles)
+    return "\n".join(lines)
+
+
+def _clip_ears(points: Any, normal: Any) -> list[tuple[int, int, int]]:
+    """Return the triangles of a polygon as numbers of its corners; [] if its edges cross each other."""
+    import numpy as np
+
+    axis = int(np.abs(normal).argmax())
+    flat = points[:, [(axis + 1) % 3, (axis + 2) % 3]] * [math.copysign(1.0, normal[axis]), 1.0]
+
+    def side(first: int, second: int, others: Any) -> Any:
+        """Return a positive number for each point at the left of the line from one corner to another."""
+        (x, y), (left, top) = flat[second] - flat[first], (others - flat[first]).T
+        return x * top - y * left
+
+    ring, triangles = list(range(len(points))), []
+    while len(ring) > 3:
+        for at, middle in enumerate(ring):
+            before, after = ring[at - 1], ring[(at + 1) % len(ring)]
+            is_corner = (points[ring][:, None] == points[[before, middle, after]]).all(axis=2).any(axis=1)
+            others = flat[ring][~is_corner]
+            is_inside = [side(*edge, others) >= 0 for edge in ((before, middle), (middle, after), (after, before))]
+            if side(before, middle, flat[[after]])[0] > 0 and not np.all(is_inside, axis=0).any():
+                triangles.append((before, middle, after))
+                del ring[at]
+                break
+        else:
+            return []
+    return [*triangles, (ring[0], ring[1], ring[2])]
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
