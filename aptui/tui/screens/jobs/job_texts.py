@@ -267,7 +267,7 @@ def explain_job(row: JobRow, builder: str, reader: Reader) -> Iterator[Parts]:
     yield (Part(f" {glyph(row.status)} {row.status}", row.status), Part(f": {sanitize(sentence(row, runs, edges, reader))}"))
     yield ()
     if row.error:
-        yield from _pairs("Error", row.error.splitlines()[:_MOST], "error")
+        yield from _pairs("Error", row.error.splitlines(), "error")
     if row.completed_ms:
         took = f"{moment(row.completed_ms)}, after {duration_text(int(row.duration_s * 1000))}"
         yield from _pairs(
@@ -280,16 +280,18 @@ def explain_job(row: JobRow, builder: str, reader: Reader) -> Iterator[Parts]:
     stages = makers(reader.source(row.source), reader)
     yield from _pairs("Made by", [f"{job.source}, {job.platform}: {job.job_key}: {reason}" for job, reason in stages], "path")
     products = [product.name for product in reader.products_of(row.job_id)] if row.job_id else []
-    yield from _pairs("Products" if row.status == "completed" else "Last products", products[:_MOST], "path")
-    yield from _pairs("Depends on", [f"{edge.target}  ({edge_type(edge.type_bits)})" for edge in edges[:_MOST]], "value")
-    yield from _pairs("Needed by", [path for path in reader.dependents_of(row.source) if path != row.source][:_MOST], "path")
+    yield from _pairs("Products" if row.status == "completed" else "Last products", products, "path")
+    yield from _pairs("Depends on", [f"{edge.target}  ({edge_type(edge.type_bits)})" for edge in edges], "value")
+    yield from _pairs("Needed by", [path for path in reader.dependents_of(row.source) if path != row.source], "path")
     yield from _inputs(reader.inputs_of(row.job_id) if row.job_id else ())
     yield from _earlier(runs)
 
 
-def _pairs(label: str, values: Iterable[str], role: str) -> Iterator[Parts]:
-    for at, value in enumerate(values):
+def _pairs(label: str, values: Sequence[str], role: str) -> Iterator[Parts]:
+    for at, value in enumerate(values[:_MOST]):
         yield (Part(f" {label if not at else '':<{_LABEL_CELLS}}", "key"), Part(sanitize(value), role))
+    if len(values) > _MOST:
+        yield (Part(f" {'':<{_LABEL_CELLS}}"), Part(f"and {len(values) - _MOST:,} more", "muted"))
 
 
 def _inputs(inputs: Sequence[tuple[str, str, str]]) -> Iterator[Parts]:
