@@ -75,8 +75,10 @@ def test_explanation_of_a_job_aligns_the_names_of_inputs():
     assert lines[2:] == ["   source                  a.wav  00ff", "   additional fingerprint  soxr 1.1  01ff"]
 
 
-def test_explanation_of_a_job_says_how_many_products_are_left_out():
-    lines = ["".join(part.text for part in parts) for parts in texts._pairs("Products", [f"{at}.dds" for at in range(1_300)], "path")]
+def test_explanation_counts_the_products_that_are_left_out():
+    lines = [
+        "".join(part.text for part in parts) for parts in texts._pairs("Products", [f"{at}.dds" for at in range(1_300)], "path")
+    ]
 
     assert [lines[0], lines[199:]] == [" Products      0.dds", [f"{'':15}199.dds", f"{'':15}and 1,100 more"]]
 
