@@ -16,6 +16,7 @@ import re
 import stat
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 import msgspec
@@ -23,6 +24,7 @@ from msgspec import Struct
 
 from aptui.config.configuration import Config
 from aptui.config.dirs import TRUST_VARIABLE, data_dir, filesystem, format_of, user_file, xdg
+from aptui.core.paths import is_below
 from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.shared.files import clocks
 from aptui.shared.files.replacing import PRIVATE, replace_bytes
@@ -244,8 +246,12 @@ def _read(file: Path) -> _Record | None:
 
 def _describe(config: Config, known: _Record | None) -> _Record:
     """Return the record of a project as it is now; unchanged code files are not read again."""
-    own = (str(data_dir()), str(user_file()), xdg("XDG_CACHE_HOME", "~/.cache"))  # aptui's own files
-    layers = {path: digest for path, digest in config.layers if not path.startswith(own)}
+    own = (str(data_dir() / "config"), xdg("XDG_CACHE_HOME", "~/.cache"))  # folders of layers that are aptui's own files
+    layers = {
+        path: digest
+        for path, digest in config.layers
+        if path != str(user_file()) and not any(is_below(path, folder) for folder in own)
+    }
     before = known.code if known is not None else {}
     code = {path: _describe_file(path, before.get(path)) for path in sorted(_code_files(config))}
     return _Record(os.path.realpath(config.project_dir), layers, code)
@@ -304,10 +310,9 @@ def _words(config: Config) -> Iterator[str]:
     for tool in config.tools:
         yield from _WORD.findall(tool.version)
     yield from (value for _builder, _key, value in _list_programs(config))
-    for alert in config.on.alerts:
-        yield from alert.exec
-    for check in config.checks:
-        yield from check.command
+    for argument in chain(*(alert.exec for alert in config.on.alerts), *(check.command for check in config.checks)):
+        yield argument  # the argument itself may be the name of a file with blanks
+        yield from _WORD.findall(argument)
 
 
 def _files_below(folder: str) -> Iterator[str]:

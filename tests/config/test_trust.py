@@ -73,6 +73,30 @@ def test_changed_file_of_a_trusted_project_is_named(project: Path, changed: str)
     assert trust.assess(load(project)) == trust.Trust(is_given=False, changed=(changed,))
 
 
+def test_project_whose_path_begins_like_a_folder_of_aptui_is_covered(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    project = project.rename(tmp_path / "aptui-game")
+    trust.record(load(project))
+    with (project / "aptui.yaml").open("a") as file:
+        file.write("# more\n")
+
+    assert trust.assess(load(project)).changed == ("aptui.yaml",)
+
+
+@pytest.mark.parametrize(("old", "new"), [("[sh, tools/ring.sh]", "[sh, -c, 'sh tools/ring.sh']"), ("[tools/look.sh]", "[sh, -c, tools/look.sh; true]")])
+def test_changed_script_in_a_shell_line_of_a_hook_or_check_is_found(project: Path, old: str, new: str) -> None:
+    settings = project / "aptui.yaml"
+    settings.write_text(settings.read_text().replace(old, new))
+    trust.record(load(project))
+    name = "ring" if "ring" in old else "look"
+
+    (project / f"tools/{name}.sh").write_text("echo hostile")
+
+    assert trust.assess(load(project)).changed == (f"tools/{name}.sh",)
+
+
 def test_layer_that_only_another_program_reads_ends_trust_only_if_it_changes(project: Path) -> None:
     layer = project / "settings.assetprocessorbatch.setreg"
     layer.write_text("{}")
