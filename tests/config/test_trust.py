@@ -85,7 +85,9 @@ def test_project_whose_path_begins_like_a_folder_of_aptui_is_covered(
     assert trust.assess(load(project)).changed == ("aptui.yaml",)
 
 
-@pytest.mark.parametrize(("old", "new"), [("[sh, tools/ring.sh]", "[sh, -c, 'sh tools/ring.sh']"), ("[tools/look.sh]", "[sh, -c, tools/look.sh; true]")])
+@pytest.mark.parametrize(
+    ("old", "new"), [("[sh, tools/ring.sh]", "[sh, -c, 'sh tools/ring.sh']"), ("[tools/look.sh]", "[sh, -c, tools/look.sh; true]")]
+)
 def test_changed_script_in_a_shell_line_of_a_hook_or_check_is_found(project: Path, old: str, new: str) -> None:
     settings = project / "aptui.yaml"
     settings.write_text(settings.read_text().replace(old, new))
