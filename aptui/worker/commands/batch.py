@@ -25,7 +25,7 @@ from aptui.core.paths import os_path
 from aptui.core.project import Builder, CommandRule
 from aptui.core.quality import QUALITY_VARIABLE
 from aptui.shared.forms import json_decoder
-from aptui.worker.answers import read_answer_text
+from aptui.worker.answers import AnswerRefused, read_answer_text
 from aptui.worker.commands import command as commands
 from aptui.worker.commands.command import CommandError, Execution
 from aptui.worker.commands.persistent import FileAnswer, place_tools
@@ -141,7 +141,7 @@ class SharedStarts:
         try:
             answers = read_manifest(values["manifest"]) if "{manifest}" in rule.command else {}
             names = {path: _find_names(rule, folders.products, path, values, answers) for path in sources}
-        except (CommandError, OSError, ValueError):
+        except (AnswerRefused, CommandError, OSError, ValueError):
             return None
         is_listed = bool(rule.products) or (bool(answers) and all(each.products or not each.ok for each in answers.values()))
         if answers.keys() - sources.keys() or not _are_unambiguous(folders.products, names.values(), is_listed=is_listed):

@@ -173,6 +173,7 @@ def test_manifest_lists_products_dependencies_facts_and_errors(starts: Starts) -
         ("note(); note()", "line 2 of the manifest repeats the source "),
         ("source = 'x'; note()", "the manifest has no result for the source"),
         ("pass", "the command wrote no manifest"),
+        ("open(manifest, 'a').write(chr(0))", "the file 'manifest.jsonl' that the command wrote is not text"),
     ],
 )
 def test_wrong_manifest_entry_fails_only_its_file(starts: Starts, text: str, error: str) -> None:
