@@ -152,7 +152,8 @@ class AssetActions:
             follow(refs[0])
         elif refs:
             items = [MenuItem(str(at), ref.text) for at, ref in enumerate(refs[:_PRODUCTS_LISTED])]
-            Menu.ask(self._shell.app, items, lambda at: follow(refs[int(at)]) if at else None, title="Products")
+            title = "Products" if len(items) == len(refs) else f"{len(items)} of {len(refs):,} products"
+            Menu.ask(self._shell.app, items, lambda at: follow(refs[int(at)]) if at else None, title=title)
 
     # --------------------------------------------------------------------------------------- other programs and the clipboard
 

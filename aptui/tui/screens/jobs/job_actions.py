@@ -164,7 +164,8 @@ class RowActions:
                 self._reveal("assets", names[0])
             else:
                 items = [MenuItem(name, name) for name in names[:_MOST_PRODUCTS]]
-                Menu.ask(self._shell.app, items, lambda name: self._reveal("assets", name) if name else None, title="Products")
+                title = "Products" if len(items) == len(names) else f"{len(items)} of {len(names):,} products"
+                Menu.ask(self._shell.app, items, lambda name: self._reveal("assets", name) if name else None, title=title)
 
         self.query(lambda reader: [product.name for key in keys for product in reader.products_of(key)], ask)
 

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -16,12 +17,13 @@ from aptui.shared.connections.peers import GatewayReport, PeerSettings
 from aptui.tui.data.session import EngineFacts
 from aptui.tui.frame import terminal_control
 from aptui.tui.pane import PANES
+from aptui.tui.screens.jobs.job_actions import RowActions
 from aptui.tui.widgets.menu import Menu
 from tests.tui.fake_panes import PROBES
 from tests.tui.jobs_harness import LOG, in_jobs, notice
 from tests.tui.shell_harness import lines, text, until
 
-from .jobs_pane_harness import details_of, on_jobs, sees
+from .jobs_pane_harness import INFO, details_of, on_jobs, sees
 
 pytestmark = pytest.mark.real
 
@@ -130,6 +132,16 @@ async def test_hints_hide_action_keys_while_typing(app, pilot):
     await until(pilot, lambda: "keep" in lines(app)[-1] and "cancel" in lines(app)[-1])
     assert "/ filter" not in lines(app)[-1]
     assert "+ run next" not in lines(app)[-1]
+
+
+@pytest.mark.parametrize(("count", "title"), [(20, "Products"), (1_300, "20 of 1,300 products")])
+def test_menu_of_products_counts_the_products_that_it_leaves_out(count, title):
+    actions = RowActions(Mock())
+
+    with patch.object(actions, "query", lambda _question, then: then(["a.dds"] * count)), patch.object(Menu, "ask") as ask:
+        actions.products([INFO])
+
+    assert (len(ask.call_args.args[1]), ask.call_args.kwargs["title"]) == (20, title)
 
 
 def test_row_menu_writes_capsule_into_start_folder(tmp_path, monkeypatch):
