@@ -560,9 +560,7 @@ class EngineSupervisor:
         before, self.config, self._next, self._reopen_by = self.config, self._next or self.config, None, None
         engine, self.engine, self.watching.engine = self.engine, None, None
         if engine is not None:
-            engine.is_stopping = True
-            engine.settle()
-            engine.close()
+            _close_engine(engine)
         self.watching.configure(self.config.project)
         try:
             self.engine = self._engine()

@@ -676,6 +676,18 @@ def test_engine_opens_again_after_the_folder_of_a_platform_could_not_be_made(
         retrying.save("a.txt", "when there is space again")
 
 
+def test_configuration_is_applied_although_the_idle_state_of_the_engine_cannot_be_recorded(
+    retrying: LiveProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with retrying.running() as live:
+        monkeypatch.setattr(live.engine, "settle", mock.Mock(side_effect=HostError("the asset database is locked")))
+        retrying.config(COPIES + 'ignore: ["*.tmp"]\n')
+        live.reload()
+        retrying.until(lambda: live.config.project.ignore_regex and retrying.is_idle)
+
+        retrying.save("a.txt", "with the new configuration")
+
+
 def test_engine_that_a_request_opens_again_handles_changes_at_once(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
     with project.running() as live:
         monkeypatch.setattr(supervisor, "_RETRY_S", (0.0, 600.0))
