@@ -251,10 +251,10 @@ class InventoryReader:
         self._is_stale = self._is_stale or batch.are_assets_stale or batch.table is not None
 
     def read_if_stale(self) -> None:
-        """Read the inventory of the cache if it was not read yet, or if it may be out of date and the engine is idle."""
+        """Read the inventory of the cache if it was not read yet, or if it changed since the last read and the engine is idle."""
         progress = self._shell.session.latest_progress
         is_idle = progress is None or not (progress.jobs_running or progress.jobs_waiting or progress.analyses_running)
-        if self._is_stale and (is_idle or self.contents is None) and not self.trouble:
+        if self._is_stale and (is_idle or (self.contents is None and not self.trouble)):
             self.read()
 
     def read(self) -> None:

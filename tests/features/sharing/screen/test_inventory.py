@@ -88,15 +88,18 @@ def test_inventory_is_read_again_if_assets_change_while_it_is_read(harness):
     assert len(harness.reads) == 2
 
 
-def test_failed_inventory_is_retried_only_on_request(harness):
+def test_failed_inventory_is_retried_after_a_change_as_soon_as_the_engine_is_idle(harness):
     harness.reader.read_if_stale()
     harness.reader._task.is_busy = False
     harness.reads[-1][1](HostError("there is no asset database"))
+    harness.reader.read_if_stale()
+    harness.session.latest_progress = BUSY
     harness.reader.note(Batch(are_assets_stale=True))
     harness.reader.read_if_stale()
     assert (len(harness.reads), summary_text(harness)) == (1, " there is no asset database")
 
-    harness.reader.read()
+    harness.session.latest_progress = None
+    harness.reader.read_if_stale()
     assert len(harness.reads) == 2
 
 
