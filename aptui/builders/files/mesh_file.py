@@ -417,19 +417,27 @@ def _convert_material(trimesh: Any, material: Any) -> Any:
 
     trimesh's own conversion makes each material a metal, and loses its name, opacity and emitted light.
     """
-    values = material.kwargs
-    opacity = float(values["d"][0]) if "d" in values else 1 - float(values.get("tr", [0])[0])
+    opaque, transparent, emitted = (_read_numbers(material.kwargs.get(key, ())) for key in ("d", "tr", "ke"))
+    opacity = opaque[0] if opaque else 1 - sum(transparent[:1])
     opacity = min(max(opacity, 0.0), 1.0) or 1.0  # some programs write `Tr 1` or `d 0` for opaque materials
-    colour = [*material.diffuse[:3]] if "kd" in values else [255, 255, 255]
+    colour = [*material.diffuse[:3]] if "kd" in material.kwargs else [255, 255, 255]
     return trimesh.visual.material.PBRMaterial(
         name=material.name,
         baseColorTexture=material.image,
         baseColorFactor=[*colour, round(255 * opacity)],
         metallicFactor=0.0,
         roughnessFactor=(2 / (2 + max(0.0, material.glossiness))) ** 0.25,
-        emissiveFactor=[min(max(float(each), 0.0), 1.0) for each in values["ke"][:3]] if "ke" in values else None,
+        emissiveFactor=[min(max(each, 0.0), 1.0) for each in emitted[:3]] if emitted else None,
         alphaMode="BLEND" if opacity < 1 else None,
     )
+
+
+def _read_numbers(words: Iterable[str]) -> list[float]:
+    """Return the numbers of a line of a material file; [] for a colour that is not RGB (spectral, xyz)."""
+    try:
+        return [float(word) for word in words]
+    except ValueError:
+        return []
 
 
 def _transform(trimesh: Any, mesh: Any, options: MeshParams) -> Any:
@@ -565,13 +573,14 @@ def material_names(text: str) -> set[str]:
 
 
 def leave_out_wrong_colours(text: str) -> tuple[str, list[SourceError]]:
-    """Return the content `text` of a material file without the colours that are not numbers, and their mistakes."""
+    """Return the content `text` of a material file without colours that are not numbers and their comments, and the mistakes."""
     lines, wrong = text.splitlines(), []
     for at, line in enumerate(lines):
         words = line.split()
         if words[:1] and words[0].lower() in _COLOURS and words[1:2] != ["spectral"] and words[1:2] != ["xyz"]:
             try:
                 _check_numbers(words, _COLOURS[words[0].lower()], at + 1)
+                lines[at] = line.partition("#")[0]  # trimesh cannot read a comment behind numbers
             except SourceError as error:
                 lines[at] = ""
                 wrong.append(error)
