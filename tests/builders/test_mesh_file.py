@@ -488,7 +488,10 @@ CUBE = (
         ("Kd 1 1 1\nd 0.4\nNs -2", {"baseColorFactor": [1, 1, 1, 0.4], "roughnessFactor": 1, "alphaMode": "BLEND"}),
         ("Kd 0 0 0\nTr 0.8\nNs 30", {"baseColorFactor": [0, 0, 0, 0.2], "roughnessFactor": 0.5, "alphaMode": "BLEND"}),
         ("Tr 1\nNs 30", {"baseColorFactor": [1, 1, 1, 1], "roughnessFactor": 0.5}),
-        ("d 0\nNs 30\nKe 0.5 2 0 # light", {"baseColorFactor": [1, 1, 1, 1], "roughnessFactor": 0.5, "emissiveFactor": [0.5, 1, 0]}),
+        (
+            "d 0\nNs 30\nKe 0.5 2 0 # light",
+            {"baseColorFactor": [1, 1, 1, 1], "roughnessFactor": 0.5, "emissiveFactor": [0.5, 1, 0]},
+        ),
         ("Ke xyz 1 1 1\nd spectral a\nNs 30", {"baseColorFactor": [1, 1, 1, 1], "roughnessFactor": 0.5}),
         ("map_Kd a.png\nNs 30", {"baseColorFactor": [1, 1, 1, 1], "roughnessFactor": 0.5, "baseColorTexture": {"index": 0}}),
     ],
