@@ -123,6 +123,11 @@ def namespaces_of(sharing: SharedCacheSettings, reporter: TroubleReporter) -> tu
     return tuple(_namespace(sharing, trust, reporter) for trust in trusts)
 
 
+def without_team(sharing: SharedCacheSettings) -> SharedCacheSettings:
+    """Return settings with which only this machine's store is used."""
+    return replace(sharing, mode="inactive", store="", team_key_file="", signing_key_file="", writers=())
+
+
 def _namespace(sharing: SharedCacheSettings, trust: Seal, reporter: TroubleReporter) -> Namespace:
     remote = open_store(sharing.store, trust.namespace, limit_s=sharing.deadline_s) if sharing.is_remote else None
     if not sharing.local_store:

@@ -33,6 +33,7 @@ from aptui.features.sharing import job_results as results
 from aptui.features.sharing import totals
 from aptui.features.sharing.stores.breaker import DeadlineExecutor
 from aptui.shared import printing
+from aptui.shared.errors import KnownError
 
 if TYPE_CHECKING:
     from aptui.core.pipeline.pipeline import Pipeline
@@ -109,17 +110,27 @@ class _Lookup(Struct):
 def open_shared_cache(context: EngineContext, *, is_patient: bool) -> SharedCache:
     """Return the shared cache of an engine; this function implements the extension point `results`.
 
+    If the team's store cannot be used, for example because its key is missing, only this machine's store is used.
+
     Args:
         is_patient: wait for lookups of any duration instead of running the jobs.
 
     Raises:
-        KnownError: a configured store is not usable.
+        KnownError: no configured store is usable.
     """
+    from aptui.features.sharing.namespaces import without_team
     from aptui.features.sharing.service import Service  # imported on demand: tests replace the service
 
     config, notify = context.config, context.news.from_threads.append
+    try:
+        service = Service(config.sharing, notify)
+    except KnownError as error:
+        if not config.sharing.local_store:
+            raise
+        notify(f"the shared cache is not used: {error}")
+        service = Service(without_team(config.sharing), notify)
     return SharedCache(
-        config.sharing, Service(config.sharing, notify), context.project.builders, context.project.scan_folders, config.cache_dir,
+        config.sharing, service, context.project.builders, context.project.scan_folders, config.cache_dir,
         context.wake, notify, is_patient=is_patient,
     )  # fmt: skip
 

@@ -219,6 +219,19 @@ def test_missing_team_key_is_reported_by_two_verbs(run: Run, project: Path, tmp_
     assert "copy the team's key" in run("doctor")[1]
 
 
+def test_store_of_this_machine_is_used_although_the_team_key_is_missing(run: Run, project: Path, tmp_path: Path) -> None:
+    (tmp_path / "share").mkdir()
+    shared = f"shared_cache: {{mode: server, store: {tmp_path / 'share'}, team_key_file: {tmp_path / 'team.key'}}}\n"
+    (project / "aptui.yaml").write_text(CONFIG + shared)
+    run("batch")
+
+    _code, out, err = run("batch", "--set", f"cache={tmp_path / 'Other'}")
+
+    assert f"the shared cache is not used: {tmp_path / 'team.key'}: the key cannot be read" in err
+    assert out.splitlines()[-1].startswith("2 of 2 results from cache: ")
+    assert not list((tmp_path / "share").iterdir())
+
+
 def test_cache_init_does_not_print_the_home_folder(
     run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
