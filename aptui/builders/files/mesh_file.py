@@ -573,7 +573,10 @@ def material_names(text: str) -> set[str]:
 
 
 def leave_out_wrong_colours(text: str) -> tuple[str, list[SourceError]]:
-    """Return the content `text` of a material file without colours that are not numbers and their comments, and the mistakes."""
+    """Return the content `text` of a material file without the colours that are not numbers, and their mistakes.
+
+    Comments behind colours are removed.
+    """
     lines, wrong = text.splitlines(), []
     for at, line in enumerate(lines):
         words = line.split()
