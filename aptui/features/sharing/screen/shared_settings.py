@@ -245,7 +245,8 @@ class SharedSettings:
             return probe(sharing)
 
         def take_answer(answer: ProbeAnswer) -> None:
-            self.answer = answer
+            if (self.draft.mode, self.draft.store) == (sharing.mode, sharing.store):  # the user may have changed the draft
+                self.answer = answer
             self._changed()
 
         self._task.start(work, take_answer, self._complain)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from contextlib import asynccontextmanager
+from unittest.mock import Mock, patch
 
 import pytest
 
+from aptui.config.configuration import SharedCacheSettings
 from aptui.config.load import load
 from aptui.features.sharing import totals as shared_totals
+from aptui.features.sharing.namespaces import ProbeAnswer
+from aptui.features.sharing.screen.shared_settings import Draft, SharedSettings
 from aptui.shared.result_store import Account
 from aptui.tui.pane import PaneSpec
 from aptui.tui.widgets.menu import Menu, Prompt
@@ -176,3 +180,19 @@ async def test_savings_of_each_builder_are_shown(tmp_path, project, size):
         assert "pictures   100 %   0 here, 1 shared, 0 made   2.0 s lost" in text(app)
         assert "copies       0 %   0 here, 0 shared, 1 made  " in text(app)
         assert "0.0 s" not in text(app)
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_answer_of_a_store_is_shown_only_with_the_tested_location(is_changed):
+    shell = Mock()
+    shell.config.sharing = SharedCacheSettings()
+    shared, answer = SharedSettings(shell, Mock()), ProbeAnswer("/a", "works")
+    shared.draft = Draft("client", "/a")
+
+    with patch.object(shared, "_task") as task:
+        shared.test()
+    if is_changed:
+        shared.draft = Draft("client", "/b")
+    task.start.call_args.args[1](answer)
+
+    assert shared.answer == (None if is_changed else answer)
