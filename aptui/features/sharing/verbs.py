@@ -164,6 +164,9 @@ def gc(arguments: Namespace) -> int:
         removed = f"{printing.count(done.removed, 'file')} removed, {printing.size(done.freed_bytes)} freed"
         size = printing.size(done.size_bytes)
         printing.say(f"{removed}; {f'{size} of {printing.size(limit)}' if limit else size} remain")
+        if limit and done.size_bytes > limit:
+            minutes = round(local.GRACE_S / 60)
+            printing.say(f"results of the last {minutes} minutes stay, because an engine or a server uses the store", "yellow")
     return 0
 
 

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from homes import own_project
 from verb_project import Run
 
 from aptui.features.sharing import verbs as cache_verbs
+from aptui.features.sharing.stores.placing import Lease
 from aptui.shared.errors import UserError
 from aptui.shared.result_store import SharingSum
 
@@ -96,6 +98,14 @@ def test_cache_gc_removes_results_down_to_a_limit(run: Run, tmp_path: Path) -> N
     assert asked(run, "cache", "gc", "--limit", "1B")["freed_bytes"] == held
     assert asked(run, "cache", "stats")["blobs"] == 0
     assert run("cache", "gc", "--limit", "much") == (3, "", "aptui: 'much' is not a size; write for example --limit 5GiB\n")
+
+
+def test_cache_gc_says_why_recently_used_results_stay(run: Run, tmp_path: Path) -> None:
+    run("batch")
+    with closing(Lease(str(store(tmp_path)))):
+        code, out, _ = run("cache", "gc", "--limit", "1B")
+
+    assert (code, out.splitlines()[1:]) == (0, ["results of the last 10 minutes stay, because an engine or a server uses the store"])
 
 
 def test_store_can_be_maintained_outside_a_project(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
