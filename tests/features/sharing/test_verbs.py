@@ -105,7 +105,10 @@ def test_cache_gc_says_why_recently_used_results_stay(run: Run, tmp_path: Path) 
     with closing(Lease(str(store(tmp_path)))):
         code, out, _ = run("cache", "gc", "--limit", "1B")
 
-    assert (code, out.splitlines()[1:]) == (0, ["results of the last 10 minutes stay, because an engine or a server uses the store"])
+    assert (code, out.splitlines()[1:]) == (
+        0,
+        ["results of the last 10 minutes stay, because an engine or a server uses the store"],
+    )
 
 
 def test_store_can_be_maintained_outside_a_project(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
