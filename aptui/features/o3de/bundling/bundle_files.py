@@ -453,12 +453,12 @@ def _catalog_bytes(known: RegistryAsset) -> int:
 
 def existing_bundles(target: Path) -> list[Path]:
     """Return the existing bundles of the set that begins with `target`; a new set would replace them."""
-    found = [target] if target.exists() else []
-    return [*found, *sorted(target.parent.glob(f"{target.stem}__*{target.suffix}"))] if target.parent.is_dir() else found
+    is_member = re.compile(rf"{re.escape(target.stem)}(__[0-9]+)?{re.escape(target.suffix)}").fullmatch
+    return sorted(path for path in target.parent.iterdir() if is_member(path.name)) if target.parent.is_dir() else []
 
 
 def delete_rollovers(target: Path, written: Sequence[Path]) -> None:
-    """Delete the bundles `<target>__*` of an earlier set. Keep `target` itself and the new bundles (`written`)."""
+    """Delete the bundles `<target>__1`, `<target>__2`, … of an earlier set. Keep `target` and the new bundles (`written`)."""
     for path in existing_bundles(target):
         if path not in written and path != target:
             path.unlink(missing_ok=True)

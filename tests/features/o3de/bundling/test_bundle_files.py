@@ -72,6 +72,23 @@ def test_first_part_of_a_split_bundle_names_the_other_parts(tmp_path: Path) -> N
     assert existing_bundles(tmp_path / "x_pc.pak") == made[:2]
 
 
+@pytest.mark.parametrize("name", ["game__dlc.pak", "game__1 (copy).pak", "game__1.pak.zip"])
+def test_other_bundle_with_a_similar_name_is_not_part_of_the_set(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(b"")
+
+    assert existing_bundles(tmp_path / "game.pak") == []
+    delete_rollovers(tmp_path / "game.pak", [])
+    assert (tmp_path / name).exists()
+
+
+def test_bundles_of_a_set_are_found_although_their_name_has_brackets(tmp_path: Path) -> None:
+    made = [tmp_path / "game[1].pak", tmp_path / "game[1]__1.pak"]
+    for path in (*made, tmp_path / "game1__1.pak"):
+        path.write_bytes(b"")
+
+    assert existing_bundles(made[0]) == made
+
+
 def test_failed_bundle_write_leaves_no_files(tmp_path: Path) -> None:
     large, wrong = packed(tmp_path, "large", os.urandom(2 << 20)), packed(tmp_path, "wrong", b"x", b"y" * 20)
 
