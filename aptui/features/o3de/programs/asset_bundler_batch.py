@@ -245,7 +245,7 @@ def _bundle_settings(given: BundlerSwitches, project: BundlerProject, output: Bu
     """Write or change bundle settings (`.bundlesettings`), one file for each platform."""
     name = given.need_switch("bundleSettingsFile")
     texts: dict[Path, str] = {}
-    for platform in project.platforms_of(name, given.one("assetListFile")):
+    for platform in project.platforms_of(name, given.one("assetListFile"), given.one("outputBundlePath")):
         path = project.path(for_platform(name, platform), SETTINGS_SUFFIX)
         settings = BundleSettings(path if path.exists() else None)
         asset_list, bundle = given.one("assetListFile"), given.one("outputBundlePath")

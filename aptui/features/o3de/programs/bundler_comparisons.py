@@ -198,7 +198,7 @@ def compare(given: BundlerSwitches, project: BundlerProject, output: BundlerOutp
             )
     inputs = [name for step in steps for name in (*step.first.split(","), step.second) if name]
     made = {step.output for step in steps}
-    platforms = project.platforms_of(*(name for name in inputs if name not in made))
+    platforms = project.platforms_of(*(name for name in inputs if name not in made), *made)
     runs = [_Run(platform, project, output, is_allowed=given.has("allowOverwrites")) for platform in platforms]
     for run in runs:
         run.refuse(steps)

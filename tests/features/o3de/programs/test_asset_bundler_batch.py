@@ -223,6 +223,20 @@ def test_compare_command_fails_if_its_result_is_empty(bundler: Bundler) -> None:
     assert not (bundler.root / "r_pc.assetlist").exists()
 
 
+def test_platform_in_the_name_of_an_output_limits_the_command_to_this_platform(bundler: Bundler) -> None:
+    """Otherwise the result for the other platform would overwrite the file."""
+    bundler.run("assetLists", "--assetListFile=l.assetlist", "--addSeed=rock.txt")
+    files = ["--firstAssetFile=l.assetlist", "--secondAssetFile=l.assetlist", "--output=r_linux.assetlist"]
+
+    lines = bundler.run("compare", "--comparisonType=union", *files)
+    assert lines.count("Save successful!") == 1
+
+    bundler.run(
+        "bundleSettings", "--bundleSettingsFile=s.bundlesettings", "--assetListFile=l.assetlist", "--outputBundlePath=g_linux.pak"
+    )
+    assert [path.name for path in bundler.root.glob("s_*")] == ["s_linux.bundlesettings"]
+
+
 def test_platform_name_is_inserted_before_the_file_extension(bundler: Bundler) -> None:
     (bundler.root / "run.1").mkdir()
     try:
