@@ -254,11 +254,11 @@ def _scan_products(start: RunRequest, search: MissingSearch, wanted: Sequence[Sc
 
 
 def _files(start: RunRequest) -> Iterator[str]:
-    """Yield the files below the folders of `--additionalScanFolders`. A relative folder is below the project folder."""
+    """Yield the regular files below the folders of `--additionalScanFolders`. A relative folder is below the project folder."""
     for folder in start.given.all("additionalScanFolders"):
         for parent, below, names in os.walk(os.path.join(start.config.project_dir, folder)):
             below.sort()
-            yield from (os.path.join(parent, name) for name in sorted(names))
+            yield from filter(os.path.isfile, (os.path.join(parent, name) for name in sorted(names)))
 
 
 def _print_products(start: RunRequest, wanted: Sequence[Scanned]) -> None:

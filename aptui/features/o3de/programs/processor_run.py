@@ -130,7 +130,7 @@ def to_reprocess(start: RunRequest) -> Iterator[PathKey]:
     if name is None:
         return
     try:
-        text = Path(name).read_text("utf-8", "surrogateescape")
+        text = Path(name).read_text("utf-8-sig", "surrogateescape")  # editors on Windows begin a file with a byte order mark
     except OSError as error:
         start.console.complain(f"Unable to open reprocess file list with path {name}. ({error.strerror})")
         return

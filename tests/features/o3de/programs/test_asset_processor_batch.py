@@ -327,7 +327,7 @@ def test_batch_reprocesses_the_files_of_a_list_in_the_order_of_the_list(batch: B
     for name in ("a.txt", "b.txt", "c.txt"):
         batch.source(name, name)
     batch.run()
-    listed = batch.write("list.txt", f"c.txt\n\n{batch.project}/a.txt\n/etc/elsewhere.txt\n")
+    listed = batch.write("list.txt", f"\ufeffc.txt\n\n{batch.project}/a.txt\n/etc/elsewhere.txt\n")
 
     run = batch.run("--reprocessFileList", str(listed))
 

@@ -1,8 +1,13 @@
 """O3DE's RELOCATION REPORT, line by line."""
 
+import os
+from pathlib import Path
+from unittest import mock
+
 import pytest
 from msgspec.structs import replace
 
+from aptui.features.o3de.programs import final_tasks, program_switches
 from aptui.features.o3de.programs.final_tasks import DELIMITER, closing_lines, opening_lines, refusal_lines, report_lines
 from aptui.features.relocation.relocation_records import (
     Dependant,
@@ -167,3 +172,13 @@ def test_known_refusal_is_printed_in_the_words_of_o3de() -> None:
         "something else",
     ]
     assert refusal_lines(RelocationReport(MOVE, (ITEM,))) == []
+
+
+def test_pipe_in_an_additional_folder_is_not_searched(tmp_path: Path) -> None:
+    """A reader of the pipe would wait for a writer forever."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "a.txt").write_text("")
+    start = mock.Mock(given=program_switches.parse([f"--additionalScanFolders={tmp_path}"]))
+    start.config.project_dir = tmp_path
+
+    assert list(final_tasks._files(start)) == [str(tmp_path / "a.txt")]
