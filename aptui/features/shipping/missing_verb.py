@@ -11,7 +11,6 @@ import sys
 from argparse import ArgumentParser, Namespace
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from fnmatch import fnmatch
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -24,6 +23,7 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.core.notices import MissingScan, Notice
 from aptui.core.paths import os_path
+from aptui.core.patterns import wildcard
 from aptui.engine.loop.opening import PreparedSession
 from aptui.features.shipping.cache_check import is_settled
 from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, ClearMissing, FoundName, ScanMissing, choose_scanned, results
@@ -208,11 +208,12 @@ def _refuse_no_folders(folders: Sequence[str]) -> None:
 
 
 def _sources(rows: Iterator[object], patterns: Sequence[str]) -> Iterator[str]:
-    wanted = [pattern.lower().replace("%", "*").removesuffix("/") for pattern in patterns]
+    names = [pattern.lower().replace("%", "*").removesuffix("/") for pattern in patterns]
+    wanted = [(wildcard(name).fullmatch, f"{name}/") for name in names]
     for row in rows:
         assert isinstance(row, SourceRow)
         path = row.source.lower()
-        if not wanted or any(fnmatch(path, pattern) or path.startswith(f"{pattern}/") for pattern in wanted):
+        if not wanted or any(matches(path) or path.startswith(folder) for matches, folder in wanted):
             yield os_path(f"{row.root}/{row.source}")
 
 

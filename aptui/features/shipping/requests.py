@@ -82,12 +82,13 @@ class MissingScanRequests:
             )
             refused.exit_code = _BUSY
             raise refused
-        running = self._running = _Running(request, verb.name or ", ".join(verb.patterns) or "all products", engine.epoch)
+        running = _Running(request, verb.name or ", ".join(verb.patterns) or "all products", engine.epoch)
         place = SearchedProject(
             self._database, self._live.config.cache_dir, tuple(folder.path for folder in self._live.config.project.scan_folders)
         )
         running.thread = threading.Thread(target=self._run, args=(running, place, verb), name="aptui-missing-scan", daemon=True)
         running.thread.start()
+        self._running = running  # only now: if no thread can be started, no search is running
 
     def _clear(self, request: Request, verb: ClearMissing) -> None:
         """Delete the findings of some products."""

@@ -11,6 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from live_project import LiveProject, Request, own_live_project
@@ -29,6 +30,7 @@ from aptui.features.shipping.missing_rows import (
 )
 from aptui.features.shipping.missing_search import MissingSearch, Readers, SearchedProject, Tally, read_rules
 from aptui.features.shipping.name_scanner import LINE_LIMIT
+from aptui.features.shipping.requests import MissingScanRequests
 from aptui.link import port
 from aptui.store.db import schema
 from aptui.store.db.writer import Writer
@@ -457,6 +459,19 @@ def test_search_ends_when_its_client_disconnects_or_the_engine_stops(project: Li
         project.handler.handle(Request(ScanMissing()))
 
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("aptui-missing")]
+
+
+def test_search_begins_after_one_for_which_no_thread_could_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    requests = MissingScanRequests(mock.MagicMock())
+    start = mock.Mock(side_effect=[RuntimeError("can't start new thread"), None])
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+    with pytest.raises(RuntimeError):
+        requests.handle(mock.Mock(), ScanMissing())
+    requests.close()
+    requests.handle(mock.Mock(), ScanMissing())
+
+    assert start.call_count == 2
 
 
 def test_internal_error_ends_only_the_search(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -84,6 +84,15 @@ def test_text_files_of_sources_are_searched_on_request(run: Run) -> None:
     assert "door.lua" in run("scan-missing", "--sources")[1]
 
 
+def test_source_whose_name_has_brackets_is_searched(run: Run, project: Path) -> None:
+    (project / "assets/doors[1].lua").write_text("images/door.png")
+    run("batch")
+
+    found = json.loads(run("scan-missing", "doors[1].lua", "--sources", "--json")[1])
+
+    assert [os.path.basename(file["path"]) for file in found["files"]] == ["doors[1].lua"]
+
+
 def test_verb_scan_missing_does_not_read_unchanged_products_again(run: Run, project: Path) -> None:
     run("batch")
     run("scan-missing")
