@@ -468,7 +468,8 @@ def _classify(key: str, rel: str, changed_in: set[str], changes: _Changes, proje
     if is_settings(RelPath(rel)):
         changes.settings.append(parent(key))
         return
-    winner = next((folder.path for folder in _folders(project.config) if os.path.lexists(from_text(f"{folder.path}/{rel}"))), "")
+    holders = (folder.path for folder in _folders(project.config) if folder.recursive or "/" not in rel)
+    winner = next((root for root in holders if os.path.lexists(from_text(f"{root}/{rel}"))), "")
     stored = project.database.source(key)
     before = stored.root if stored is not None else ""
     if winner and winner not in changed_in and before in ("", winner):

@@ -286,6 +286,13 @@ def repository(there: Path, no_git_around: None) -> Iterator[Path]:
     git(there, "clean", "-qfd")
 
 
+FLAT = """
+scan_folders: [{name: top, path: top, recursive: false}, {name: base, path: base}]
+builders: [{name: text, copy: ["*.txt"]}]
+workers: 1
+"""
+
+
 def affected(run: Run, since: str = "HEAD") -> dict[str, Any]:
     code, out, complaint = run("affected", "--since", since, "--json")
     assert code == 0, complaint
@@ -333,6 +340,25 @@ def test_affected_verb_lists_deleted_and_renamed_files_of_the_work_tree_and_of_c
 
     assert statuses(answer) == {"lonely.txt": "deleted", "alone.txt": "new", "b.txt": "deleted", "all.note": "affected"}
     assert statuses(affected(run)) == {"b.txt": "deleted", "all.note": "affected"}
+
+
+@needs_git
+def test_file_that_another_scan_folder_leaves_out_does_not_hide_a_changed_file(
+    run: Run, tmp_path: Path, no_git_around: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first scan folder is not recursive, so only the file of the second scan folder is a source."""
+    own_homes(tmp_path, monkeypatch)
+    project = tmp_path / "flat"
+    for name in ("top/sub/a.txt", "base/sub/b.txt"):
+        (project / name).parent.mkdir(parents=True)
+        (project / name).write_text("text")
+    (project / "aptui.yaml").write_text(FLAT)
+    monkeypatch.chdir(project)
+    run("batch")
+    commit_all(project)
+    (project / "base/sub/a.txt").write_text("new")
+
+    assert statuses(affected(run)) == {"sub/a.txt": "new"}
 
 
 @needs_git
