@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from disk_project import Project
@@ -289,6 +290,14 @@ def test_expensive_file_is_compiled_only_once(tmp_path: Path, monkeypatch: pytes
     assert first is None
     assert json.loads(text or "")["builders"]["mark"]["params"]["mark"] == "?"
     assert settings.read(str(path), FILE) == text
+
+
+def test_compilation_may_end_while_the_engine_asks_whether_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = FolderSettings(mock.Mock())
+    values = mock.PropertyMock(side_effect=[threading.current_thread(), None])
+    monkeypatch.setattr(FolderSettings, "_thread", values, raising=False)
+
+    assert settings.is_busy
 
 
 def test_pipe_instead_of_a_folder_settings_file_is_reported_as_a_mistake(tmp_path: Path) -> None:

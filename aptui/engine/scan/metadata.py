@@ -55,7 +55,8 @@ class FolderSettings:
     @property
     def is_busy(self) -> bool:
         """Whether a settings file is being compiled in a separate process."""
-        return self._thread is not None and self._thread.is_alive()
+        thread = self._thread  # read once, because the thread sets the attribute to None when it ends
+        return thread is not None and thread.is_alive()
 
     def read(self, path: str, rel: str) -> str | None:
         """Return the compiled text of the file at `path` (text form), None while it is being compiled.
