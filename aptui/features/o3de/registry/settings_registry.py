@@ -159,8 +159,8 @@ def _operate(root: Node, operation: Node) -> Node:
         case "remove":
             return _remove(root, steps, operation)[0]
         case "replace":
-            value = _value(operation)
-            return value if not steps else _add(_remove(root, steps, operation)[0], steps, value, operation)
+            _there(root, steps, operation)
+            return _exchange(root, steps, _value(operation))
         case "move":
             origin = _steps(operation, "from")
             if len(origin) < len(steps) and steps[: len(origin)] == origin:

@@ -494,6 +494,13 @@ def test_error_about_a_patch_operation_has_the_place_of_the_operation(target: An
     assert (caught.value.what, caught.value.where) == (message, "patch:1:2")
 
 
+def test_replaced_value_keeps_its_place_among_the_keys() -> None:
+    """The order of rules is the order of their keys."""
+    patched = json_patch(node({"RC a": 1, "RC b": 2}), node([{"op": "replace", "path": "/RC a", "value": 3}]))
+
+    assert list(patched.plain().items()) == [("RC a", 3), ("RC b", 2)]
+
+
 def test_json_patch_must_be_a_list() -> None:
     with pytest.raises(UserError, match="a JSON patch must be a list"):
         json_patch(node({}), node({}))
