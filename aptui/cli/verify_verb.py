@@ -448,16 +448,15 @@ def verify(arguments: Namespace) -> int:
         with open_for_reading(arguments, config) as project:
             return rebuild(config, project, arguments.rebuild, arguments.seed, as_json=arguments.json)
     checked, unknown, findings, leftovers = _check(arguments, config)
-    code = DAMAGED if findings else 0
-    repaired = False
+    code, left = DAMAGED if findings else 0, None
     if findings and arguments.repair:
-        code, repaired = _repair(arguments, config, findings)
+        code, left = _repair(arguments, config, findings)
     if arguments.json:
         printing.say_json(
             {
                 "products": checked,
                 "without_digest": unknown,
-                "repaired": repaired,
+                "repaired": left == [],
                 "findings": [to_builtins(finding) for finding in findings],
                 "unknown_files": [leftover.name for leftover in leftovers],
             }
@@ -470,7 +469,7 @@ def verify(arguments: Namespace) -> int:
             "the next scan deletes it" if leftover.is_watched else "aptui does not delete it, because aptui did not make its folder"
         )
         printing.say(f"unknown file: {printing.line(leftover.name)} does not belong to a product; {fate}", "yellow")
-    printing.say(_verdict(checked, unknown, findings, is_repaired=repaired))
+    printing.say(_verdict(checked, unknown, findings, left))
     return code
 
 
@@ -489,21 +488,31 @@ def _check(arguments: Namespace, config: Config) -> tuple[int, int, list[Finding
     return checked, unknown, sorted(findings, key=lambda finding: finding.product), leftovers
 
 
-def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tuple[int, bool]:
-    """Run the jobs of these products again; return (exit code, whether all products are correct afterwards)."""
+def _repair(arguments: Namespace, config: Config, findings: list[Finding]) -> tuple[int, list[Finding] | None]:
+    """Run the jobs of these products again; return (exit code, the products that are wrong afterwards; None = interrupted).
+
+    If a job fails, a product whose file is missing no longer has a row, so the state of its job is checked, too.
+    """
     summary = run(config, RunOptions(sources=tuple(sorted({key_of(finding.source) for finding in findings}))))
     if summary.is_interrupted:
-        return INTERRUPTED, False
-    is_well = not _check(arguments, config)[2]
-    return (0 if is_well else DAMAGED), is_well
+        return INTERRUPTED, None
+    left = {finding.product: finding for finding in _check(arguments, config)[2]}
+    with open_for_reading(arguments, config) as project:
+        for finding in findings:
+            if (row := project.database.job(finding.job_id)) is not None and row.status == "failed":
+                left.setdefault(finding.product, finding)
+    return (DAMAGED if left else 0), list(left.values())
 
 
-def _verdict(checked: int, unknown: int, findings: list[Finding], *, is_repaired: bool) -> str:
+def _verdict(checked: int, unknown: int, findings: list[Finding], left: list[Finding] | None) -> str:
     without = f", and {unknown:,} have no recorded digest" if unknown else ""
     if not findings:
         return f"checked {printing.count(checked, 'product')}: no product is missing or changed{without}"
-    if is_repaired:
+    if left == []:
         return f"made again: {len(findings):,} of {printing.count(checked, 'product')}"
+    if left is not None:
+        names = "; 'aptui jobs --status failed' lists failed jobs"
+        return f"still missing or changed: {len(left):,} of {printing.count(checked, 'product')}{names}"
     sources = list(_first_sources(findings))
     return (
         f"missing or changed: {len(findings):,} of {printing.count(checked, 'product')}{without}; to make these products again, "

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -21,6 +20,7 @@ from aptui.core.paths import as_text, os_path, product_at
 from aptui.shared import printing
 from aptui.store.queries.assets import dependents, edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow, SourceRow
+from aptui.worker.file_access import FileChanged, hash_file
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -50,9 +50,8 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
 
 def _digest(path: str) -> bytes:
     try:
-        with open(path, "rb") as stream:
-            return hashlib.file_digest(stream, "sha256").digest()
-    except OSError:
+        return hash_file(path, sees_through=True)[0][0]
+    except (FileChanged, OSError):
         return b""
 
 

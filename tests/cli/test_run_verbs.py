@@ -18,6 +18,8 @@ from aptui.store.queries import checks
 
 pytestmark = pytest.mark.real
 
+POINTER = f"version https://git-lfs.github.com/spec/v1\noid sha256:{'ab' * 32}\nsize 5\n"
+
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -131,6 +133,22 @@ def test_next_batch_does_not_delete_the_work_folder_of_a_rerun(run: Run) -> None
     assert folder.is_dir()
 
 
+# --------------------------------------------------------------------------------------------------------------------- why
+
+
+def test_why_compares_the_digest_of_a_pointer_and_does_not_read_a_pipe(run: Run, project: Path) -> None:
+    source = project / "assets/large.txt"
+    source.write_text(POINTER)
+    run("batch")
+
+    os.utime(source, (1, 1))
+    assert json.loads(run("why", "large.txt", "--json")[1])["unprocessed"] == ""
+
+    source.unlink()
+    os.mkfifo(source)
+    assert json.loads(run("why", "large.txt", "--json")[1])["unprocessed"].startswith("its file changed since")
+
+
 # ------------------------------------------------------------------------------------------------------------------ verify
 
 
@@ -150,6 +168,18 @@ def test_verify_finds_and_repairs_wrong_products(run: Run, project: Path) -> Non
     assert "aptui reprocess" in output
     assert (project / "Cache" / "linux" / "a.txt").read_text() == "a"
     assert run("verify")[0] == 0
+
+
+def test_verify_does_not_count_a_product_as_repaired_if_its_job_failed(run: Run, project: Path) -> None:
+    run("batch")
+    (project / "Cache/linux/a.txt").write_text("A")
+    (project / "Cache/server/c.txt").unlink()
+    (project / "shared/c.txt").write_text(POINTER)
+
+    code, out, _ = run("verify", "--repair")
+
+    assert code == 1
+    assert "still missing or changed: 1 of 9 products" in out
 
 
 # ------------------------------------------------------------------------------------------------------------------ doctor
