@@ -68,6 +68,8 @@ def _plan(job: JobDescriptor, root: str) -> JobPlan:
     if len(job.job_key) > _LONGEST_KEY:
         begin = f"{job.job_key[:_SHOWN]!r}…"
         raise ValueError(f"the job key {begin} has {len(job.job_key):,} characters; the limit is {_LONGEST_KEY:,}")
+    if not isinstance(job.platform, str):
+        raise TypeError("the platform of a job must be text, such as request.platforms[0].id")
     dependencies = [
         JobDependency(
             _source_key(edge.source, root) if edge.uuid is None else PathKey(edge.uuid.hex),

@@ -24,6 +24,7 @@ from aptui.sdk import (
     JobDependency,
     JobDescriptor,
     JobProduct,
+    PlatformInfo,
     ProcessJobResponse,
     ProductFlag,
     Result,
@@ -195,6 +196,7 @@ def raising(error):
         (lambda _: jobs(JobDescriptor(5, "linux")), Outcome.FAILED, "job_key must be text"),
         (lambda _: jobs(JobDescriptor("k" * 4097, "linux")), Outcome.FAILED, "has 4,097 characters; the limit is 4,096"),
         (lambda _: jobs(JobDescriptor("k", "linux", "high")), Outcome.FAILED, "value of the wrong type"),
+        (lambda _: jobs(JobDescriptor("k", PlatformInfo("linux"))), Outcome.FAILED, "the platform of a job must be text, such as"),
         (
             lambda _: jobs(JobDescriptor("k", "linux", job_dependencies=[JobDependency("b", 5, "linux")])),
             Outcome.FAILED,

@@ -339,7 +339,7 @@ def _hints(term: Term) -> list[str]:
     return []
 
 
-def _moment(value: str, now_ms: int, column: int) -> int:
+def _moment(value: str, now_ms: int, column: int) -> float:
     now = datetime.fromtimestamp(now_ms / 1000)  # noqa: DTZ006 - users write local times
     for form in _TIMES:
         try:
@@ -354,7 +354,7 @@ def _moment(value: str, now_ms: int, column: int) -> int:
         except (ValueError, OverflowError, OSError):
             continue
     try:
-        return int(now_ms - _duration_ms(value, "", column))
+        return now_ms - _duration_ms(value, "", column)
     except FilterError:
         raise FilterError(
             f"'{value}' is not a time", column, "write it as 23:01, 2026-11-20 or 2026-11-20T23:01; 2h means two hours ago"

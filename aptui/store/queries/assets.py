@@ -122,9 +122,9 @@ _INTERMEDIATE_FOLDER = (
 INTERMEDIATE_FOLDERS_SQL = f"SELECT f.ScanFolderID FROM ScanFolders f WHERE {_INTERMEDIATE_FOLDER}"
 """Scan folders whose sources are intermediates."""
 _UUID = re.compile(
-    r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::(\d+|0x[0-9a-fA-F]+))?"
+    r"\{?([0-9a-fA-F]{8})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{4})-?([0-9a-fA-F]{12})\}?(?::(\d{1,10}|0x[0-9a-fA-F]{1,8}))?"
 )
-_SHORT_UUID = re.compile(r"\{([0-9a-fA-F]{8})(?:…|\.\.\.)\}(?::(\d+|0x[0-9a-fA-F]+))?")
+_SHORT_UUID = re.compile(r"\{([0-9a-fA-F]{8})(?:…|\.\.\.)\}(?::(\d{1,10}|0x[0-9a-fA-F]{1,8}))?")
 """Matches a shortened UUID or asset id, as narrow columns of the screen show it: `{049FCC20…}:0`."""
 
 
@@ -206,13 +206,17 @@ def parse_asset_id(text: str) -> tuple[bytes, int | None] | None:
     found = _UUID.fullmatch(text.strip())
     if found is None:
         return None
-    return bytes.fromhex("".join(found.groups()[:5])), int(found[6], 0) if found[6] else None
+    return bytes.fromhex("".join(found.groups()[:5])), _parse_sub_id(found[6])
 
 
 def parse_short_asset_id(text: str) -> tuple[bytes, int | None] | None:
     """Return (the first four bytes of the uuid, sub id or None) when `text` is `{049FCC20…}` or `{049FCC20…}:0`."""
     found = _SHORT_UUID.fullmatch(text.strip())
-    return (bytes.fromhex(found[1]), int(found[2], 0) if found[2] else None) if found else None
+    return (bytes.fromhex(found[1]), _parse_sub_id(found[2])) if found else None
+
+
+def _parse_sub_id(text: str | None) -> int | None:
+    return int(text, 16 if text.startswith("0x") else 10) if text else None
 
 
 def is_id(text: str) -> bool:

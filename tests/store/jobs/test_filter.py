@@ -171,6 +171,12 @@ def test_after_term_accepts_a_time_a_date_or_an_age(value: str, moment: datetime
     )
 
 
+def test_after_term_with_an_age_that_exceeds_all_numbers_matches_every_completed_job() -> None:
+    rows = Rows(["a", "b"], {"completed_ms": [NOW_MS - 1000, NOW_MS - 9_000_000]})
+
+    assert hits(f"after:{'9' * 400}d", rows) == [0, 1]
+
+
 def test_filter_terms_for_completion_time_and_duration_select_matching_jobs() -> None:
     rows = Rows(["a", "b", "c"], {"completed_ms": [0, NOW_MS - 1000, NOW_MS - 9_000_000], "duration_ms": [10, 1500, 1501]})
 

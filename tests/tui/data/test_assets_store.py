@@ -243,7 +243,7 @@ def test_product_dependencies_are_read_by_level(reader: Reader) -> None:
     assert dependencies.incoming(reader, 99) == []
 
 
-@pytest.mark.parametrize("form", ["{form}", "{form}:7", "{bare}", "{bare}:0x7", " {lower} "])
+@pytest.mark.parametrize("form", ["{form}", "{form}:7", "{form}:007", "{bare}", "{bare}:0x7", " {lower} "])
 def test_assets_are_found_by_uuid_and_asset_id(reader: Reader, form: str) -> None:
     text = uuid_text(uuid_of(2))
     parsed = assets.parse_asset_id(form.format(form=text, bare=text[1:-1].replace("-", ""), lower=text.lower()))
@@ -252,6 +252,11 @@ def test_assets_are_found_by_uuid_and_asset_id(reader: Reader, form: str) -> Non
     assert assets.source_ids(reader, parsed[0]) == [2]
     assert assets.product_ids(reader, *parsed) == ([4] if parsed[1] is not None else [3, 4])
     assert assets.parse_asset_id("rock") is None
+
+
+def test_sub_id_that_is_too_large_for_an_asset_id_finds_nothing(reader: Reader) -> None:
+    for text in (f"{uuid_text(uuid_of(2))}:{1 << 70}", f"{{049FCC20…}}:{1 << 70:#x}"):
+        assert not assets.ids_named(reader, text, of_products=True)
 
 
 def test_analysis_durations_are_read_for_the_selected_sources(reader: Reader) -> None:
