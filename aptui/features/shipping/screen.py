@@ -60,6 +60,12 @@ class ScanLine(Line):
         if self._news is not None and self._news.is_over:
             self.remove_class("-shown")
 
+    def forget_running(self) -> None:
+        """Hide the line about a running search, because its engine may have ended."""
+        if self._news is not None and not self._news.is_over:
+            self._news = None
+            self.remove_class("-shown")
+
     def parts(self, width: int) -> Parts:
         """Return the line about the search. The name of the searched products is untrusted text, and is shortened to fit."""
         news = self._news
@@ -193,7 +199,9 @@ class MissingScans(AssetExtension):
         return bool(folders or product_ids)
 
     def note(self, batch: Batch) -> None:
-        """Show the progress of a search."""
+        """Show the progress of a search. Hide a running search if the connection to the engine was lost or made."""
+        if batch.running is not None:
+            self._line.forget_running()
         for scan in batch.missing_scans[-1:]:
             self._line.show(scan)
 

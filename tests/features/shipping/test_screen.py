@@ -134,6 +134,18 @@ def test_scan_line_shows_the_progress_and_the_result_of_a_scan(tmp_path, size):
 
 
 @pytest.mark.usefixtures("store")
+def test_scan_line_is_hidden_when_the_engine_is_lost_during_a_scan(tmp_path):
+    async def script(app, pilot, _pane, session):
+        session.say(MissingScan(1, "linux/levels", 40, 7, 3))
+        await shows(app, pilot, "Scanning 40 files for linux/levels")
+        for listener in session.listeners:
+            listener.note_loss()
+        await until(pilot, lambda: "Scanning" not in text(app))
+
+    in_assets(tmp_path, script)
+
+
+@pytest.mark.usefixtures("store")
 def test_scan_results_are_listed_newest_first(tmp_path):
     async def script(app, pilot, pane, session):
         put(tmp_path, (4, uuid_of(2), "mesh/rock.fbx", 90), (4, NO_UUID, PARTIAL, 90), (1, NO_UUID, NOTHING, 90))
