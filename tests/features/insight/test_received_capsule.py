@@ -331,5 +331,7 @@ def test_folder_of_a_killed_capsule_is_deleted_when_the_next_capsule_runs(run: R
     process.wait(10)
     assert len(left_folders(tmp_path)) == 1
 
-    assert run("capsule", "run", str(file))[0] == 3
+    until = time.monotonic() + 20
+    while left_folders(tmp_path) and time.monotonic() < until:  # a worker of the killed run may still write into the folder
+        assert run("capsule", "run", str(file))[0] == 3
     assert left_folders(tmp_path) == []
