@@ -231,7 +231,10 @@ class _Nursery:
 def _serve(channel: socket.socket) -> list[str]:
     """Fork a child for each request on `channel`; return only in the children. Each child returns its command line."""
     while True:
-        order, theirs, _flags, _address = socket.recv_fds(channel, _FRAME_BYTES, 64, socket.MSG_CMSG_CLOEXEC)
+        try:
+            order, theirs, _flags, _address = socket.recv_fds(channel, _FRAME_BYTES, 64, socket.MSG_CMSG_CLOEXEC)
+        except ConnectionResetError:  # the other end was closed with unread data
+            os._exit(0)
         if not order:
             os._exit(0)
         pid = _fork_for_parent()
