@@ -9,7 +9,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 from aptui.builders.common import SourceError
-from aptui.builders.files.mesh_file import MOST_MATERIALS, list_libraries, list_textures, material_names, outline_obj, with_textures
+from aptui.builders.files.mesh_file import MOST_MATERIALS
+from aptui.builders.files.obj_text import list_libraries, list_textures, material_names, outline_obj, with_textures
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.file import parse_document
 from aptui.builders.model_builder import GLB_ASSET_TYPE, ModelBuilder
