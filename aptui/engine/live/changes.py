@@ -169,7 +169,7 @@ class ChangeTracker:
         self._is_cut_short = False
         """Whether the checks were interrupted so that the engine can answer clients, and have to continue."""
         self._is_lost = False
-        self._retries = False
+        self._retries = self._is_full = False
         self._absences = Absences()
         self._is_looking_again = False
         self._second_checks: dict[str, float] = {}
@@ -369,12 +369,13 @@ class ChangeTracker:
 
     def _check_everything(self, engine: Engine, now: float) -> None:
         """Start a scan of all scan folders, and drop the pending checks of single files and folders."""
-        retries, self._is_lost, self._retries = self._retries, False, False
+        retries, is_full = self._retries, self._is_full
+        self._is_lost = self._retries = self._is_full = False
         for gathered in (self._placing, self._absences, self._folders_due, self._whole, self._named, self._trees):
             gathered.clear()
         # Lost notifications may cause a scan every minute, and reading the bytes of every file would take too long. So only a scan
         # that a user requested may read all bytes (`Engine.is_full_scan`).
-        engine.start_scan(retries=retries, is_full=None if retries else False)
+        engine.start_scan(retries=retries, is_full=is_full or (None if retries else False))
         self._note_distrusted(engine, now)
 
     def _check_folders(self, engine: Engine, now: float, until: float) -> None:
@@ -556,10 +557,13 @@ class ChangeTracker:
 
     # ------------------------------------------------------------------------------------------------------------ requested scans
 
-    def rescan(self, *, retries: bool) -> None:
-        """Scan everything as soon as no client delays the processing of changes."""
+    def rescan(self, *, retries: bool, is_full: bool = False) -> None:
+        """Scan everything as soon as no other scan is in progress and no client delays the processing of changes.
+
+        `is_full`: read the bytes of every file.
+        """
         self._is_lost = True
-        self._retries = self._retries or retries
+        self._retries, self._is_full = self._retries or retries, self._is_full or is_full
 
     def when_synced(self, done: Callable[[bool], None]) -> None:
         """Call `done(True)` when all earlier changes of watched roots are handled, `done(False)` if the watcher is too slow."""

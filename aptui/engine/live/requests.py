@@ -414,17 +414,11 @@ class RequestHandler:
         request.answer(count=len(keys) + len(verb.job_ids))
 
     def _rescan(self, request: Request, verb: port.RescanSources) -> None:
-        engine = self._live.working_engine()
+        self._live.working_engine()
         if self._live.watching.is_draining:
             raise _refusal(_DRAINED)
         self._live.check_unwatched()
-        if not verb.is_full:
-            self._live.watching.rescan(retries=True)
-        elif engine.scans.is_scanning:
-            request.refuse("a scan is already running", hint="try again when that scan has ended")
-            return
-        else:
-            engine.start_scan(is_full=True)
+        self._live.watching.rescan(retries=True, is_full=verb.is_full)
         request.answer()
 
     def _set_option(self, request: Request, verb: port.SetOption) -> None:
@@ -541,11 +535,10 @@ class RequestHandler:
         def note_synced(is_whole: bool) -> None:
             settling.is_synced = True
             if retries or not (is_whole and live.roots.are_all_native):
-                live.watching.rescan(retries=retries)
+                live.watching.rescan(retries=retries, is_full=verb.is_full_scan)
 
-        if verb.is_full_scan and not engine.scans.is_scanning:
-            engine.start_scan(is_full=True)
         retries = verb.retries and not engine.scans.is_scanning and engine.archive.count_failed() > 0
+        retries = retries or verb.is_full_scan
         live.watching.when_synced(note_synced)
 
     def _other_options(self, verb: port.Settle) -> str:

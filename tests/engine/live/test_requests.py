@@ -24,6 +24,19 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
     return own_live_project(tmp_path, monkeypatch, COPIES, {f"assets/{name}.txt": name for name in "abc"})
 
 
+def note_scans(monkeypatch: pytest.MonkeyPatch) -> list[tuple[bool, bool]]:
+    """Return a list that gets (whether failed jobs are retried, whether all bytes are read) of each scan that begins."""
+    scans: list[tuple[bool, bool]] = []
+    start = Scans.start
+
+    def note(scans_of_engine: Scans, *, retries: bool, is_full: bool) -> None:
+        scans.append((retries, is_full))
+        start(scans_of_engine, retries=retries, is_full=is_full)
+
+    monkeypatch.setattr(Scans, "start", note)
+    return scans
+
+
 def test_status_request_returns_project_and_state_of_the_engine(project: LiveProject) -> None:
     with project.running():
         status = project.ask(port.ReadStatus()).answered
@@ -324,20 +337,27 @@ def test_failed_jobs_run_again_only_if_a_settle_request_retries_them(project: Li
 def test_settle_request_with_a_full_scan_retries_failed_jobs_in_this_scan(
     project: LiveProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scans: list[tuple[bool, bool]] = []
-    start = Scans.start
-
-    def note(scans_of_engine: Scans, *, retries: bool, is_full: bool) -> None:
-        scans.append((retries, is_full))
-        start(scans_of_engine, retries=retries, is_full=is_full)
-
     project.config(COPIES.replace("]}]", "]}, {name: broken, patterns: ['*.broken'], command: 'false {products_dir}'}]"))
     project.write("assets/a.broken", "")
     with project.running():
-        monkeypatch.setattr(Scans, "start", note)
+        scans = note_scans(monkeypatch)
         answered = project.ask(port.Settle(is_full_scan=True, retries=True)).answered
 
         assert answered["failed"] == 1
+        assert scans == [(True, True)]
+
+
+@pytest.mark.parametrize("verb", [port.Settle(is_full_scan=True), port.RescanSources(is_full=True)])
+def test_full_scan_requested_during_another_scan_follows_it(
+    project: LiveProject, monkeypatch: pytest.MonkeyPatch, verb: port.Verb
+) -> None:
+    with project.running() as live:
+        assert live.engine is not None
+        live.engine.start_scan(retries=False)
+        scans = note_scans(monkeypatch)
+        assert project.ask(verb).answered is not None
+        project.until(lambda: scans and project.is_idle)
+
         assert scans == [(True, True)]
 
 
@@ -384,35 +404,28 @@ def test_debug_output_can_be_switched_on_and_off(project: LiveProject) -> None:
 
 
 def test_rescans_read_every_file_while_faster_scanning_is_off(project: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
-    scans: list[bool] = []
-    start = Scans.start
-
-    def note(scans_of_engine: Scans, *, retries: bool, is_full: bool) -> None:
-        scans.append(is_full)
-        start(scans_of_engine, retries=retries, is_full=is_full)
-
-    monkeypatch.setattr(Scans, "start", note)
+    scans = note_scans(monkeypatch)
 
     def rescan() -> bool:
         scans.clear()
         project.ask(port.RescanSources())
         project.until(lambda: scans and project.is_idle)
-        return scans[-1]
+        return scans[-1][1]
 
     with project.running() as live:
-        assert scans == [False]
+        assert [is_full for _retries, is_full in scans] == [False]
         assert not rescan()
         assert project.ask(port.SetOption("fast_scan", value=False)).answered == {"name": "fast_scan", "value": False}
         assert rescan()
         live.watching.rescan(retries=False)  # the engine calls this method after it lost notifications
         scans.clear()
         project.until(lambda: scans and project.is_idle)
-        assert scans == [False]
+        assert [is_full for _retries, is_full in scans] == [False]
         project.config(COPIES + 'ignore: ["*.tmp"]\n')
         scans.clear()
         project.ask(port.ReloadConfig())
         project.until(lambda: scans and project.is_idle)
-        assert scans == [True]  # `fast_scan` stays off in the new engine that the reload opens
+        assert [is_full for _retries, is_full in scans] == [True]  # `fast_scan` stays off in the new engine that the reload opens
         project.ask(port.SetOption("fast_scan", value=True))
         assert not rescan()
         options = project.ask(port.ReadStatus()).answered["options"]  # type: ignore[index]
