@@ -480,14 +480,15 @@ def move(old: str, new: str) -> None:
 
 def _carry(source: str, target: str) -> None:
     """Move a file to another file system; the target appears only when its content is complete."""
-    temporary = f"{target}{BEGUN}"
+    made = f"{target}{BEGUN}"
     try:
-        shutil.copy2(source, temporary, follow_symlinks=False)
-        Path(temporary).rename(target)
-        Path(source).unlink()
+        shutil.copy2(source, made, follow_symlinks=False)
+        Path(made).rename(target)
+        made = target
+        Path(source).unlink(missing_ok=True)  # without an error, because the target would then be the only copy
     except OSError:
         with contextlib.suppress(OSError):
-            Path(temporary).unlink()
+            Path(made).unlink()
         raise
 
 

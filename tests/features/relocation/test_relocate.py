@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sqlite3
@@ -606,6 +607,30 @@ def test_file_is_moved_to_another_file_system(tmp_path: Path, monkeypatch: pytes
 
     assert os.listdir(tmp_path) == ["b"]
     assert ((tmp_path / "b").stat().st_mode & 0o777, (tmp_path / "b").read_text()) == (0o640, "a")
+
+
+def test_file_that_cannot_leave_its_file_system_has_no_copy_at_the_destination(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.png").write_text("a")
+    rename, unlink = Path.rename, Path.unlink
+
+    def rename_below(self: Path, target: str) -> Path:
+        if not self.name.endswith(relocate_files.BEGUN):
+            raise OSError(errno.EXDEV, "Invalid cross-device link")
+        return rename(self, target)
+
+    def refuse(self: Path, *, missing_ok: bool = False) -> None:
+        if self.name == "a.png":
+            raise PermissionError(errno.EPERM, "Operation not permitted")
+        unlink(self, missing_ok=missing_ok)
+
+    monkeypatch.setattr(Path, "rename", rename_below)
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(PermissionError):
+        relocate_files.move(str(tmp_path / "a.png"), str(tmp_path / "b" / "c.png"))
+
+    assert list(tmp_path.iterdir()) == [tmp_path / "a.png"]
 
 
 def test_engine_cannot_start_during_a_move(harness: RelocationHarness) -> None:
