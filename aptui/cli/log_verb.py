@@ -47,6 +47,10 @@ LEVEL_FORMS: dict[int, tuple[str, str]] = {LogLevel.WARNING: ("warning: ", "yell
 _LEVEL_NAMES = {0: "debug", 1: "info", 2: "warning", 3: "error"}
 
 
+_JOINT_OPTIONS = (("history", "json"), ("compare", "json"), ("raw", "run"), ("run", "json"))
+"""Options of `log` that can be used together; every other combination is refused."""
+
+
 def log_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `log`."""
     parser.add_argument("job", metavar="JOB", help="#<number>, or PATH[@PLATFORM][:JOB KEY]")
@@ -66,17 +70,17 @@ def log_arguments(parser: ArgumentParser) -> None:
 
 def log(arguments: Namespace) -> int:
     """Show the log of a job's run, or list the job's runs."""
+    given = [
+        name for name in ("history", "compare", "follow", "raw", "run", "json") if getattr(arguments, name) not in (None, False)
+    ]
+    if len(given) > 1 and tuple(given) not in _JOINT_OPTIONS:
+        raise UserError(f"--{given[0]} cannot be used with --{' or --'.join(given[1:])}", hint="use only one of these options")
     if arguments.history or arguments.compare:
         return compare(arguments) if arguments.compare else history(arguments)
     if arguments.raw and printing.is_terminal(sys.stdout):
         raise UserError(
             "--raw cannot print to a terminal, because a log may contain control sequences",
             hint="redirect the output to a file or a pipe",
-        )
-    if arguments.follow and (arguments.raw or arguments.json or arguments.run is not None):
-        raise UserError(
-            "--follow cannot be used with --raw, --json or --run",
-            hint="leave these options out; --follow prints the text of the current run",
         )
     with open_for_reading(arguments) as project:
         row, config = find_job(arguments.job, project.config, project.database), project.config

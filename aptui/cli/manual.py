@@ -275,12 +275,12 @@ def _texts(verbs: list[str]) -> Iterator[str]:
 
 
 def _page(text: str) -> None:
-    """Show a long text: in `$PAGER` if the output is a terminal, otherwise print it."""
-    pager = os.environ.get("PAGER") or shutil.which("less") or ""
-    if not pager or not printing.is_terminal(sys.stdout):
+    """Show a long text: in `$PAGER` if the output is a terminal and the pager can be started, otherwise print it."""
+    pager = (os.environ.get("PAGER") or "less").split()
+    if not pager or not shutil.which(pager[0]) or not printing.is_terminal(sys.stdout):
         printing.say(text.rstrip())
         return
-    subprocess.run([*pager.split()], input=text.encode(), check=False)
+    subprocess.run(pager, input=text.encode(), check=False)
 
 
 def _entries(verbs: list[str]) -> Iterator[tuple[str, str]]:

@@ -20,7 +20,6 @@ from aptui.core.paths import as_text, os_path, product_at
 from aptui.shared import printing
 from aptui.store.queries.assets import dependents, edge_type, makers, sentence
 from aptui.store.queries.reader import JobRow, Reader, RunRow, SourceRow
-from aptui.worker.file_access import FileChanged, hash_file
 
 if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
@@ -49,6 +48,11 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
 
 
 def _digest(path: str) -> bytes:
+    from aptui.worker.file_access import (
+        FileChanged,
+        hash_file,
+    )  # imported here, because few sources were edited after the last scan
+
     try:
         return hash_file(path, sees_through=True)[0][0]
     except (FileChanged, OSError):

@@ -187,16 +187,16 @@ def check_address(address: str, *, has_certificates: bool, is_insecure: bool = F
 
     from aptui.shared.connections.addresses import is_loopback
 
-    url = urlsplit(address)
     try:
-        has_port = url.port is not None
+        url = urlsplit(address)
+        host = url.hostname if url.port is not None else ""
     except ValueError:
-        has_port = False
-    if url.scheme not in {"tls", "tcp"} or not url.hostname or not has_port:
+        host = ""
+    if not host or url.scheme not in {"tls", "tcp"}:
         raise UserError(f"'{address}' is not the address of a scheduler", hint="write tls://HOST:8786")
     if url.scheme == "tls" and not has_certificates:
         raise UserError(f"'{address}' needs certificates", hint="set tls_ca, tls_cert and tls_key to PEM files")
-    if url.scheme == "tcp" and not is_loopback(url.hostname):
+    if url.scheme == "tcp" and not is_loopback(host):
         raise UserError(
             f"'{address}' is not encrypted, so any program that can connect to it could run programs on this machine",
             hint="use tls://; tcp:// is allowed only on the loopback (this machine)",

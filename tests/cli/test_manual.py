@@ -18,6 +18,7 @@ from aptui.cli.verbs import all_verbs
 from aptui.config.yaml.config_schema import check, check_folder
 from aptui.config.yaml.nodes import read_yaml
 from aptui.features.gateway import documents
+from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.jobs.filter import FIELDS
 
@@ -218,3 +219,14 @@ def test_all_environment_variables_are_documented() -> None:
     # The engine, not the user, sets these variables: for its workers, for builder commands, and for programs that `on:` starts.
     read -= {"APTUI_WORKER", "APTUI_WORKER_STORE", "APTUI_QUALITY", "APTUI_EVENT", "APTUI_TEXT"}
     assert read <= verbs.ENVIRONMENT.keys(), "verbs.ENVIRONMENT must list every variable that users can set"
+
+
+def test_docs_are_printed_if_the_pager_cannot_be_started(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PAGER", "/nonexistent/pager -R")
+    monkeypatch.setattr(printing, "is_terminal", lambda _stream: True)
+
+    assert main.main(["docs", "filters"]) == 0
+
+    assert "Filters for jobs" in capsys.readouterr().out

@@ -528,3 +528,10 @@ def test_open_verb_accepts_a_project_folder(tmp_path: Path, monkeypatch: pytest.
     assert main.main(["open", str(project)]) == 0
 
     assert shown == [project / "Here"]
+
+
+@pytest.mark.parametrize(
+    "words", ["--history --follow", "--compare 1 2 --raw", "--history --compare 1 2", "--raw --json", "--history --run 1"]
+)
+def test_log_refuses_options_that_would_have_no_effect(run: Run, words: str) -> None:
+    assert run("log", "a.txt@linux", *words.split())[0] == 3

@@ -313,6 +313,7 @@ def test_missing_program_is_reported_with_its_builder_at_every_load(tmp_path: Pa
         ("head:8786", "not the address of a scheduler"),
         ("tls://head", "not the address of a scheduler"),
         ("inproc://x:1", "not the address of a scheduler"),
+        ("tcp://[::1:8786", "not the address of a scheduler"),
     ],
 )
 def test_scheduler_without_tls_needs_insecure_setting_and_loopback_address(address: str, message: str) -> None:
