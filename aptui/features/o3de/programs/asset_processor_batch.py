@@ -140,7 +140,7 @@ class _Batch:
     def _settle(self, client: EngineClient, selector: selectors.BaseSelector) -> None:
         client.ask(port.Subscribe(wants_all=True))
         given = self._start.given
-        requests = [port.Settle(False, given.all("platforms") or None, (), given.has("debugOutput") or None, retries=True)]
+        requests = [port.Settle(False, given.platforms or None, (), given.has("debugOutput") or None, retries=True)]
         for key in processor_run.to_reprocess(self._start):
             client.ask(port.ReprocessJobs(keys=(key,)))
             requests.append(port.Settle())

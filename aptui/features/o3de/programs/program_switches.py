@@ -186,6 +186,11 @@ class GivenSwitches(Struct, frozen=True):
             ) from None
 
     @property
+    def platforms(self) -> tuple[str, ...]:
+        """The ids of the requested platforms. As in O3DE, they may be in upper case on the command line."""
+        return tuple(dict.fromkeys(map(str.lower, self.all("platforms"))))
+
+    @property
     def ignored(self) -> list[Switch]:
         """The given switches that have no effect here."""
         return [_BY_NAME[name] for name in self.values if _BY_NAME[name].why_ignored]

@@ -144,7 +144,7 @@ def load(given: GivenSwitches, base: str) -> Config:
     Raises:
         KnownError: all errors of the configuration.
     """
-    folder, options, platforms = project_dir(given), options_of(given, base), given.all("platforms")
+    folder, options, platforms = project_dir(given), options_of(given, base), given.platforms
     try:
         config = project_format.load(Path(folder), (), platforms or None, options)
     except UserError:

@@ -139,6 +139,13 @@ def test_reprocessing_renews_the_time_of_a_product_with_equal_bytes(batch: Batch
     assert product.stat().st_mtime > 1
 
 
+def test_requested_platform_may_be_written_in_upper_case(batch: Batch) -> None:
+    batch.source("a.txt", "text")
+
+    assert batch.run("--platforms=PC,pc").numbers["Successes"] == 1
+    assert (batch.cache / "pc" / "a.txt").exists()
+
+
 def test_batch_for_one_platform_keeps_products_of_other_platforms(batch: Batch) -> None:
     batch.source("a.txt", "text")
     batch.run("--platforms=pc")
