@@ -98,7 +98,8 @@ class Catalogs:
         self._mark = mark if self._saved is not None else None
         """Mark (`mark_of`) of the catalogs on the disk, even if they are older than the database; None = contents unknown."""
         self._thread: threading.Thread | None = None
-        self._wants_more = threading.Event()
+        self._wants_more, self._lock = threading.Event(), threading.Lock()
+        """`_lock` protects `_thread`, so that a request for another update does not go to a thread that ends."""
         self._problem = ""
 
     def save(self) -> None:
@@ -117,20 +118,25 @@ class Catalogs:
             self._saved = changes
 
     def begin(self, done: Callable[[], None]) -> None:
-        """Start a thread that updates the catalogs and then calls `done`. If a thread is running, let it update again instead."""
-        self._wants_more.set()
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._work, args=(done,), name="catalogs", daemon=True)
-            self._thread.start()
+        """Update the catalogs in a thread, which calls `done` after each update. A thread that is running updates them again."""
+        with self._lock:
+            self._wants_more.set()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._work, args=(done,), name="catalogs", daemon=True)
+                self._thread.start()
 
     def _work(self, done: Callable[[], None]) -> None:
-        try:
-            while self._wants_more.is_set():
-                self._wants_more.clear()
+        while True:
+            self._wants_more.clear()
+            try:
                 self.save()
-        except KnownError as error:
-            self._problem = f"the catalogs cannot be written: {error}"
-        done()
+            except KnownError as error:
+                self._problem = f"the catalogs cannot be written: {error}"
+            done()
+            with self._lock:
+                if not self._wants_more.is_set():
+                    self._thread = None
+                    return
 
     def take_problem(self) -> str:
         """Return and clear the error of the thread that writes the catalogs; "" = no error."""
@@ -140,8 +146,9 @@ class Catalogs:
     def close(self) -> None:
         """Wait for the thread."""
         self._wants_more.clear()
-        if self._thread is not None:
-            self._thread.join()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
 
     # ------------------------------------------------------------------------------------------------------------- writing
 

@@ -80,7 +80,7 @@ class ForeignCatalogs(Protocol):
         ...
 
     def begin(self, done: Callable[[], None]) -> None:
-        """Write the outdated catalogs in a thread, which calls `done` at its end."""
+        """Write the outdated catalogs in a thread, which calls `done` after each write."""
         ...
 
     def take_written(self) -> set[str]:
@@ -129,7 +129,7 @@ class CatalogPublisher:
                 self._runtime.close()
 
     def begin(self, done: Callable[[], None]) -> None:
-        """Write aptui's own catalogs in a thread, which calls `done` at its end."""
+        """Write aptui's own catalogs in a thread, which calls `done` after each write."""
         self._ours.begin(done)
 
     def publish(self, *, waits: bool) -> bool:

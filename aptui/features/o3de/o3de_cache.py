@@ -62,7 +62,8 @@ class RuntimeCatalogs:
         self._writing, self._lock = threading.Lock(), threading.Lock()
         """`_writing` is held during a write, which may take seconds.
 
-        The engine reads `_written` in every turn of its loop and must not wait for a write, so `_lock` protects this set.
+        The engine reads `_written` in every turn of its loop and must not wait for a write, so `_lock` protects this set. It also
+        protects `_thread`, so that a request for another write does not go to a thread that ends.
         """
         self._written: set[str] = set()
         self._problem = ""
@@ -95,26 +96,32 @@ class RuntimeCatalogs:
                 replace_bytes(own_folder(self._folder) / _STATE, json.dumps(fresh).encode(), is_synced=False)
 
     def begin(self, done: Callable[[], None]) -> None:
-        """Write the catalogs after a period without changes, in a thread that calls `done` at its end."""
-        self._is_pending.set()
-        if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._work, args=(done,), name="runtime catalogs", daemon=True)
-            self._thread.start()
+        """Write the catalogs after a period without changes, in a thread that calls `done` after each write."""
+        with self._lock:
+            self._is_pending.set()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._work, args=(done,), name="runtime catalogs", daemon=True)
+                self._thread.start()
 
     def _work(self, done: Callable[[], None]) -> None:
         rest_s = self._rest_s
-        try:
-            while self._is_pending.is_set():
-                self._is_pending.clear()
-                self._hurries.wait(rest_s)
-                if not self._is_pending.is_set() or self._hurries.is_set():
-                    self._is_pending.clear()
-                    began_s = time.monotonic()
-                    self._save(self._write_apart)
-                    rest_s = max(self._rest_s, time.monotonic() - began_s)
-        except KnownError as error:
-            self._problem = f"the asset catalogs for the game cannot be written: {error}"
-        done()
+        while True:
+            self._is_pending.clear()
+            self._hurries.wait(rest_s)
+            if self._is_pending.is_set() and not self._hurries.is_set():
+                continue  # another change
+            self._is_pending.clear()
+            began_s = time.monotonic()
+            try:
+                self._save(self._write_apart)
+            except KnownError as error:
+                self._problem = f"the asset catalogs for the game cannot be written: {error}"
+            rest_s = max(self._rest_s, time.monotonic() - began_s)
+            done()
+            with self._lock:
+                if not self._is_pending.is_set():
+                    self._thread = None
+                    return
 
     def take_written(self) -> set[str]:
         """Return the platforms whose catalogs were written since the previous call."""
@@ -130,8 +137,9 @@ class RuntimeCatalogs:
     def close(self) -> None:
         """Make the thread write pending catalogs without waiting for a period without changes, and wait until the thread ends."""
         self._hurries.set()
-        if self._thread is not None:
-            self._thread.join()
+        thread = self._thread
+        if thread is not None:
+            thread.join()
 
     def _write(self, platform: str, write: Callable[[str, BinaryIO], None]) -> list[list[int]]:
         made_of = _stamp(catalog.path_of(self._folder, platform))

@@ -6,8 +6,10 @@ import hashlib
 import json
 import os
 import sqlite3
+import threading
 from contextlib import closing
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from disk_project import Project
@@ -144,3 +146,23 @@ def test_live_engine_updates_catalogs_when_idle(project: Project) -> None:
         live.until(lambda: "a.bin" in listed(), "the first catalog")
         live.write("assets/new.bin", "new")
         live.until(lambda: "new.bin" in listed(), "the next catalog")
+
+
+def test_catalog_that_is_requested_while_the_writing_thread_ends_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saves: list[int] = []
+    is_over = threading.Event()
+    monkeypatch.setattr(catalog.Catalogs, "save", lambda _: saves.append(1))
+    catalogs = catalog.Catalogs(mock.Mock(), tmp_path / "assetdb.sqlite", "demo", (), None)
+
+    def note_saved() -> None:
+        if len(saves) == 1:
+            catalogs.begin(note_saved)
+        else:
+            is_over.set()
+
+    catalogs.begin(note_saved)
+    is_over.wait(10)
+
+    assert len(saves) == 2

@@ -79,6 +79,26 @@ def test_live_engine_writes_the_runtime_catalog_when_idle_and_at_close(tmp_path:
     assert paths(tmp_path) == [b"b.txt"]
 
 
+def test_catalog_that_is_requested_while_the_writing_thread_ends_is_written(tmp_path: Path) -> None:
+    ours(tmp_path, "a.txt")
+    written: list[list[bytes | None]] = []
+    is_over = threading.Event()
+    catalogs = RuntimeCatalogs(tmp_path, ("linux",), rest_s=0.0)
+
+    def note_written() -> None:
+        written.append(paths(tmp_path))
+        if len(written) == 1:
+            ours(tmp_path, "b.txt")
+            catalogs.begin(note_written)
+        else:
+            is_over.set()
+
+    catalogs.begin(note_written)
+    is_over.wait(10)
+
+    assert written == [[b"a.txt"], [b"b.txt"]]
+
+
 def test_engine_does_not_wait_while_a_catalog_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ours(tmp_path, "a.txt")
     begun, may_end = threading.Event(), threading.Event()
