@@ -110,7 +110,7 @@ class ReadRunLog(Struct, frozen=True):
 
 
 class RescanSources(Struct, frozen=True):
-    """Scan everything again; `is_full` reads every file's bytes. Answered with {} when the scan has begun."""
+    """Scan everything again; `is_full` reads every file's bytes. Answered with {} at once; a scan in progress ends first."""
 
     is_full: bool = False
 
