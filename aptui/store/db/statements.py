@@ -40,15 +40,16 @@ PUT_SESSION = (
     """INSERT INTO aptui_sessions SELECT COALESCE((SELECT MAX(session_id) FROM aptui_sessions), 0) + 1, ?, ?, ?, ?, ?, ?,
     MAX(COALESCE((SELECT MAX(JobRunKey) FROM Jobs), 0), COALESCE((SELECT MAX(run_key) FROM aptui_sessions), 0)),
     0, 0, 0, 0, 0, ?, ?, 0""",
-    # If the start of the session is unknown (started_ms is 0), the start of its first run is used.
+    # If the start of the session is unknown (started_ms is 0), the start of its first run is used. A failure of a job that
+    # could not run has the time 0.
     f"""UPDATE aptui_sessions SET
     started_ms = COALESCE((SELECT MIN(r.completed_ms - r.duration_ms) FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID
-        AND r.run_key = j.JobRunKey WHERE j.JobRunKey > {_KEY_BEFORE}), 0),
+        AND r.run_key = j.JobRunKey WHERE j.JobRunKey > {_KEY_BEFORE} AND r.completed_ms > 0), 0),
     ended_ms = COALESCE((SELECT MAX(r.completed_ms) FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID
         AND r.run_key = j.JobRunKey WHERE j.JobRunKey > {_KEY_BEFORE}), 0)
     WHERE session_id = {_LAST} AND started_ms = 0""",
     f"""INSERT OR REPLACE INTO aptui_session_runs SELECT j.JobID, s.session_id, r.outcome, r.origin <> '', r.duration_ms,
-    r.completed_ms - s.started_ms, {_SIZE},
+    COALESCE(NULLIF(r.completed_ms, 0), s.ended_ms) - s.started_ms, {_SIZE},
     EXISTS (SELECT 1 FROM aptui_drafts d WHERE d.job_id = j.JobID)
     FROM Jobs j JOIN aptui_runs r ON r.job_id = j.JobID AND r.run_key = j.JobRunKey
     JOIN aptui_sessions s ON s.session_id = {_LAST} WHERE j.JobRunKey > {_KEY_BEFORE} ORDER BY j.JobID""",

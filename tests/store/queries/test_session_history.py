@@ -69,6 +69,25 @@ def test_session_has_the_runs_since_the_previous_session(store: Store) -> None:
     assert {run.ended_after_ms for run in runs} == {3 * SECOND}
 
 
+def test_failure_of_a_job_that_could_not_run_ends_with_its_session(store: Store) -> None:
+    job(store, 1, 5, outcome=1, first_fail_ms=5 * SECOND)
+    store.put(put_session=[session_row(commit="a")])
+    job(store, 1, 6, outcome=1, completed_ms=0, first_fail_ms=5 * SECOND)
+    store.put(put_session=[session_row(11 * SECOND, 12 * SECOND, commit="b")])
+
+    assert [run.ended_after_ms for run in runs_of(store.reader(), 2)] == [1 * SECOND]
+    assert outcome_change(store.reader(), 1, lambda: "head") == OutcomeChange(True, 5 * SECOND, "a", False)
+
+
+def test_session_of_a_killed_engine_begins_with_its_first_run_although_a_job_could_not_run(store: Store) -> None:
+    job(store, 1, 5, completed_ms=0, outcome=1)
+    job(store, 2, 6, completed_ms=7 * SECOND)
+    store.put(put_session=[session_row(0, 0)])
+
+    (session,) = sessions(store.reader())
+    assert (session.started_ms, session.ended_ms) == (7 * SECOND - 100, 7 * SECOND)
+
+
 def test_failed_analysis_is_counted_as_failing_in_its_session(store: Store) -> None:
     job(store, 1, 5)
     store.put(put_analysis=[analysis_row(1, state="failed", fingerprint=None)], put_session=[session_row()])
