@@ -168,7 +168,7 @@ class Admission:
         self._resolved_s = monotonic()
         names = list(dict.fromkeys(host_names((*self.settings.allowed, *self.settings.rejected))))
         found = await asyncio.gather(*(self._addresses(name) for name in names))
-        self._known = dict(zip(names, found, strict=True))
+        self._known.update(zip(names, found, strict=True))  # `adopt` may have resolved the names of newer lists since
 
     async def _addresses(self, name: str) -> frozenset[Address]:
         try:

@@ -130,6 +130,22 @@ async def test_host_name_matches_only_its_resolved_addresses():
     assert not await admitted(listed("/0", "tablet.local"), FAR, names)
 
 
+async def test_slow_resolution_of_earlier_lists_keeps_the_names_of_later_lists():
+    may_end = asyncio.Event()
+
+    async def resolve(name):
+        await (may_end.wait() if name == "old.local" else asyncio.sleep(0))
+        return {ip_address(FAR)}
+
+    lists = Admission(listed("old.local"), resolve=resolve, local=lambda: NO_CLIENTS)
+    earlier = asyncio.get_running_loop().create_task(lists.refresh())
+    await asyncio.sleep(0)
+    await lists.adopt(listed("tablet.local"))
+    may_end.set()
+    await earlier
+    assert lists.why_not(FAR) == ""
+
+
 async def test_unresolvable_name_keeps_its_last_addresses():
     names = {"tablet.local": FAR}
 
