@@ -42,7 +42,7 @@ def own_paths(config: Config) -> tuple[str, ...]:
     sharing, cluster = config.sharing, config.cluster
     places = (
         *map(str, (config.cache_dir, config.log_dir, config.temp_dir)),
-        *(each for each in (sharing.local_store, sharing.store, cluster.scheduler) if os.path.isabs(each)),
+        *(each for each in (sharing.local_store, sharing.store, cluster.store) if os.path.isabs(each)),
         *(sharing.team_key_file, sharing.signing_key_file, config.serve.tls_key, cluster.tls_key),
         *(xdg("XDG_CACHE_HOME", "~/.cache"), xdg("XDG_STATE_HOME", "~/.local/state"), xdg("XDG_CONFIG_HOME", "~/.config")),
     )

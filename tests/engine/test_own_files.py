@@ -56,6 +56,13 @@ def test_files_of_aptui_below_a_scan_folder_are_not_sources(project: Project) ->
     assert set(project.texts()) == {"a.txt"}
 
 
+def test_store_of_a_cluster_is_an_own_folder(project: Project) -> None:
+    pool = "pool: {kind: dask, scheduler: 'tcp://127.0.0.1:8786', insecure: true, store: farm}\n"
+    project.config(SETTINGS + pool)
+
+    assert str(project.path("farm")) in own_paths(load.load(project.root))
+
+
 def test_files_of_aptui_below_a_linked_scan_folder_are_not_sources(project: Project, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(project.root)
     project.config(SETTINGS.replace("path: .}", f"path: {tmp_path / 'link'}}}"))

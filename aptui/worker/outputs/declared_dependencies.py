@@ -8,6 +8,7 @@ declarations of a Python builder.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import posixpath
@@ -250,7 +251,7 @@ def add_declared(file: str, products: Sequence[JobProduct]) -> bool:
         AnswerRefused: a line is not valid; the text has the number of the line.
     """
     try:
-        lines = read_answer_text(file).splitlines()
+        lines = io.StringIO(read_answer_text(file))  # unlike `splitlines`, it ends lines only at line feeds
     except FileNotFoundError:
         return False
     by_name = {os.path.basename(product.path): product for product in products}

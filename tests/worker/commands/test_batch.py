@@ -186,6 +186,15 @@ def test_wrong_manifest_entry_fails_only_its_file(starts: Starts, text: str, err
     assert results["b.txt"].error.startswith(error)
 
 
+def test_line_separator_of_unicode_does_not_end_a_line_of_the_manifest(starts: Starts) -> None:
+    starts.with_manifest()
+    text = "open(manifest, 'a').write('{\"source\": \"' + source + '\", \"error\": \"one\\u2028two\", \"ok\": false}\\n')"
+
+    results = starts.run({"a.txt": text, "b.txt": text})
+
+    assert {result.error.partition(" ")[0] for result in results.values()} == {"one"}
+
+
 def test_file_that_hangs_in_a_batch_fails_after_the_time_limit(starts: Starts) -> None:
     results = starts.run({"a.txt": WRITES, "b.txt": "time.sleep(60)", "c.txt": WRITES}, limit_s=1.0)
 

@@ -143,6 +143,15 @@ def test_command_declares_dependencies_of_its_products(harness):
 
 
 @pytest.mark.real
+def test_line_separator_of_unicode_does_not_end_a_line_of_the_dependency_file(harness):
+    harness.source("a.txt", "rock\u2028wall.obj".encode())
+
+    result = commanded(harness, "cp {source} {products_dir}/x; cp {source} {product_dependencies}")
+
+    assert links(result) == [(ProductLink(SOURCE, "rock\u2028wall.obj", 1),)]
+
+
+@pytest.mark.real
 def test_dependency_file_has_the_configured_name(harness):
     result = commanded(harness, "cp {source} {products_dir}/x; echo rock.obj > {temp_dir}/{stem}.needs", "{stem}.needs")
 
