@@ -188,7 +188,7 @@ def test_wrong_manifest_entry_fails_only_its_file(starts: Starts, text: str, err
 
 def test_line_separator_of_unicode_does_not_end_a_line_of_the_manifest(starts: Starts) -> None:
     starts.with_manifest()
-    text = "open(manifest, 'a').write('{\"source\": \"' + source + '\", \"error\": \"one\\u2028two\", \"ok\": false}\\n')"
+    text = 'open(manifest, \'a\').write(\'{"source": "\' + source + \'", "error": "one\\u2028two", "ok": false}\\n\')'
 
     results = starts.run({"a.txt": text, "b.txt": text})
 
