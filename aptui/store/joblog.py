@@ -13,7 +13,7 @@ import re
 import threading
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -58,6 +58,8 @@ _COMPILER_TIME = re.compile(r"\A\s*\d+:\d\d(?=\s)")
 _TALLY = re.compile(r"^(\d{1,9}) errors, (\d{1,9}) warnings$")
 _SHORT = re.compile(r"[WES]: ")
 _MARK = {LogLevel.WARNING: "W: ", LogLevel.ERROR: "E: "}
+_MOST_LOGS = 16
+"""Number of logs of a job above which old logs are deleted: twice the number of runs that are listed at most, and more."""
 
 
 class JobLogLine(Struct, frozen=True):
@@ -105,24 +107,42 @@ def _cut(name: str, limit: int) -> str:
     return data[: limit - len(ending)].decode(errors="ignore") + ending
 
 
-def remove_superseded(log_dir: Path, listed: Iterable[str]) -> None:
-    """Delete the logs of runs that are older than the newest listed run of their job, and are not listed; errors are ignored.
+def remove_superseded(log_dir: Path, folders: Iterable[str], list_logs: Callable[[], Iterable[str]]) -> None:
+    """Delete old logs of the jobs that have more than `_MOST_LOGS` logs; errors are ignored.
+
+    A log stays if it is listed. It also stays if it is newer than the listed logs of its job, because the row of its run may not be
+    saved yet.
 
     Args:
-        listed: the logs of runs that the database lists, relative to `log_dir`. A log that is newer than them stays, because the
-            row of its run may not be saved yet.
+        folders: folders below `log_dir` in which logs were written.
+        list_logs: returns the logs of the runs that the database lists, relative to `log_dir`. It reads the rows of all jobs, so it
+            is called only if a job has too many logs.
     """
-    jobs: dict[str, dict[str, dict[str, int]]] = {}
-    for name in (name for name in listed if name.startswith("JobLogs/")):
-        folder, _, file = os_path(name).rpartition("/")
-        jobs.setdefault(folder, {}).setdefault(file.rpartition("-")[0], {})[file] = _run_key_of(file)
+    found: dict[str, list[str]] = {}
+    for folder in folders:
+        with suppress(OSError):
+            for file in os.listdir(log_dir / folder):
+                if _run_key_of(file) >= 0:
+                    found.setdefault(f"{folder}/{_job_of(file)}", []).append(file)
+    many = {job: files for job, files in found.items() if len(files) > _MOST_LOGS}
+    if not many:
+        return
+    listed: dict[str, set[str]] = {}
+    for folder, _, file in (os_path(name).rpartition("/") for name in list_logs()):
+        listed.setdefault(f"{folder}/{_job_of(file)}", set()).add(file)
     with suppress(OSError), closing(ConfinedTree(os.fsencode(log_dir))) as tree:
-        for folder, known in jobs.items():
-            with suppress(OSError):
-                for file in os.listdir(log_dir / folder):
-                    runs = known.get(file.rpartition("-")[0], {})
-                    if file not in runs and -1 < _run_key_of(file) < max(runs.values(), default=-1):
-                        tree.unlink(os.fsencode(f"{folder}/{file}"))
+        for job, files in many.items():
+            runs = listed.get(job, set())
+            newest = max(map(_run_key_of, runs), default=-1)
+            for file in files:
+                if file not in runs and _run_key_of(file) < newest:
+                    with suppress(OSError):
+                        tree.unlink(os.fsencode(f"{job.rpartition('/')[0]}/{file}"))
+
+
+def _job_of(file: str) -> str:
+    """Return the part of the name of a log that all runs of its job share."""
+    return file.rpartition("-")[0]
 
 
 def _run_key_of(file: str) -> int:

@@ -466,21 +466,29 @@ def test_job_log_is_named_after_its_run_and_analysis_log_after_its_builder():
 
 def test_logs_of_runs_that_are_no_longer_listed_are_deleted(tmp_path: Path) -> None:
     names = {
-        key: [log_name("game", "a/b-1.png", "linux", "k", builder, key) for builder in (BUILDER, bytes(16))] for key in range(9)
+        key: [log_name("game", "a/b-1.png", "linux", "k", builder, key) for builder in (BUILDER, bytes(16))] for key in range(20)
     }
-    kept = ["JobLogs/a/notes.txt", "JobLogs/a/b-1.png-no.log", analysis_log_name("a/b-1.png", BUILDER), *names[8], names[0][1]]
-    for name in [*kept, *(name for key in range(8) for name in names[key])]:
+    kept = ["JobLogs/a/notes.txt", "JobLogs/a/b-1.png-no.log", analysis_log_name("a/b-1.png", BUILDER), *names[19], names[0][1]]
+    for name in [*kept, *(name for key in range(19) for name in names[key])]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     (tmp_path / "JobLogs/link").symlink_to(tmp_path)
+    listed = [names[2][0], names[18][0], "JobLogs/gone/x-00000000-5.log", "JobLogs/link/x-00000000-5.log", f"{tmp_path}/x-5.log"]
 
-    remove_superseded(
-        tmp_path,
-        [names[2][0], names[7][0], "JobLogs/gone/x-00000000-5.log", "JobLogs/link/x-00000000-5.log", f"{tmp_path}/x-5.log"],
-    )
+    remove_superseded(tmp_path, ["JobLogs/a", "JobLogs/gone", "JobLogs/link"], lambda: listed)
 
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*") if path.is_file()}
-    assert left == {*kept, names[2][0], names[7][0], *(names[key][1] for key in range(8))}
+    assert left == {*kept, names[2][0], names[18][0], *(names[key][1] for key in range(19))}
+
+
+def test_rows_of_runs_are_not_read_while_no_job_has_many_logs(tmp_path: Path) -> None:
+    names = [log_name("game", "a.png", "linux", "k", BUILDER, key) for key in range(16)]
+    for name in names:
+        write(tmp_path / name, [record("x")], 0, 0)
+
+    remove_superseded(tmp_path, ["JobLogs"], lambda: pytest.fail("read"))
+
+    assert all((tmp_path / name).exists() for name in names)
 
 
 @pytest.mark.parametrize("line_count", [1, 7, 39, 40, 41, 100, 1000])

@@ -37,7 +37,7 @@ from aptui.core.messages import (
     WriteLog,
 )
 from aptui.core.notices import Notice
-from aptui.core.paths import from_text, parent
+from aptui.core.paths import from_text, os_path, parent
 from aptui.core.project import COMMON_PREFIX
 from aptui.shared import trace
 from aptui.shared.errors import HostError, KnownError
@@ -216,7 +216,7 @@ class CommandExecutor:
         self._commit: _PendingCommit | None = None
         self._deletions = Deletions(context)
         context.closing.callback(self._close)
-        self._has_written_logs = False
+        self._log_folders: set[str] = set()
         self.is_dirty = False
         """Whether a command was performed since the idle state was last recorded."""
 
@@ -275,9 +275,8 @@ class CommandExecutor:
         # if this fails, the next engine deletes the products, because their folders are marked as doubtful
         with contextlib.suppress(KnownError):
             self._deletions.perform_all()
-        if self._has_written_logs:
-            with contextlib.suppress(KnownError):
-                joblog.remove_superseded(self._context.config.log_dir, self._context.archive.list_logs())
+        with contextlib.suppress(KnownError):
+            joblog.remove_superseded(self._context.config.log_dir, self._log_folders, self._context.archive.list_logs)
 
     def _do(self, step: Command | tuple[Notice, ...]) -> None:
         if not isinstance(step, tuple):
@@ -360,7 +359,7 @@ class CommandExecutor:
         return rows
 
     def _write_log(self, command: WriteLog) -> None:
-        self._has_written_logs = True
+        self._log_folders.add(os.path.dirname(os_path(command.file)))
         try:
             folder = self._context.config.log_dir
             joblog.write_below(folder, from_text(command.file), command.records, command.warnings, command.errors)
