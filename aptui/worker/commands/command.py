@@ -356,7 +356,7 @@ def _refuse_linked_folders(products_dir: str) -> None:
                 raise CommandError(f"the command made a link to a folder: '{where}'; products must be files")
 
 
-_DEPFILE_WORD = re.compile(r"(?:\\[ #:\\](?=\S|\s|$)|\$\$|[^\s])+")
+_DEPFILE_WORD = re.compile(r"(?:\\[ #:\\](?=\S|\s|$)|\$\$|[^\s])+", re.ASCII)
 _DEPFILE_ESCAPE = re.compile(r"\\([ #:])|\$\$")
 _DEPFILE_CONTINUED = re.compile(r"\\\r?(?:\n|\Z)")
 _DRIVE = re.compile(r"[A-Za-z]:[/\\]")
@@ -379,7 +379,7 @@ def find_lines_without_colon(text: str) -> list[str]:
 
 def _rules(text: str) -> Iterator[tuple[str, list[str] | None]]:
     """Yield (line, its prerequisites) of a dependency file; None instead of prerequisites for a line without a colon."""
-    for line in _DEPFILE_CONTINUED.sub(" ", text).splitlines():
+    for line in _DEPFILE_CONTINUED.sub(" ", text).split("\n"):
         words = list(takewhile(lambda word: not word.startswith("#"), _DEPFILE_WORD.findall(line)))
         if words:
             prerequisites = _prerequisites(words)

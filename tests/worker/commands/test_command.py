@@ -356,6 +356,7 @@ def test_parameters_of_builder_platform_and_job_reach_the_command(harness):
         ("out.o: a.h\\", ["a.h"]),
         ("out.o: a.h \\\r\n", ["a.h"]),
         ("out.o: a.h \\ \n", ["a.h"]),
+        ("a.o: caf\xa0e.h b\u2028c.h\x0cd.h\n", ["caf\xa0e.h", "b\u2028c.h", "d.h"]),
     ],
 )
 def test_prerequisites_of_makefile_rules_are_parsed(text, found):
