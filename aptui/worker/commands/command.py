@@ -121,12 +121,20 @@ def _direct_words(template: str) -> tuple[str, ...]:
         return ()  # the template has unbalanced quotes: let a shell report the mistake
 
 
-@lru_cache(maxsize=256)
 def find_program(word: str) -> str:
-    """Return the path of a program, "" if no program has the name.
+    """Return the path of a program, "" if no program has the name. The path is cached as long as the program is there.
 
     A name without a program is a built-in command of the shell, or a mistake that the shell reports.
     """
+    path = _search_path(word)
+    if path and not os.access(path, os.X_OK):
+        _search_path.cache_clear()
+        path = _search_path(word)
+    return path
+
+
+@lru_cache(maxsize=256)
+def _search_path(word: str) -> str:
     return shutil.which(word) or ""
 
 

@@ -363,6 +363,22 @@ def test_prerequisites_of_makefile_rules_are_parsed(text, found):
     assert list(parse_depfile(text)) == found
 
 
+def test_program_that_was_moved_to_another_folder_of_the_path_is_found(tmp_path, monkeypatch):
+    old, new = tmp_path / "old", tmp_path / "new"
+    for folder in (old, new):
+        folder.mkdir()
+    (old / "moving-tool").touch(0o755)
+    monkeypatch.setenv("PATH", f"{old}:{new}")
+    before = invocation("moving-tool {source}", {"source": "a"}).program
+
+    (old / "moving-tool").rename(new / "moving-tool")
+
+    assert (before, invocation("moving-tool {source}", {"source": "a"}).program) == (
+        str(old / "moving-tool"),
+        str(new / "moving-tool"),
+    )
+
+
 @pytest.mark.parametrize(
     ("text", "lines"),
     [("a.h b.h\n", ["a.h b.h"]), ("a.o: a.h\n  b.h\n", ["b.h"]), ("a.o: a.h \\\n b.h\n# c\n\n", []), ("C:/a.h", ["C:/a.h"])],
