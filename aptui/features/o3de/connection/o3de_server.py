@@ -97,6 +97,8 @@ class O3deSession:
         self.platforms: tuple[str, ...] = ()
         self.backlog: list[tuple[Shape, bytes]] | None = []
         """Notifications that are stored until the client has the list of all products; None = notifications are sent at once."""
+        self.needs_bulk = True
+        """Whether the list of all products must be sent, also again if notifications were lost while it was sent."""
         self._queue: deque[bytes] = deque()
         self.queued_bytes = 0
         self._wake, self._is_empty = asyncio.Event(), asyncio.Event()
@@ -370,13 +372,16 @@ class O3deServer:
     def send_bulk_again(self) -> None:
         """Send all products to every client, because clients may have missed notifications."""
         for session in self.sessions:
-            if session.backlog is None:
-                session.backlog = []
+            is_under_way = session.backlog is not None
+            session.backlog, session.needs_bulk = [], True
+            if not is_under_way:
                 session.begin(self._welcome(session))
 
     async def _welcome(self, session: O3deSession) -> None:
-        with contextlib.suppress(KnownError):  # before the first run, the project has no asset database and no products
-            await self._on_connect(session)
+        while session.needs_bulk:
+            session.needs_bulk = False
+            with contextlib.suppress(KnownError):  # before the first run, the project has no asset database and no products
+                await self._on_connect(session)
         session.release_backlog()
 
     async def _answer(

@@ -11,6 +11,7 @@ import struct
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
+from unittest import mock
 
 import pytest
 from waiting import until
@@ -121,6 +122,28 @@ def has_ended(connected: O3deClient) -> bool:
         while connected.channel.recv(1 << 16):
             pass
     return True
+
+
+def test_list_of_products_is_sent_again_if_notices_are_lost_while_it_is_sent() -> None:
+    backlogs: list[list[Any] | None] = []
+
+    async def connect() -> O3deSession:
+        session = O3deSession(mock.Mock(), mock.Mock())
+
+        async def send_all(_session: O3deSession) -> None:
+            backlogs.append(session.backlog)
+            if len(backlogs) == 1:
+                session.notify(CHANGES, b"outdated")
+                server.send_bulk_again()
+
+        server = O3deServer(settings(), mock.Mock(), send_all)
+        server.sessions.add(session)
+        await server._welcome(session)
+        return session
+
+    session = asyncio.run(connect())
+
+    assert (len(backlogs), backlogs[-1], session.backlog, session.queued_bytes) == (2, [], None, 0)
 
 
 def test_client_gets_answers_after_its_negotiation_succeeds(serving: Serving) -> None:
