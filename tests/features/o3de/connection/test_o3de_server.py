@@ -368,9 +368,10 @@ def test_client_that_reads_late_gets_the_answers_in_order(serving: Serving) -> N
 
 
 def test_session_ends_if_its_client_leaves_while_many_answers_wait(serving: Serving) -> None:
+    """Each answer has more than `_BUSY_BYTES`, so that the server stops reading although the kernel takes some answers."""
     with serving.connect() as editor:
         for number in range(40):
-            wanted = client.number("BytesToRead", 3_000_000, client.U64)
+            wanted = client.number("BytesToRead", 5_000_000, client.U64)
             editor.send("AssetSystem::FileRead", client.message("9FC866C7-A9C0-41CB-BC41-A333240D3C7E", wanted), number + 1)
         until(lambda: any(session.queued_bytes > o3de_server._BUSY_BYTES for session in serving.server.sessions))
 
