@@ -287,11 +287,11 @@ def _code_files(config: Config) -> set[str]:
     if config.foreign and (project_format := format_of(config.project_dir)) is not None:
         for folder in project_format.code_folders(config):
             found.update(_files_below(folder))
-    for word in _words(config):
+    for word in (*_words(config), *(tool.path for tool in config.tools)):
         path = os.path.join(top, word)
-        if path.startswith(f"{top}/") and os.path.isfile(path):
-            found.add(path)
-    found.update(tool.path for tool in config.tools if tool.path.startswith(f"{top}/"))
+        for place in (path, os.path.realpath(path)):  # an absolute word may lead to the project through a link
+            if place.startswith(f"{top}/") and os.path.isfile(place):
+                found.add(place)
     return found
 
 

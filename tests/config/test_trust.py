@@ -99,6 +99,20 @@ def test_changed_script_in_a_shell_line_of_a_hook_or_check_is_found(project: Pat
     assert trust.assess(load(project)).changed == (f"tools/{name}.sh",)
 
 
+@pytest.mark.parametrize("changed", ["tools/look.sh", "tools/ring.sh"])
+def test_files_of_a_project_that_is_opened_through_a_link_are_covered(project: Path, tmp_path: Path, changed: str) -> None:
+    (tmp_path / "link").symlink_to(project)
+    settings = project / "aptui.yaml"
+    tools = 'products: ["*.b"], tools: [{name: sh, files: [tools/ring.sh]}]}'
+    text = settings.read_text().replace("[sh, tools/ring.sh]", "[echo]").replace('products: ["*.b"]}', tools)
+    settings.write_text(text.replace("[tools/look.sh]", f"[{tmp_path}/link/tools/look.sh]"))
+    trust.record(load(tmp_path / "link"))
+
+    (project / changed).write_text("echo hostile")
+
+    assert trust.assess(load(tmp_path / "link")).changed == (changed,)
+
+
 def test_layer_that_only_another_program_reads_ends_trust_only_if_it_changes(project: Path) -> None:
     layer = project / "settings.assetprocessorbatch.setreg"
     layer.write_text("{}")
