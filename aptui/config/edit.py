@@ -8,6 +8,7 @@ unchanged.
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import stat
@@ -64,13 +65,12 @@ def writable_files(project_dir: Path) -> tuple[Path, Path]:
 
 
 def value_of(text: str) -> Value:
-    """Return a number if the text that a user typed is a number, otherwise the text."""
+    """Return a number if the text that a user typed is a finite number, otherwise the text."""
     text = text.strip()
     for kind in (int, float):
-        try:
-            return kind(text) if text.isascii() else text
-        except ValueError:
-            continue
+        with suppress(ValueError, OverflowError):
+            if text.isascii() and math.isfinite(number := kind(text)):
+                return number
     return text
 
 
