@@ -147,7 +147,9 @@ def test_unwritable_folder_is_reported(project, monkeypatch):
     assert sorted(os.listdir(project)) == ["aptui.yaml", "assets"]
 
 
-@pytest.mark.parametrize(("text", "value"), [("4", 4), ("1.5", 1.5), (" 5m ", "5m"), ("2GiB", "2GiB"), ("٤", "٤"), ("nan", "nan"), ("1e400", "1e400")])
+@pytest.mark.parametrize(
+    ("text", "value"), [("4", 4), ("1.5", 1.5), (" 5m ", "5m"), ("2GiB", "2GiB"), ("٤", "٤"), ("nan", "nan"), ("1e400", "1e400")]
+)
 def test_value_typed_as_a_number_is_stored_as_a_number(text, value):
     assert value_of(text) == value
 
