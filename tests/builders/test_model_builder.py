@@ -279,8 +279,8 @@ def test_level_of_detail_keeps_texture_coordinates_without_a_texture_or_warns(be
     made = bench.build(bench.write("a.obj", text), lods=[0.5])
 
     tree, _ = read_glb(made["a.lod1.glb"])
-    is_kept = "TEXCOORD_0" in tree["meshes"][0]["primitives"][0]["attributes"]
-    assert is_kept or "gltfpack removed TEXCOORD_0" in bench.warnings[0]
+    has_coordinates = "TEXCOORD_0" in tree["meshes"][0]["primitives"][0]["attributes"]
+    assert has_coordinates or "gltfpack removed TEXCOORD_0" in bench.warnings[0]
 
 
 def test_levels_of_detail_without_gltfpack_fail_and_name_the_remedy(bench, sample, monkeypatch, tmp_path):

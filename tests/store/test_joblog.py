@@ -468,8 +468,8 @@ def test_logs_of_runs_that_are_no_longer_listed_are_deleted(tmp_path: Path) -> N
     names = {
         key: [log_name("game", "a/b-1.png", "linux", "k", builder, key) for builder in (BUILDER, bytes(16))] for key in range(20)
     }
-    kept = ["JobLogs/a/notes.txt", "JobLogs/a/b-1.png-no.log", analysis_log_name("a/b-1.png", BUILDER), *names[19], names[0][1]]
-    for name in [*kept, *(name for key in range(19) for name in names[key])]:
+    remaining = ["JobLogs/a/notes.txt", "JobLogs/a/b-1.png-no.log", analysis_log_name("a/b-1.png", BUILDER), *names[19], names[0][1]]
+    for name in [*remaining, *(name for key in range(19) for name in names[key])]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
     (tmp_path / "JobLogs/link").symlink_to(tmp_path)
@@ -478,7 +478,7 @@ def test_logs_of_runs_that_are_no_longer_listed_are_deleted(tmp_path: Path) -> N
     remove_superseded(tmp_path, ["JobLogs/a", "JobLogs/gone", "JobLogs/link"], lambda: listed)
 
     left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*.*") if path.is_file()}
-    assert left == {*kept, names[2][0], names[18][0], *(names[key][1] for key in range(19))}
+    assert left == {*remaining, names[2][0], names[18][0], *(names[key][1] for key in range(19))}
 
 
 def test_rows_of_runs_are_not_read_while_no_job_has_many_logs(tmp_path: Path) -> None:

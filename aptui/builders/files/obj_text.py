@@ -176,20 +176,20 @@ def _clip_ears(points: Any, normal: Any) -> list[tuple[int, int, int]]:
         (x, y), (left, top) = flat[second] - flat[first], (others - flat[first]).T
         return x * top - y * left
 
-    ring, triangles = list(range(len(points))), []
-    while len(ring) > 3:
-        for at, middle in enumerate(ring):
-            before, after = ring[at - 1], ring[(at + 1) % len(ring)]
-            is_corner = (points[ring][:, None] == points[[before, middle, after]]).all(axis=2).any(axis=1)
-            others = flat[ring][~is_corner]
+    corners, triangles = list(range(len(points))), []
+    while len(corners) > 3:
+        for at, middle in enumerate(corners):
+            before, after = corners[at - 1], corners[(at + 1) % len(corners)]
+            is_corner = (points[corners][:, None] == points[[before, middle, after]]).all(axis=2).any(axis=1)
+            others = flat[corners][~is_corner]
             is_inside = [side(*edge, others) >= 0 for edge in ((before, middle), (middle, after), (after, before))]
             if side(before, middle, flat[[after]])[0] > 0 and not np.all(is_inside, axis=0).any():
                 triangles.append((before, middle, after))
-                del ring[at]
+                del corners[at]
                 break
         else:
             return []
-    return [*triangles, (ring[0], ring[1], ring[2])]
+    return [*triangles, (corners[0], corners[1], corners[2])]
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
