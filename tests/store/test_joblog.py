@@ -468,7 +468,13 @@ def test_logs_of_runs_that_are_no_longer_listed_are_deleted(tmp_path: Path) -> N
     names = {
         key: [log_name("game", "a/b-1.png", "linux", "k", builder, key) for builder in (BUILDER, bytes(16))] for key in range(20)
     }
-    remaining = ["JobLogs/a/notes.txt", "JobLogs/a/b-1.png-no.log", analysis_log_name("a/b-1.png", BUILDER), *names[19], names[0][1]]
+    remaining = [
+        "JobLogs/a/notes.txt",
+        "JobLogs/a/b-1.png-no.log",
+        analysis_log_name("a/b-1.png", BUILDER),
+        *names[19],
+        names[0][1],
+    ]
     for name in [*remaining, *(name for key in range(19) for name in names[key])]:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("")
