@@ -79,6 +79,8 @@ class ConfigurationReload:
         self._load, self._wake = load, wake
         self._at: float | None = None
         self._callbacks: list[ReloadCallback] = []
+        self._answered: tuple[ReloadCallback, ...] = ()
+        """The callbacks of the reload in progress. A later request waits for the next reload, which also finds later changes."""
         self._loaded: queue.SimpleQueue[LoadedConfiguration] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -107,6 +109,7 @@ class ConfigurationReload:
         thread = threading.Thread(target=self._read, args=(memory,), name="configuration", daemon=True)
         thread.start()  # if no thread can be started, the reload stays due
         self._at, self._thread = None, thread
+        self._answered, self._callbacks = tuple(self._callbacks), []
 
     def _read(self, memory: Path) -> None:
         """Read the configuration; runs in a separate thread, because parsing YAML and importing builder modules may be slow."""
@@ -126,7 +129,7 @@ class ConfigurationReload:
         except queue.Empty:
             return None
         self._thread = None
-        loaded.callbacks, self._callbacks = tuple(self._callbacks), []
+        loaded.callbacks = self._answered
         return loaded
 
 

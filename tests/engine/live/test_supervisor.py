@@ -30,13 +30,14 @@ from aptui.core.notices import JobChanged, Notice
 from aptui.engine.cache import cache as cache_harness
 from aptui.engine.cache.cache import Cache
 from aptui.engine.live import changes, supervisor, writing
+from aptui.engine.live.reload import ConfigurationReload, ReloadCallback
 from aptui.engine.live.requests import reachable
 from aptui.engine.live.supervisor import EngineSupervisor
 from aptui.engine.loop import scans
 from aptui.engine.loop.rest import RestRecorder
 from aptui.engine.watch.watcher import Watcher
 from aptui.link import places, port
-from aptui.shared.errors import BusyError, HostError, InternalError
+from aptui.shared.errors import BusyError, HostError, InternalError, UserError
 from aptui.shared.health import WatchMode
 
 pytestmark = pytest.mark.real
@@ -712,6 +713,27 @@ def test_reload_is_answered_although_the_folders_to_watch_cannot_be_listed(
         retrying.until(lambda: answers)
 
     assert answers == [("", False)]
+
+
+def test_reload_that_is_requested_during_a_reading_is_answered_by_the_next_reading(tmp_path: Path) -> None:
+    """The first reading may have begun before the user's change."""
+    rereading = ConfigurationReload(mock.Mock(side_effect=UserError("wrong")), lambda: None)
+    first, second = mock.Mock(), mock.Mock()
+
+    def take() -> tuple[ReloadCallback, ...]:
+        assert rereading._thread is not None
+        rereading._thread.join()
+        loaded = rereading.take()
+        assert loaded is not None
+        return loaded.callbacks
+
+    rereading.want_now(first)
+    rereading.begin(tmp_path)
+    rereading.want_now(second)
+    answered_first = take()
+    rereading.begin(tmp_path)
+
+    assert (answered_first, take()) == ((first,), (second,))
 
 
 def test_reload_begins_later_if_no_thread_can_be_started(retrying: LiveProject, monkeypatch: pytest.MonkeyPatch) -> None:
