@@ -49,7 +49,7 @@ After a run, the process that ran the builder ends its remaining child processes
 _COMMAND_BYTES = 1 << 10
 _ENVIRONMENT_BYTES = 1 << 15
 """Space in /proc (bytes) that a forked process overwrites with its command line and its environment."""
-_WORKER, _APTUI = "aptui.worker.main", "aptui"
+_WORKER, _APTUI = "aptui.worker.worker_main", "aptui"
 
 
 def _can_import(*modules: str) -> bool:
@@ -59,14 +59,14 @@ def _can_import(*modules: str) -> bool:
 _PROGRAMS = {
     _WORKER: (
         "aptui.worker.commands.command_job", "aptui.worker.describing.describe",
-        "aptui.worker.outputs.declared_dependencies", "aptui.worker.builder_import", "aptui.worker.main",
+        "aptui.worker.outputs.declared_dependencies", "aptui.worker.builder_import", "aptui.worker.worker_main",
         "aptui.worker.builder_run", "aptui.worker.outputs.products", "traceback",
     ),
     _APTUI: (
         "aptui.__main__", "aptui.batch.run", "aptui.config.compiler", "aptui.config.load", "aptui.config.yaml.config_schema",
         "aptui.daemon.daemon_process",
         "aptui.engine.live.supervisor", "aptui.engine.loop.engine", "aptui.engine.loop.dispatch", "aptui.engine.pool.pool",
-        "aptui.engine.registry", "aptui.engine.live.requests", "aptui.link.client", "aptui.link.server",
+        "aptui.engine.registry", "aptui.engine.live.requests", "aptui.link.engine_client", "aptui.link.server",
         *(["aptui.features.sharing.service"] if _can_import("aptui.features.sharing") else []),
         "aptui.store.db.table_models", "aptui.store.db.writer", "aptui.cli.read_verbs", "aptui.cli.engine_verbs", "jsonschema",
         *(["aptui.features.gateway.client", "aptui.features.gateway.gateway"]

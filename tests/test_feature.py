@@ -64,7 +64,7 @@ class Sparkler:
 """,
     "sparkle/verbs.py": """
 from aptui.batch.options import load_config
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from aptui.link.port import Settle
 from sparkle.requests import CountSparkles
 

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from aptui.engine.loop.engine import Engine
     from aptui.engine.loop.opening import PreparedSession
     from aptui.link import port
-    from aptui.link.client import EngineClient
+    from aptui.link.engine_client import EngineClient
 
 
 INTERRUPTED, JOBS_FAILED = 130, 1
@@ -165,7 +165,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
 
 def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
     """Let the running engine do the work, and return the summary; return None if no engine answers."""
-    from aptui.link.client import EngineClient, NoEngine
+    from aptui.link.engine_client import EngineClient, NoEngine
 
     try:
         client = EngineClient.of(config.cache_dir, kind="batch")

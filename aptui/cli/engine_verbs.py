@@ -30,7 +30,7 @@ from aptui.batch.run import INTERRUPTED
 from aptui.config.configuration import Config
 from aptui.config.dirs import refuse_other_user
 from aptui.link import places, port
-from aptui.link.client import EngineClient, EngineGone, NoEngine
+from aptui.link.engine_client import EngineClient, EngineGone, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import BusyError, HostError, UserError
 

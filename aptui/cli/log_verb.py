@@ -28,7 +28,7 @@ from aptui.core.orders import Outcome
 from aptui.core.paths import os_path
 from aptui.core.rows import Made, RunStep
 from aptui.link import port
-from aptui.link.client import EngineClient, NoAnswer
+from aptui.link.engine_client import EngineClient, NoAnswer
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
 from aptui.shared.files.replacing import read_regular

@@ -21,7 +21,7 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, builders_record, own_folder
 from aptui.core.paths import os_path
 from aptui.link import port
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.forms import prepare_form

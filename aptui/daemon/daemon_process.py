@@ -141,7 +141,7 @@ def start(project_dir: Path, cache_dir: Path, options: Sequence[str] = ()) -> in
     Raises:
         HostError: the engine ended, or does not answer; the error has the last line of its output.
     """
-    from aptui.link.client import EngineClient
+    from aptui.link.engine_client import EngineClient
 
     output = places.output_path(cache_dir)
     places.make_private(output.parent)

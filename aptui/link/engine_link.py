@@ -18,8 +18,8 @@ import msgspec
 
 from aptui.core.notices import JobChanged, JobProgress, Progress
 from aptui.link import places, port
-from aptui.link.client import EngineClient, EngineGone
 from aptui.link.codec import NoticeLine
+from aptui.link.engine_client import EngineClient, EngineGone
 from aptui.link.port import Answer
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.forms import prepare_form

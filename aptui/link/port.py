@@ -6,7 +6,7 @@ A client's first request is `EngineHello`. Every request gets exactly one answer
 one refusal; notices go to clients that have sent `subscribe`. Clients read settled facts (jobs, assets, logs of finished runs,
 reasons) from the database, not by requests.
 
-Tests: `tests/link/test_client.py`.
+Tests: `tests/link/test_engine_client.py`.
 """
 
 from __future__ import annotations

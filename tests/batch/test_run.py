@@ -31,7 +31,7 @@ from aptui.batch.summary import Summary
 from aptui.config import load
 from aptui.core.model import RelPath, RunKey
 from aptui.core.notices import EngineMessage, JobChanged, LogLevel, Progress
-from aptui.link.client import EngineClient, EngineWelcome
+from aptui.link.engine_client import EngineClient, EngineWelcome
 from aptui.shared.errors import UserError
 
 pytestmark = pytest.mark.real

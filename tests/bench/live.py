@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from unittest import mock
 
 from aptui.link import places, port
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from aptui.shared.errors import KnownError
 from tests.bench.measure import aptui, run, say, settle
 from tests.bench.peers import watchman_copies

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from aptui.link import places, port
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from aptui.shared.errors import KnownError
 from tests.bench.live import Engine, engine_of, milliseconds, own_project, saves
 from tests.bench.measure import say, settle

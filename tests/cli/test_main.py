@@ -190,7 +190,7 @@ def test_batch_without_work_or_with_one_copied_file_imports_no_heavy_modules(tmp
     changed = run(script)
 
     modules = changed.stderr.split()
-    workers = {"socket", "secrets", "msgspec.inspect", "aptui.engine.registry", "aptui.engine.pool", "aptui.worker.main"}
+    workers = {"socket", "secrets", "msgspec.inspect", "aptui.engine.registry", "aptui.engine.pool", "aptui.worker.worker_main"}
     assert "1 job run" in changed.stdout
     assert not workers & set(modules), "a copied file needs neither a worker nor the code of builders"
     assert sum(name.partition(".")[0] == "aptui" for name in modules) <= MOST_FOR_A_COPY

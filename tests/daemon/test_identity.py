@@ -16,7 +16,7 @@ from aptui.cli import main
 from aptui.config import load
 from aptui.features.o3de.programs.run_request import ask_holder
 from aptui.link import places, port
-from aptui.link.client import EngineClient, NoEngine
+from aptui.link.engine_client import EngineClient, NoEngine
 from aptui.link.engine_link import EngineLink
 from aptui.shared.errors import BusyError
 from aptui.tui.data.session import EnginePlaces, LinkSession, SessionState

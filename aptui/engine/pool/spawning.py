@@ -38,7 +38,7 @@ def python_command(*arguments: str) -> list[str]:
 
     With `-P`, a `json.py` in the current folder does not hide the module of the standard library.
     """
-    return [sys.executable, "-P", "-X", "utf8", "-m", "aptui.worker.main", *arguments]
+    return [sys.executable, "-P", "-X", "utf8", "-m", "aptui.worker.worker_main", *arguments]
 
 
 def python_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -30,7 +30,7 @@ from aptui.config.dirs import asset_database
 from aptui.config.load import ConfigMessage
 from aptui.features.gateway.peers import peer_settings
 from aptui.link import places
-from aptui.link.client import EngineClient, NoEngine
+from aptui.link.engine_client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError, install_advice
 from aptui.shared.files.replacing import read_private, replace_bytes

@@ -104,7 +104,7 @@ def _relocate(arguments: Namespace, destination: str | None) -> int:
 def _perform(config: Config, order: Relocate) -> RelocationReport:
     """Perform the request and return its report. A running engine performs it, unless the request is only for a preview."""
     from aptui.features.relocation.relocate import hold_engines_off, relocate
-    from aptui.link.client import EngineClient, NoEngine
+    from aptui.link.engine_client import EngineClient, NoEngine
 
     if not order.is_confirmed:
         return relocate(order, config)

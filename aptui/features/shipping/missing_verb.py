@@ -30,7 +30,7 @@ from aptui.features.shipping.missing_rows import NO_UUID, NOTHING, ClearMissing,
 from aptui.features.shipping.missing_search import FileFound, MissingSearch, SearchedProject, Tally
 from aptui.features.shipping.name_scanner import LINE_LIMIT
 from aptui.link import port
-from aptui.link.client import EngineClient, NoEngine
+from aptui.link.engine_client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
 from aptui.shared.forms import prepare_form

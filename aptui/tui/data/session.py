@@ -28,8 +28,8 @@ from aptui.shared.forms import prepare_form
 
 if TYPE_CHECKING:
     from aptui.core.notices import Notice, Progress
-    from aptui.link.client import EngineClient
     from aptui.link.codec import NoticeLine
+    from aptui.link.engine_client import EngineClient
     from aptui.link.port import Answer, Verb
     from aptui.shared.connections.peers import GatewayReport
     from aptui.shared.health import Connection, Health
@@ -421,7 +421,7 @@ def _parts(version: str) -> tuple[int, ...]:
 
 
 def _connect(cache_dir: Path, path: str) -> EngineClient:
-    from aptui.link.client import EngineClient  # imported here to start faster
+    from aptui.link.engine_client import EngineClient  # imported here to start faster
 
     return EngineClient.of(cache_dir, "tui", describe_terminal(), path=path)
 

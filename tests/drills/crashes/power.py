@@ -40,7 +40,7 @@ os.fsync = os.fdatasync = lambda _file: None
 from aptui.worker import file_access
 assert file_access.sync_file_system
 file_access.sync_file_system = lambda _path: None
-from aptui.worker.main import main
+from aptui.worker.worker_main import main
 main()
 """
 
@@ -55,7 +55,7 @@ def _unsynced_products() -> None:
 
     replace_members(Placement, sync=lambda _self, _commits: {})
     command = [sys.executable, "-P", "-X", "utf8", "-c", _WORKER_WITHOUT_SYNCS]
-    replace_members(spawning, python_command=lambda *words: [*command, *words, "aptui.worker.main"])
+    replace_members(spawning, python_command=lambda *words: [*command, *words, "aptui.worker.worker_main"])
 
 
 def _unsynced_rows() -> None:

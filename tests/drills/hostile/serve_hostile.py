@@ -31,7 +31,7 @@ from aptui.features.gateway.http import change_feed
 from aptui.features.gateway.wire_codec import Scope
 from aptui.features.gateway.wire_records import Ping
 from aptui.link import places, port
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from aptui.shared import floods
 from aptui.shared.connections import http_sockets
 from aptui.shared.errors import KnownError

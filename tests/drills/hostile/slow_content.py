@@ -20,7 +20,7 @@ from disk_project import Project
 
 from aptui.config import load
 from aptui.link import port
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 
 from ..worlds.report import Report
 

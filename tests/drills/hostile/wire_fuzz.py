@@ -19,7 +19,7 @@ from pathlib import Path
 
 from aptui import feature
 from aptui.core.notices import JobChanged
-from aptui.link.client import EngineClient, NoEngine
+from aptui.link.engine_client import EngineClient, NoEngine
 from aptui.link.notice_feed import Outbox
 from aptui.link.port import PROTOCOL, VERBS, EngineHello, PingEngine, RescanSources, Subscribe
 from aptui.link.server import LinkLimits, LinkServer

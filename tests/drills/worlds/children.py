@@ -281,7 +281,7 @@ def workers_of(pid: int) -> list[int]:
             state = Path("/proc", entry, "stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
             continue
-        if b"aptui.worker.main" in words and str(pid).encode() in words and state != "Z":
+        if b"aptui.worker.worker_main" in words and str(pid).encode() in words and state != "Z":
             found.append(int(entry))
     return found
 

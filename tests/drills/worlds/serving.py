@@ -24,7 +24,7 @@ from typing import Any
 from aptui.core.notices import EngineMessage, HealthChanged, JobChanged, Progress
 from aptui.engine.live.changes import ChangeTracker
 from aptui.link import places, port
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from aptui.shared.errors import KnownError
 from aptui.shared.health import Health
 from tests.waiting import TIMEOUT_S, wait_for

@@ -296,7 +296,7 @@ def test_program_version_depends_only_on_the_code_that_runs_jobs(tmp_path, monke
     monkeypatch.setattr(environment.aptui, "__file__", str(tmp_path / "__init__.py"))
     version = environment.program_version.__wrapped__
     found = [version()]
-    for name in ("features/cluster/cluster_pool.py", "features/cluster/task.py", "worker/main.py"):
+    for name in ("features/cluster/cluster_pool.py", "features/cluster/task.py", "worker/worker_main.py"):
         assert (tmp_path / name).is_file()
         (tmp_path / name).write_text("changed")
         found.append(version())
@@ -421,7 +421,7 @@ def test_program_version_covers_all_modules_that_jobs_use():
     assert {
         "worker/builder_run.py",
         "worker/commands/command_job.py",
-        "worker/main.py",
+        "worker/worker_main.py",
         "features/cluster/task.py",
         "core/run_report.py",
         "sdk/__init__.py",

@@ -22,7 +22,7 @@ from aptui.features.gateway.client import Client
 from aptui.features.gateway.wire_codec import Scope
 from aptui.features.gateway.wire_records import Notice, WaitReady
 from aptui.link import places, port
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from aptui.link.server import LinkServer
 from tests.features.gateway.served import Served, served
 

@@ -20,7 +20,7 @@ from waiting import until
 
 from aptui.features.gateway.engine_requests import OrderPeers
 from aptui.link import port
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from aptui.shared.connections.peers import PeerAction, PeerOrder
 from tests.daemon.test_daemon_process import SETTINGS, Home
 from tests.features.gateway.live_served import CERTIFICATE, KEY

@@ -18,7 +18,7 @@ from aptui.features.relocation.relocation_records import (
     RelocationItem,
     RelocationReport,
 )
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 
 pytestmark = pytest.mark.real
 

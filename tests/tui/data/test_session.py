@@ -11,7 +11,7 @@ from waiting import TIMEOUT_S, until
 from aptui.core.notices import EngineMessage, Progress
 
 # Imported before a test changes `PROTOCOL` of the port module, because the client must keep the original protocol number.
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from aptui.link.port import PingEngine, RescanSources, StopEngine
 from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.tui.data import session as session_module

@@ -16,7 +16,7 @@ from aptui.features.o3de.programs.events import EventPrinter
 from aptui.features.o3de.programs.phrases import BATCH
 from aptui.features.o3de.programs.run_request import RunRequest
 from aptui.link import port
-from aptui.link.client import EngineClient, NoEngine
+from aptui.link.engine_client import EngineClient, NoEngine
 from aptui.shared.errors import BusyError, KnownError
 from aptui.store.db.schema import uuid_text
 

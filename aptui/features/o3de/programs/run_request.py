@@ -27,7 +27,7 @@ from aptui.features.o3de.programs.program_switches import GivenSwitches
 from aptui.features.o3de.project import project_format
 from aptui.features.o3de.project_facts import BATCH_TAGS, MARKER, TAGS, Options, ProjectFacts, facts_of, is_project
 from aptui.features.o3de.registry.input_recorder import InputRecorder
-from aptui.link.client import EngineClient, NoEngine
+from aptui.link.engine_client import EngineClient, NoEngine
 from aptui.link.port import Answer, Verb
 from aptui.shared import printing
 from aptui.shared.errors import BusyError, KnownError, UserError

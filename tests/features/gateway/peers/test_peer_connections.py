@@ -28,8 +28,8 @@ from aptui.features.gateway.peers.peer_connections import Admission, Peers, loca
 from aptui.features.gateway.ws.client_sessions import WireSessions
 from aptui.features.gateway.ws.routing import answer
 from aptui.link import codec, places, port
-from aptui.link.client import EngineClient
 from aptui.link.codec import NoticeLine
+from aptui.link.engine_client import EngineClient
 from aptui.link.engine_link import NewsPulse
 from aptui.shared.connections.addresses import apply_order, canonical, entry_for, is_host_name, split
 from aptui.shared.connections.peers import Dial, PeerAction, PeerOrder, PeerSettings, PeerState

@@ -28,7 +28,7 @@ from aptui.features.gateway.wire_records import Asset
 from aptui.features.gateway.ws import client_sessions
 from aptui.features.gateway.ws.routing import answer
 from aptui.link import places
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from tests.features.gateway.live_served import SETTINGS, Garden, garden, receive
 
 pytestmark = pytest.mark.real

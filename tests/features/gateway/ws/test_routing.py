@@ -15,7 +15,7 @@ from aptui.features.gateway.engine_requests import ShowSource
 from aptui.features.gateway.wire_codec import REQUESTS, Scope
 from aptui.features.gateway.wire_records import Match, Reach, Status
 from aptui.link import places
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from tests.features.gateway.live_served import Garden, garden, receive
 
 pytestmark = pytest.mark.real

@@ -25,7 +25,7 @@ from aptui.features.o3de.connection.connection_settings import branch_token, fin
 from aptui.features.o3de.connection.connection_supervisor import ConnectionSupervisor
 from aptui.features.o3de.project_facts import Options
 from aptui.link import places
-from aptui.link.client import EngineClient
+from aptui.link.engine_client import EngineClient
 from aptui.link.port import Subscribe
 from aptui.link.server import LinkServer
 from tests.features.o3de.connection import o3de_client as client

@@ -14,7 +14,7 @@ from fakes import builder
 
 from aptui.core.orders import Outcome, RunResult
 from aptui.core.project import SHARE_OF_MEMORY, BuilderKind
-from aptui.worker import main
+from aptui.worker import worker_main
 
 
 @pytest.mark.parametrize(
@@ -34,21 +34,21 @@ def test_memory_limit_of_a_worker_is_a_share_of_the_machine_by_default(
     sizes = {"SC_PHYS_PAGES": machine_gib << 18, "SC_PAGE_SIZE": 4096}
     monkeypatch.setattr(os, "sysconf", sizes.__getitem__)
 
-    assert main.memory_limit_of(builder("b", "*.b", kind), configured) == limit_gib << 30
+    assert worker_main.memory_limit_of(builder("b", "*.b", kind), configured) == limit_gib << 30
 
 
 def test_results_are_held_until_a_time_limit_or_long_command(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
-    worker = main.Worker(theirs, theirs)
+    worker = worker_main.Worker(theirs, theirs)
     answered: list[list[int]] = []
     monkeypatch.setattr(worker, "_answer", lambda _kind, results: answered.append([each.run_key for each in results]))
     now_s = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now_s)
     worker._hold(RunResult(1, Outcome.SUCCEEDED))
-    now_s += main.HELD_S * 0.9
+    now_s += worker_main.HELD_S * 0.9
     worker._hold(RunResult(2, Outcome.SUCCEEDED))
     before = list(answered)
-    now_s += main.HELD_S * 0.2
+    now_s += worker_main.HELD_S * 0.2
     worker._hold(RunResult(3, Outcome.SUCCEEDED))
     worker._hold(RunResult(4, Outcome.SUCCEEDED))
     worker._flush_overdue(takes_long=True)
@@ -61,9 +61,9 @@ def test_results_are_held_until_a_time_limit_or_long_command(monkeypatch: pytest
 
 _FORKS = """
 import os, signal
-from aptui.worker import main
+from aptui.worker import worker_main
 ready, is_ready = os.pipe()
-with main._make_safe(0):
+with worker_main._make_safe(0):
     child = os.fork()
     if not child:
         os.write(is_ready, b"1")

@@ -17,8 +17,8 @@ from link_harness import NOTICES, Engine, example, running, short_folder
 
 from aptui.core.notices import EngineMessage
 from aptui.link import codec
-from aptui.link.client import EngineClient, EngineGone, NoAnswer, NoEngine, RequestRefused
 from aptui.link.codec import NoticeLine
+from aptui.link.engine_client import EngineClient, EngineGone, NoAnswer, NoEngine, RequestRefused
 from aptui.link.port import Disconnect, Hold, PingEngine, ReadStatus, RescanSources, Settle, Subscribe
 from aptui.link.server import LinkLimits
 from aptui.shared.errors import BusyError, HostError, KnownError, UserError
@@ -127,7 +127,7 @@ def test_client_refuses_a_malformed_hello_of_an_engine(engine: Engine) -> None:
 
 
 def test_client_gives_up_if_the_engine_accepts_no_connection_or_reads_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("aptui.link.client._SEND_LIMIT", (0, 10_000))
+    monkeypatch.setattr("aptui.link.engine_client._SEND_LIMIT", (0, 10_000))
     with short_folder() as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(folder / "s"))
         listener.listen(0)
@@ -166,7 +166,7 @@ def test_request_without_time_limit_ends_only_if_the_engine_answers_no_ping(
         handle(request)
 
     monkeypatch.setattr(engine.harness.handler, "handle", answer)
-    monkeypatch.setattr("aptui.link.client._SILENCE_S", 0.2 if is_stuck else 0.05)
+    monkeypatch.setattr("aptui.link.engine_client._SILENCE_S", 0.2 if is_stuck else 0.05)
     with connect(engine) as client:
         if is_stuck:
             with pytest.raises(NoAnswer, match="has not answered"):
@@ -306,12 +306,13 @@ def test_threads_can_post_while_another_thread_reads(engine: Engine) -> None:
 
 
 def test_client_without_notices_does_not_import_notice_records() -> None:
-    code = "import sys, aptui.link.client; print([name for name in sys.modules if name.startswith('aptui.')])"
+    code = "import sys, aptui.link.engine_client; print([name for name in sys.modules if name.startswith('aptui.')])"
 
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert "aptui.link.port" in answer.stdout
-    assert not [name for name in ("messages", "model", "server", "engine", "store") if name in answer.stdout]
+    unwanted = ("core.messages", "core.model", "link.server", "aptui.engine", "aptui.store")
+    assert not [name for name in unwanted if name in answer.stdout]
 
 
 def test_connecting_without_free_descriptors_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,12 @@
 """The worker process: it receives orders from the engine over a socket, performs them one after another, and answers each.
 
-Started as `python -m aptui.worker.main FD PARENT QUESTIONS`, or with `--describe` to describe builder classes
+Started as `python -m aptui.worker.worker_main FD PARENT QUESTIONS`, or with `--describe` to describe builder classes
 (`worker.describing.describe`). It handles thousands of orders and tolerates hostile builders: they may close the worker's files,
 change its current folder, leave threads and processes, or end the worker. If this process dies, only the run in progress is lost.
 
 This module imports only what every order needs; numpy, Pillow and similar packages are imported when the first builder uses them.
 
-Tests: `tests/worker/test_main.py`, `tests/engine/pool/test_pool.py`.
+Tests: `tests/worker/test_worker_main.py`, `tests/engine/pool/test_pool.py`.
 """
 
 from __future__ import annotations
