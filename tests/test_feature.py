@@ -151,8 +151,6 @@ def test_feature_that_cannot_be_loaded_is_reported_and_left_out(
 
 
 _NAMES_USED_TWICE = {
-    "client": "`aptui.features.gateway.client` is the public name of the client of a gateway",
-    "main": "what the command line and a worker start",
     "paths": "`azlmbr.paths` is O3DE's name",
 }
 """{module name that occurs twice below `aptui/`: reason}. Entries may be removed, but not added."""
