@@ -15,7 +15,7 @@ from typing import ClassVar, Protocol
 
 from msgspec import Struct
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Protocol version, increased when a verb or a notice changes its form; both ends send their version in the first message."""
 
 

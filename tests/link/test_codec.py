@@ -3,8 +3,10 @@
 import contextlib
 import json
 import re
-from typing import Any
+import zlib
+from typing import Any, get_args
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,6 +22,15 @@ from aptui.link.port import PROTOCOL, VERBS, Cancel, EngineHello, PingEngine, Re
 
 RECORDS = {**VERBS, **{name: feature.load(place) for name, place in feature.requests().items()}}
 """{name on the wire: record}, of the kernel and of all features."""
+
+
+def test_protocol_version_changes_with_the_forms_of_messages() -> None:
+    """If this test fails, increase `PROTOCOL`, so that an engine and a client of different versions refuse each other clearly."""
+    _, forms = msgspec.json.schema_components([*VERBS.values(), *get_args(notices.Notice)])
+
+    text = json.dumps(forms, sort_keys=True, default=str)
+    names = re.sub(r'"description": "(?:[^"\\]|\\.)*", ', "", text)
+    assert (PROTOCOL, f"{zlib.crc32(names.encode()):08x}") == (4, "fac7d7e1")
 
 
 @pytest.mark.parametrize("name", RECORDS)
