@@ -79,6 +79,16 @@ def test_xliff_becomes_a_table(bench, text):
     assert bench.warnings == ["a.xlf:3: 'bye' has no text in de"]
 
 
+def test_xliff_unit_is_untranslated_if_one_segment_has_no_target(bench):
+    parts = "<segment><source>Hi.</source><target>Hallo.</target></segment><ignorable><source> </source></ignorable>"
+    done, open_ = (f"<segment><source>Go.</source>{target}</segment>" for target in ("<target>Los.</target>", "<target/>"))
+    units = f'<unit id="done">{parts}{done}</unit>\n<unit id="open">{parts}{open_}</unit>'
+    xliff = f'<xliff version="2.0" srcLang="en" trgLang="de"><file id="f">{units}</file></xliff>'
+
+    assert tables(bench, bench.write("a.xlf", xliff)) == {"a.json": {"": {"language": "de"}, "done": "Hallo. Los."}}
+    assert bench.warnings == ["a.xlf:2: 'open' has no text in de"]
+
+
 def test_keys_are_compared_with_the_template_beside_the_source(bench):
     bench.write("locale/messages.pot", 'msgid ""\nmsgstr ""\n\nmsgid "Start"\nmsgstr ""\n\nmsgid "Quit"\nmsgstr ""\n')
     source = bench.write("locale/de.po", po('msgid "Start"\nmsgstr "Los"\n\nmsgid "Old"\nmsgstr "Alt"\n'))

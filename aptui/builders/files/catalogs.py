@@ -216,9 +216,28 @@ def _read_xliff(root: XmlElement, stem: str) -> TextCatalog:
             if not key:
                 raise BrokenTextError(f"<{unit.name}> has no id", str(unit.line))
             parts = [unit] if unit.name == "trans-unit" else list(unit.find_all("segment", "ignorable"))
-            texts = ["".join(found.text for part in parts if (found := part.find(kind))) for kind in ("source", "target")]
-            catalog.add(Message(key=context + key, line=unit.line, source=texts[:1], texts=texts[1:] if texts[1] else []))
+            source, target = "".join(_read_text(part, "source") for part in parts), _join_targets(parts)
+            catalog.add(Message(key=context + key, line=unit.line, source=[source], texts=[target] if target else []))
     return catalog
+
+
+def _read_text(part: XmlElement, name: str) -> str:
+    found = part.find(name)
+    return found.text if found else ""
+
+
+def _join_targets(parts: list[XmlElement]) -> str:
+    """Return the translation of a unit, "" if one of its segments has none.
+
+    The blanks between two segments (`ignorable`) are those of the source unless they have a translation (XLIFF 2).
+    """
+    targets = []
+    for part in parts:
+        source, target = _read_text(part, "source"), _read_text(part, "target")
+        if source and not target and part.name != "ignorable":
+            return ""
+        targets.append(source if part.name == "ignorable" and part.find("target") is None else target)
+    return "".join(targets)
 
 
 def _walk_units(element: XmlElement) -> Iterator[XmlElement]:
