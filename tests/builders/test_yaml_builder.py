@@ -109,6 +109,7 @@ NO_JSON = [
     ("a: .nan", "a.yaml:1:4: .nan cannot be written as a number in JSON"),
     ("? [1]\n: 2", "a.yaml:1:3: a key must be text or an integer"),
     ("true: 2", "a.yaml:1:1: a key must be text or an integer, not 'true'"),
+    ('1: a\n"1": b', "a.yaml:2:1: two keys become the text '1' in JSON"),
     ("a: !!int x", "a.yaml:1:4: 'x' is not of type int"),
     ("a: {<<: 1}", "a.yaml:1:9: '<<' can merge only mappings"),
     ("a: 0x" + "f" * 4000, "a.yaml: a number is too large to be written as JSON"),

@@ -90,7 +90,10 @@ class YamlReading:
                         raise BrokenTextError("'<<' can merge only mappings", _place(value))
                     merged = self._plain_mapping(each) | merged
             else:
-                own[self._key(key)] = self.plain(value)
+                name = self._key(key)
+                if name in own:
+                    raise BrokenTextError(f"two keys become the text {shorten(repr(name))} in JSON", _place(key))
+                own[name] = self.plain(value)
         return own | {name: value for name, value in merged.items() if name not in own}
 
     def _key(self, node: Any) -> str:
