@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from aptui.builders.files import json_schema, json_text
 from aptui.builders.files.data_text import read_data
 from aptui.builders.files.json_text import BrokenTextError, find_places
 from aptui.builders.table_builder import MSGPACK_ASSET_TYPE, TableBuilder
@@ -31,6 +32,7 @@ def build_value(bench, name, text, **params):
     [
         ("a.csv", "id,health,boss\nmoth,2,false\nbeetle,5,TRUE\n"),
         ("a.csv", "\ufeffid;health;boss\r\nmoth;2;false\r\n\r\nbeetle;5;true\r\n;;\r\n"),
+        ("a.csv", "\r\n\nid;health;boss\nmoth;2;false\nbeetle;5;true\n"),
         ("a.tsv", "id\thealth\tboss\t\nmoth\t2\tfalse\t\nbeetle\t5\ttrue\t\n"),
         ("a.json", '[{"id": "moth", "health": 2, "boss": false}, {"id": "beetle", "health": 5, "boss": true}]'),
         ("a.yaml", "- {id: moth, health: 2, boss: false}\n- id: beetle\n  health: 5\n  boss: true\n"),
@@ -116,6 +118,15 @@ def test_violation_of_the_schema_is_reported_with_its_line(bench, name, text, er
 
     assert bench.fail(bench.write(name, text), schema="s.json") == error
     assert bench.dependencies(name, schema="s.json") == ["s.json"]
+
+
+def test_places_of_violations_are_searched_only_if_they_are_shown(bench, monkeypatch):
+    searched = []
+    monkeypatch.setattr(json_text, "write_place", lambda _text, position: searched.append(position) or "1:1")
+    bench.write("s.json", json.dumps(SCHEMA))
+
+    assert "(and 199 more)" in bench.fail(bench.write("a.json", json.dumps([{}] * 200)), schema="s.json")
+    assert len(searched) == json_schema.MOST_VIOLATIONS_SHOWN
 
 
 def test_toml_with_many_dots_in_one_line_is_read(bench):

@@ -227,7 +227,7 @@ def _read_text(part: XmlElement, name: str) -> str:
 
 
 def _join_targets(parts: list[XmlElement]) -> str:
-    """Return the translation of a unit, "" if one of its segments has none.
+    """Return the translation of a unit, "" if one of its segments is not translated.
 
     The blanks between two segments (`ignorable`) are those of the source unless they have a translation (XLIFF 2).
     """

@@ -75,7 +75,7 @@ def read_rows(text: str, delimiter: str = "auto") -> Iterator[CsvRow]:
         BrokenTextError: the CSV is damaged.
     """
     csv.field_size_limit(_MOST_CELL_CHARACTERS)
-    first = text.partition("\n")[0]
+    first = text.lstrip("\r\n").partition("\n")[0]
     mark = max(DELIMITERS.values(), key=first.count) if delimiter == "auto" else DELIMITERS[delimiter]
     reader = csv.reader(StringIO(text, newline=""), delimiter=mark, strict=True)
     header: list[str] = []

@@ -6,6 +6,7 @@ Tests: `tests/builders/test_yaml_builder.py`, `tests/builders/test_json_builder.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -39,11 +40,12 @@ def validate_by_schema(texts: Sequence[DataText], path: str, request: ProcessJob
         NamedFileError: the schema is missing or damaged.
     """
     schema = SchemaFile(request, placed_name("", path))
-    errors = []
+    errors: list[tuple[str, str]] = []
     for text in texts:
         violations = schema.violations(text.value)
-        places = text.find_places([violation.path for violation in violations])
-        errors += [(place, violation.what) for place, violation in zip(places, violations, strict=True)]
+        # Each place takes a pass over the text, so only the places that are shown are searched.
+        places = text.find_places([violation.path for violation in violations[:MOST_VIOLATIONS_SHOWN]])
+        errors += zip_longest(places, [violation.what for violation in violations], fillvalue="")
     for place, what in errors[1:MOST_VIOLATIONS_SHOWN]:
         request.log.error(f"{request.source}:{place}: {what}")
     if errors:
