@@ -153,7 +153,9 @@ class LogPane(Rows):
         self.source: LineSource = source or MemoryLines()
         self._window_cells, self._wraps = window_cells, wraps
         self._seen_version: int | None = None
-        self._paused_count: int | None = None
+        self._paused_key: int | None = None
+        """Key of the last line that a pause shows, None = no pause."""
+        self._paused_count = 0
         self._levels = LEVELS
         self._shown: Sequence[int] | None = None
         self._offset = 0
@@ -172,7 +174,7 @@ class LogPane(Rows):
         """Show another log from its first line; the settings of levels, wrap and follow do not change."""
         self.source = source
         self.marks.clear()
-        self._seen_version = self._paused_count = None
+        self._seen_version = self._paused_key = None
         self.cursor, self.cursor_key = 0, None
         self.refresh_source()
         self.move_cursor(0)
@@ -183,7 +185,7 @@ class LogPane(Rows):
         A cursor on the last line goes to the new last line, unless the log is paused. Any other cursor stays on its line.
         Marks are kept.
         """
-        is_at_end = self._paused_count is None and self.shown_count and self.cursor == self.shown_count - 1
+        is_at_end = self._paused_key is None and self.shown_count and self.cursor == self.shown_count - 1
         self.source, self._seen_version = source, None
         self.refresh_source()
         if is_at_end:
@@ -194,10 +196,9 @@ class LogPane(Rows):
         if self.source.version == self._seen_version:
             return
         self._seen_version = self.source.version
-        if self._paused_count is not None:
-            self.post_message(self.ModesChanged(self))
-            return
         self._renew()
+        if self._paused_key is not None:
+            self.post_message(self.ModesChanged(self))
 
     def set_window_cells(self, cells: int) -> None:
         """Set the width of the window column."""
@@ -208,6 +209,9 @@ class LogPane(Rows):
 
     def _renew(self) -> None:
         self._shown = None if self._levels == LEVELS else self.source.of_levels(self._levels)
+        if (last := self._paused_key) is not None:
+            rows = range(self._count_lines())
+            self._paused_count = bisect.bisect_right(rows, last, key=lambda index: self.source.key(self._place(index)))
         self.refresh_rows()
         if self.is_following and self.shown_count:
             self.move_cursor(self.shown_count - 1)
@@ -248,8 +252,8 @@ class LogPane(Rows):
         words += ["following"] if self.is_following else []
         if self.is_wrapped != self._wraps:
             words.append("wrapped" if self.is_wrapped else "cut")
-        if self._paused_count is not None:
-            words.append(f"paused, {max(0, self.source.line_count() - self._paused_count):,} new")
+        if self._paused_key is not None:
+            words.append(f"paused, {self._count_lines() - self._paused_count:,} new")
         return "  ".join(words)
 
     @property
@@ -270,8 +274,12 @@ class LogPane(Rows):
 
     def count_rows(self) -> int:
         """Return the number of visible lines."""
-        count = self.source.line_count() if self._shown is None else len(self._shown)
-        return count if self._paused_count is None else min(count, self._paused_count)
+        count = self._count_lines()
+        return count if self._paused_key is None else min(count, self._paused_count)
+
+    def _count_lines(self) -> int:
+        """Return the number of lines of the visible levels, including those that a pause hides."""
+        return self.source.line_count() if self._shown is None else len(self._shown)
 
     def key_of(self, index: int) -> int:
         """Return the key of a line."""
@@ -419,17 +427,18 @@ class LogPane(Rows):
         """Start or stop following the last line."""
         self.is_following = not self.is_following
         if self.is_following:
-            self._paused_count = None
+            self._paused_key = None
             self._renew()
         self.post_message(self.ModesChanged(self))
 
     def action_pause(self) -> None:
         """Start or stop a pause; during a pause no new lines are shown."""
-        if self._paused_count is None:
-            self._paused_count = self.count_rows()
+        if self._paused_key is None:
+            count = self.source.line_count()
+            self._paused_key = self.source.key(count - 1) if count else -1
         else:
-            self._paused_count = None
-            self._renew()
+            self._paused_key = None
+        self._renew()
         self.post_message(self.ModesChanged(self))
 
     def action_wrap(self) -> None:

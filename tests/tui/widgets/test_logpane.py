@@ -70,6 +70,36 @@ def test_cursor_follows_new_log_lines_but_pause_hides_new_lines():
     play(pane, script)
 
 
+def test_pause_hides_only_lines_that_are_newer_than_its_start():
+    source = MemoryLines(log(*"IIIEIIIE"))
+    pane = LogPane(source)
+
+    async def script(app, pilot):
+        await pilot.press("I", "ctrl+s")
+        assert pane.modes() == "without infos  paused, 0 new"
+        source.add(log(*"IEI"))
+        pane.refresh_source()
+        assert (pane.count_rows(), pane.modes()) == (2, "without infos  paused, 1 new")
+        await pilot.press("I")
+        assert (pane.count_rows(), pane.modes()) == (8, "paused, 3 new")
+
+    play(pane, script)
+
+
+def test_paused_log_accepts_keys_after_lines_were_removed():
+    source = MemoryLines(log(*"I" * 60))
+    pane = LogPane(source)
+
+    async def script(app, pilot):
+        await pilot.press("G", "ctrl+s")
+        source.show_only([1, 2, 3])
+        pane.refresh_source()
+        await pilot.press("k")
+        assert (pane.count_rows(), pane.cursor_key) == (3, 2)
+
+    play(pane, script)
+
+
 def test_wrapped_lines_show_all_text_and_keep_cursor_visible():
     source = MemoryLines(LogPaneLine("", "E", "", f"{at} " + "word " * (at * 7 % 60)) for at in range(60))
     pane = LogPane(source)
