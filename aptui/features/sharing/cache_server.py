@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import contextlib
 import errno
 import hashlib
@@ -390,7 +389,7 @@ def _token(request: web.Request) -> str:
     if scheme.lower() == "bearer":
         return value.strip()
     if scheme.lower() == "basic":
-        with contextlib.suppress(binascii.Error, UnicodeDecodeError):
+        with contextlib.suppress(ValueError):  # the value is not base64, or has bytes that are not text
             return base64.b64decode(value, validate=True).decode().partition(":")[2]
     return ""
 

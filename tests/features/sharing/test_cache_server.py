@@ -104,6 +104,7 @@ def test_token_is_accepted_as_bearer_and_as_password(tmp_path):
         assert ask(address, "GET", path)[0] == 401
         assert ask(address, "GET", path, Authorization="Bearer wrong")[0] == 401
         assert ask(address, "GET", path, Authorization="Basic !!")[0] == 401
+        assert ask(address, "GET", path, Authorization=b"Basic \xff\xfe")[0] == 401
         assert ask(address, "GET", path, Authorization=b"Bearer \xff\xfe")[0] == 401
         assert ask(address, "GET", path, Authorization="Bearer secret")[0] == 404
         assert ask(address, "GET", path, Authorization=basic)[0] == 404
