@@ -42,11 +42,7 @@ def init_arguments(parser: ArgumentParser) -> None:
 def init(arguments: Namespace) -> int:
     """Write an `aptui.yaml`."""
     if arguments.from_o3de:
-        written, doubts = feature.load_needed("convert")(Path(arguments.folder or arguments.project or "."))
-        for doubt in doubts:
-            printing.complain(f"aptui: warning: {printing.line(doubt)}", "yellow")
-        printing.say(f"wrote {printing.line(str(written))}; aptui now uses this file instead of the O3DE settings")
-        return 0
+        return _convert(arguments)
     folder = Path(arguments.folder or arguments.project or ".").absolute()
     above = _project_above(folder)
     found = proposal.propose(folder, tuple(arguments.copy))
@@ -54,11 +50,30 @@ def init(arguments: Namespace) -> int:
     if above:
         printing.complain(f"aptui: the new project would be inside the project '{above}'", "yellow")
     if arguments.dry_run:
-        printing.say(f"\nThis would be {printing.line(str(folder / 'aptui.yaml'))}:\n\n{found.text().rstrip()}")
+        _print_file(folder / dirs.FILE_NAME, found.text())
         return 0
     where = "" if folder == Path.cwd() else f" -C {printing.line(shlex.quote(str(folder)))}"
     printing.say(f"{write_proposal(found)}; check the file, then run: aptui batch{where}")
     return 0
+
+
+def _convert(arguments: Namespace) -> int:
+    """Write an `aptui.yaml` with the settings of an O3DE project."""
+    if arguments.copy:
+        raise UserError("'--copy' cannot be used with '--from-o3de'", hint="add the patterns to the new aptui.yaml")
+    folder = Path(arguments.folder or arguments.project or ".")
+    file, text, doubts = feature.load_needed("convert")(folder, is_dry_run=arguments.dry_run)
+    for doubt in doubts:
+        printing.complain(f"aptui: warning: {printing.line(doubt)}", "yellow")
+    if arguments.dry_run:
+        _print_file(file, text)
+    else:
+        printing.say(f"wrote {printing.line(str(file))}; aptui now uses this file instead of the O3DE settings")
+    return 0
+
+
+def _print_file(file: Path, text: str) -> None:
+    printing.say(f"\nThis would be {printing.line(str(file))}:\n\n{text.rstrip()}")
 
 
 def write_proposal(found: proposal.Proposal) -> str:

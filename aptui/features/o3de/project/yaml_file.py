@@ -29,8 +29,10 @@ _HEAD = """\
 """
 
 
-def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
-    """Write the `aptui.yaml` for the settings of the O3DE project in `folder`; return its path and notes about omitted settings.
+def write_equal(folder: Path, *, is_dry_run: bool = False) -> tuple[Path, str, tuple[str, ...]]:
+    """Write the `aptui.yaml` for the settings of the O3DE project in `folder`; return its path, its text and omitted settings.
+
+    With `is_dry_run`, do not write the file.
 
     Raises:
         UserError: the folder has no O3DE project, or an `aptui.yaml` exists.
@@ -41,10 +43,13 @@ def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
             f"'{folder}' has no '{MARKER}' of an O3DE project", hint="name the folder of the project: aptui init --from-o3de DIR"
         )
     opened = open_project(str(folder), Options(), InputRecorder())
-    file = folder / FILE_NAME
+    file, text = folder / FILE_NAME, _HEAD + "".join(f"{line}\n" for line in _lines(opened, str(folder)))
+    notes = (*opened.warnings, *_scripts(opened))
+    if is_dry_run:
+        return file, text, notes
     try:
         with file.open("x", encoding="utf-8") as stream:
-            stream.write(_HEAD + "".join(f"{line}\n" for line in _lines(opened, str(folder))))
+            stream.write(text)
     except FileExistsError:
         raise UserError(f"'{file}' exists already", hint="delete or rename it first") from None
     except OSError as error:
@@ -52,7 +57,7 @@ def write_equal(folder: Path) -> tuple[Path, tuple[str, ...]]:
             f"cannot write '{file}': {(error.strerror or str(error)).lower()}",
             hint="check its permissions and the free space on its disk",
         ) from None
-    return file, (*opened.warnings, *_scripts(opened))
+    return file, text, notes
 
 
 def _scripts(opened: OpenedO3deProject) -> Iterator[str]:

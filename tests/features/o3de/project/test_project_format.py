@@ -429,6 +429,23 @@ def test_aptui_yaml_from_init_equals_the_configuration_of_the_registry(
     assert after.project.scan_signature == before.project.scan_signature
 
 
+def test_dry_run_of_init_from_o3de_prints_the_file_and_does_not_write_it(
+    rich: SmallEngine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main.main(["init", "--from-o3de", "--dry-run", str(rich.project)]) == 0
+    printed = capsys.readouterr().out.partition(":\n\n")[2]
+
+    assert not (rich.project / "aptui.yaml").exists()
+    assert main.main(["init", "--from-o3de", str(rich.project)]) == 0
+    assert printed == (rich.project / "aptui.yaml").read_text()
+
+
+def test_init_from_o3de_refuses_copy_patterns(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["init", "--from-o3de", str(rich.project), "--copy", "*.txt"]) == 3
+    assert "'--copy' cannot be used with '--from-o3de'" in capsys.readouterr().err
+    assert not (rich.project / "aptui.yaml").exists()
+
+
 def test_init_reports_script_builders(rich: SmallEngine, capsys: pytest.CaptureFixture[str]) -> None:
     script = rich.write("Game/Editor/Scripts/bootstrap.py", "")
 
