@@ -284,9 +284,9 @@ def jobs_by_id(reader: Reader, ids: Collection[int]) -> list[JobRow]:
     return [row for row in map(reader.job, sorted(ids)) if row is not None]
 
 
-def jobs_with_key(reader: Reader, job_key: str, limit: int) -> list[JobRow]:
-    """Return the jobs with this job key, at most `limit`."""
-    found = reader.ask("SELECT JobID FROM Jobs WHERE JobKey = ? LIMIT ?", (job_key, limit))
+def jobs_with_key(reader: Reader, job_key: str, limit: int, platform: str = "") -> list[JobRow]:
+    """Return the jobs with this job key on a platform ("" = all), at most `limit`."""
+    found = reader.ask("SELECT JobID FROM Jobs WHERE JobKey = ? AND ? IN ('', Platform) LIMIT ?", (job_key, platform, limit))
     return jobs_by_id(reader, [number for (number,) in found.fetchall()])
 
 

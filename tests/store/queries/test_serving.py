@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from aptui.store.queries.serving import find_pending_jobs, sources_meant
+from aptui.store.queries.serving import find_pending_jobs, jobs_with_key, sources_meant
 from tests.store.conftest import Store, job_row, source_row
 
 PATHS = ("ui/readme", "ui/readme.d/page.txt", "ui/rock.psd", "ui/rock_wall.psd")
@@ -60,3 +60,14 @@ def test_part_of_the_term_before_its_last_underscore_matches_only_pending_source
 
     assert pending(store, "ui/rock_normal.tex", is_exact=False) == ["ui/rock.psd", "ui/rock_wall.psd"]
     assert pending(store, "ui/rock_normal.tex", is_exact=True) == []
+
+
+def test_jobs_of_other_platforms_leave_the_limit_to_jobs_of_the_platform(store) -> None:
+    platforms = ("linux", "linux", "server", "server")
+    store.put(
+        put_source=[source_row(number, PATHS[number - 1]) for number in range(1, 5)],
+        put_job=[job_row(number, number, platform=platform) for number, platform in enumerate(platforms, 1)],
+    )
+
+    assert [row.job_id for row in jobs_with_key(store.reader(), "Image", 2, "server")] == [3, 4]
+    assert [row.job_id for row in jobs_with_key(store.reader(), "Image", 9)] == [1, 2, 3, 4]

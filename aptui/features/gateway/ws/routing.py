@@ -188,8 +188,7 @@ async def jobs_info(session: WireSession, request: wire_records.JobsInfo) -> wir
     context = session.context
     lookup = _lookup_of(context, request)
     if request.job_key:
-        rows = await context.database.ask(lambda reader: jobs_with_key(reader, request.job_key, MOST + 1))
-        rows = [row for row in rows if request.platform in ("", row.platform)]
+        rows = await context.database.ask(lambda reader: jobs_with_key(reader, request.job_key, MOST + 1, request.platform))
         found = FoundAsset(
             unsettled=tuple(row for row in rows if row.status in UNSETTLED), sources=tuple({row.source for row in rows})
         )
