@@ -311,7 +311,7 @@ def _cache(config: Config) -> Result:
     cache, there = config.cache_dir, _existing(config.cache_dir)
     if not os.access(there, os.W_OK | os.X_OK):
         return "fail", f"'{there}' cannot be written", "correct its permissions, or choose another folder as 'cache'"
-    if os.path.realpath(cache) != os.path.realpath(cache.parent) + f"/{cache.name}":
+    if os.path.realpath(cache) != os.path.join(os.path.realpath(cache.parent), cache.name):
         return "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "give the real folder as 'cache'"
     kind = filesystem(there)
     if kind in NETWORK:

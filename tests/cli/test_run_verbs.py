@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 import verb_project
+from msgspec.structs import replace
 from verb_project import Run
 
 from aptui.cli import doctor, main
+from aptui.config import load
 from aptui.demo.demo_project import count_expected_products
 from aptui.store.queries import checks
 
@@ -255,6 +257,12 @@ def test_doctor_warns_of_a_cache_that_is_a_link(run: Run, project: Path, tmp_pat
     assert code == 0
     assert "warn  cache         '" in out
     assert "is a link to" in out
+
+
+def test_doctor_does_not_call_a_cache_in_the_root_folder_a_link(project: Path) -> None:
+    config = replace(load.load(project), cache_dir=Path("/no-such-cache"))
+
+    assert "is a link to" not in doctor._cache(config)[1]
 
 
 def test_doctor_fails_on_broken_configuration_but_checks_the_machine(run: Run, project: Path) -> None:
