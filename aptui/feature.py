@@ -24,7 +24,7 @@ its line in `aptui/features/__init__.py`.
 | `stored file` | configuration, the first 32 letters of a digest or more | path of a stored product with these bytes, or "" |
 | `format` | (a module) | opens projects of another program (below); only for features that ship |
 | `project facts` | configuration of another program's project | record with `engine` and `skips_start_scan`, None if unknown |
-| `convert` | folder of another program's project | for `aptui init --from-o3de`: (path of the `aptui.yaml`, its text, omitted settings) |
+| `convert` | folder of another program's project | for `init --from-o3de`: (path of `aptui.yaml`, its text, omitted settings) |
 | `adopt cache` | configuration | sets another program's cache aside, returns a sentence or "" |
 | `catalogs` | cache folder, platforms | another program's catalogs (`engine.loop.rest.ForeignCatalogs`) |
 | `figures` | database, function that names builders, status of the engine or None | OpenMetrics text of `aptui status` |

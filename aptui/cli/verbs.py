@@ -51,8 +51,7 @@ ENVIRONMENT = {
     "TERM": "`dumb`: plain lines instead of a screen",
     "XDG_CACHE_HOME": "folder of the local store, in `aptui/`",
     "XDG_CONFIG_HOME": "folder of your own settings, keys and themes, in `aptui/`",
-    "XDG_RUNTIME_DIR": "folder of the engines' sockets",
-    "XDG_STATE_HOME": "folder of tokens, trust records, crash files and the screen's state, in `aptui/`",
+    "XDG_STATE_HOME": "folder of tokens, trust records, crash files, engines' sockets and the screen's state, in `aptui/`",
 }
 VERBS: Mapping[str, VerbInfo] = {
     "demo": VerbInfo(
