@@ -169,9 +169,11 @@ class Companions:
             suffix = "." + companion.suffix.lower()
             if companion.file or not key.endswith(suffix):
                 continue
-            owner = key[: -len(suffix)] + ("." + companion.replaces.lower() if companion.replaces else "")
-            if regex.fullmatch(owner):
-                found.append(PathKey(owner))
+            stem = key[: -len(suffix)]
+            # `replaces` applies only to sources with this extension; the suffix is appended to the name of any other source.
+            for owner in (f"{stem}.{companion.replaces.lower()}", stem) if companion.replaces else (stem,):
+                if regex.fullmatch(owner) and companion_key(companion, RelPath(owner)) == key:
+                    found.append(PathKey(owner))
         return found
 
     def is_shared(self, key: PathKey) -> bool:

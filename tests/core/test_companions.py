@@ -43,6 +43,15 @@ def test_companion_path_leads_to_the_sources_that_may_own_the_companion(rel: str
     assert companions_of(Setup(companions=COMPANIONS)).find_owners(RelPath(rel)) == owners
 
 
+@pytest.mark.parametrize("rel", ["a.fbx", "a.txt", "sub/a.b.txt", "a", ".fbx"])
+def test_companion_of_a_source_without_the_replaced_extension_leads_back_to_the_source(rel: str) -> None:
+    companions = companions_of(Setup(companions=(Companion(glob("*"), "assetinfo", replaces="fbx"),)))
+
+    (companion,) = companions.find(RelPath(rel))
+
+    assert rel in companions.find_owners(RelPath(companion))
+
+
 def test_one_file_may_be_the_companion_of_many_sources() -> None:
     companions = companions_of(Setup(companions=(Companion(glob("*.s"), "", file="Lists/All.xml"), *COMPANIONS)))
 
