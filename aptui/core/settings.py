@@ -85,10 +85,13 @@ class _Folder(Struct):
     files: dict[str, _Folder] = field(default_factory=dict)
     """{pattern relative to the folder: settings of the files that match it}."""
 
-    def settings_of(self, builder: str) -> object:
-        """Return all settings for one builder: those for all files, and {pattern: those for the files that match it}."""
+    def settings_of(self, builder: str) -> str:
+        """Return all settings for one builder as JSON: those for all files, and {pattern: those for the files that match it}.
+
+        The settings are compared as text, because 1, 1.0 and true are equal in Python but are different values for a builder.
+        """
         files = {pattern: each.sections[builder] for pattern, each in self.files.items() if builder in each.sections}
-        return self.sections.get(builder), files
+        return _canonical([self.sections.get(builder), files])
 
     def where(self, *path: str) -> str:
         """Return the position of a key as `file:line:column`."""

@@ -163,6 +163,17 @@ def test_change_of_settings_returns_only_the_affected_builders() -> None:
     assert settings.text("a") == ""
 
 
+@pytest.mark.parametrize(("old", "new"), [(1, True), (0, False), (1, 1.0), ([1], [True])])
+def test_change_of_only_the_type_of_a_value_affects_its_builder(old: object, new: object) -> None:
+    settings = settings_of(a={"script": {"params": {"quality": old}, "platforms": {"linux": {"quality": old}}}})
+    before = entries(settings, "a/x.s", "linux")
+
+    affected = settings.put("a", text("a/.aptui.yaml", script={"params": {"quality": new}, "platforms": {"linux": {"quality": new}}}))
+
+    assert affected == {SCRIPT.uuid}
+    assert entries(settings, "a/x.s", "linux") != before
+
+
 def test_broken_or_repaired_settings_file_affects_every_builder() -> None:
     settings = settings_of()
     broken = json.dumps({"file": "a/.aptui.yaml", "error": "a/.aptui.yaml:3:5: not valid YAML"})
