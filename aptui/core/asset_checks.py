@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import cache
@@ -24,6 +25,8 @@ _SIGN = re.compile(r"\s*(<=|>=|<|>|=)?\s*(.*?)\s*", re.DOTALL)
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
 FORMS = "4096, >4096, <=512 or 1..64"
 """The forms of a range, for error messages."""
+_FARTHEST = sys.float_info.max
+"""End of a range without a limit: checks are stored as JSON, which has no infinity."""
 
 
 def plain_number(text: str) -> float:
@@ -43,17 +46,23 @@ def between(text: str, number_of: Callable[[str], float] = plain_number) -> tupl
     Raises:
         ValueError: the text is not a range.
     """
+    least, most = _ends_of(text, number_of)
+    return max(-_FARTHEST, min(least, _FARTHEST)), min(most, _FARTHEST)
+
+
+def _ends_of(text: str, number_of: Callable[[str], float]) -> tuple[float, float]:
     first, dots, last = text.partition("..")
     if dots:
         if not first.strip() and not last.strip():
             raise ValueError(text)
         most = math.nextafter(number_of(last.strip()), math.inf) if last.strip() else math.inf
-        return (number_of(first.strip()) if first.strip() else 0.0), most
+        return (number_of(first.strip()) if first.strip() else -math.inf), most
     found = _SIGN.fullmatch(text)
     assert found is not None  # `_SIGN` matches any text, because each of its parts may match nothing
     sign, number = found[1] or "=", number_of(found[2])
     after = math.nextafter(number, math.inf)
-    return {">": (after, math.inf), ">=": (number, math.inf), "<": (0.0, number), "<=": (0.0, after)}.get(sign, (number, after))
+    ranges = {">": (after, math.inf), ">=": (number, math.inf), "<": (-math.inf, number), "<=": (-math.inf, after)}
+    return ranges.get(sign, (number, after))
 
 
 OTHER = "facts."

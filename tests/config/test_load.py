@@ -544,3 +544,10 @@ def test_compiled_form_restores_an_equal_configuration(write: Write) -> None:
 
     assert packing.restore(packing.canonical(packing.dump(loaded))) == loaded
     assert replace(loaded, name="x") != loaded
+
+
+@pytest.mark.parametrize("bounds", ["> 64", ">= 64", "64..", "< 64", "<= 64", "..64", "64", f"<= {'9' * 400}", f"> {'9' * 400}"])
+def test_configuration_with_a_blocking_check_of_one_limit_is_stored(write: Write, bounds: str) -> None:
+    loaded = load(write(f"{SMALL}checks: {{wide: {{width: '{bounds}', level: block}}}}\n"), workers=1)
+
+    assert packing.restore(packing.canonical(packing.dump(loaded))) == loaded

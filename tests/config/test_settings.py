@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -78,7 +79,10 @@ checks: {small: {bytes: '<= 1KiB', seconds: 1.5..2, level: fail}, mine: {command
     assert compiled.checks == (
         Check(
             "small", "fail",
-            limits=(Limit("bytes", "<= 1KiB", 0.0, after(1024.0, math.inf)), Limit("seconds", "1.5..2", 1.5, after(2.0, math.inf))),
+            limits=(
+                Limit("bytes", "<= 1KiB", -sys.float_info.max, after(1024.0, math.inf)),
+                Limit("seconds", "1.5..2", 1.5, after(2.0, math.inf)),
+            ),
         ),
         Check("mine", command=("sh", "x"), budget_bytes=1 << 20),
     )  # fmt: skip

@@ -29,6 +29,9 @@ def product(facts: ContentFacts | None = None, size: int = 100) -> CheckedProduc
         (Check("x", limits=(limit("facts.bones", "<= 64"),)), content_facts({"bones": 65}), ["bones is 65, wanted: <= 64"]),
         (Check("x", limits=(limit("facts.bones", "<= 64"),)), content_facts({"bones": "many"}), ["bones is many, wanted: <= 64"]),
         (Check("x", limits=(limit("facts.bones", "<= 64"),)), content_facts({"rig": "x"}), []),
+        (Check("x", limits=(limit("facts.offset", "<= 64"),)), content_facts({"offset": -3}), []),
+        (Check("x", limits=(limit("facts.offset", "< 64"),)), content_facts({"offset": -3}), []),
+        (Check("x", limits=(limit("facts.offset", "..64"),)), content_facts({"offset": -3.5}), []),
         (
             Check("x", limits=(Limit("facts.rig", "a, b", words="a\nb"),)),
             content_facts({"rig": "c"}),
