@@ -168,7 +168,9 @@ def test_change_of_only_the_type_of_a_value_affects_its_builder(old: object, new
     settings = settings_of(a={"script": {"params": {"quality": old}, "platforms": {"linux": {"quality": old}}}})
     before = entries(settings, "a/x.s", "linux")
 
-    affected = settings.put("a", text("a/.aptui.yaml", script={"params": {"quality": new}, "platforms": {"linux": {"quality": new}}}))
+    affected = settings.put(
+        "a", text("a/.aptui.yaml", script={"params": {"quality": new}, "platforms": {"linux": {"quality": new}}})
+    )
 
     assert affected == {SCRIPT.uuid}
     assert entries(settings, "a/x.s", "linux") != before
