@@ -164,16 +164,19 @@ class Companions:
         key = key_of(rel)
         if not key.endswith(self._suffixes):
             return []
-        found = []
+        found: list[PathKey] = []
         for companion, regex in self._rules:
             suffix = "." + companion.suffix.lower()
             if companion.file or not key.endswith(suffix):
                 continue
             stem = key[: -len(suffix)]
             # `replaces` applies only to sources with this extension; the suffix is appended to the name of any other source.
-            for owner in (f"{stem}.{companion.replaces.lower()}", stem) if companion.replaces else (stem,):
-                if regex.fullmatch(owner) and companion_key(companion, RelPath(owner)) == key:
-                    found.append(PathKey(owner))
+            owners = (f"{stem}.{companion.replaces.lower()}", stem) if companion.replaces else (stem,)
+            found += [
+                PathKey(owner)
+                for owner in owners
+                if regex.fullmatch(owner) and companion_key(companion, RelPath(owner)) == key
+            ]
         return found
 
     def is_shared(self, key: PathKey) -> bool:
