@@ -19,7 +19,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from aptui.core.fingerprint import Entry, Manifest, planning_params, short
-from aptui.core.model import PathKey
+from aptui.core.model import DUPLICATE_MARK, PathKey
 from aptui.core.paths import key_of, parent
 from aptui.core.patterns import wildcard
 from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Project
@@ -195,10 +195,10 @@ class SettingsTree:
 
     def adjustment(self, key: PathKey, builder: Builder) -> FolderAdjustment:
         """Return the adjustments of the source `key` by the rules of `builder` and by the settings files above it."""
-        rules = self._rules.get(builder.uuid, ())
-        layers: _Layers = tuple((RULE, str(at)) for at, rule in enumerate(rules) if any(each.fullmatch(key) for each in rule))
+        rules, path = self._rules.get(builder.uuid, ()), key.partition(DUPLICATE_MARK)[0]
+        layers: _Layers = tuple((RULE, str(at)) for at, rule in enumerate(rules) if any(each.fullmatch(path) for each in rule))
         for folder in self._above(key):
-            name = key[len(folder) + 1 :] if folder else key
+            name = path[len(folder) + 1 :] if folder else path
             patterns = self._folders[folder].files
             layers += ((folder, ""), *((folder, pattern) for pattern in patterns if _compile_wildcard(pattern).fullmatch(name)))
         if not layers:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 
 import pytest
-from fakes import Setup, copier, scripter
+from fakes import Setup, copier, glob, scripter
 from msgspec.structs import replace
 
 from aptui.core.fingerprint import Manifest
-from aptui.core.model import PathKey
-from aptui.core.project import BuilderKind
+from aptui.core.model import DUPLICATE_MARK, PathKey
+from aptui.core.project import BuilderKind, FileRule
 from aptui.core.settings import NOTHING, FolderAdjustment, SettingsTree, file_key, is_settings, merge_params
 
 BOTH = ("linux", "server")
@@ -149,6 +149,18 @@ def test_setting_without_a_recorded_line_is_located_at_the_start_of_its_file() -
 
     assert values["", "quality"].where == "a/.aptui.yaml:3:7"
     assert values["", "other"].where == "a/.aptui.yaml:1:1"
+
+
+def test_rules_and_patterns_apply_to_a_file_with_a_duplicate_path() -> None:
+    ruled = replace(SCRIPT, rules=(FileRule((glob("*.s"),), '{"format":"dds"}'),))
+    pattern = {"builders": {"script": {"params": {"quality": 9}, "platforms": {}}}, "places": {}}
+    file = json.dumps({"file": "a/.aptui.yaml", "builders": {}, "places": {}, "files": {"*.s": pattern}})
+    settings = SettingsTree(replace(PROJECT, builders=(COPY, ruled)), {"a": file})
+
+    plain, duplicate = (settings.adjustment(PathKey(key), ruled) for key in ("a/x.s", f"a/x.s{DUPLICATE_MARK}2"))
+
+    assert plain.order == '{"params":{"format":"dds","quality":9},"platforms":{}}'
+    assert duplicate == plain
 
 
 def test_change_of_settings_returns_only_the_affected_builders() -> None:
