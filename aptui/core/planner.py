@@ -173,9 +173,7 @@ class Companions:
             # `replaces` applies only to sources with this extension; the suffix is appended to the name of any other source.
             owners = (f"{stem}.{companion.replaces.lower()}", stem) if companion.replaces else (stem,)
             found += [
-                PathKey(owner)
-                for owner in owners
-                if regex.fullmatch(owner) and companion_key(companion, RelPath(owner)) == key
+                PathKey(owner) for owner in owners if regex.fullmatch(owner) and companion_key(companion, RelPath(owner)) == key
             ]
         return found
 
