@@ -17,10 +17,11 @@ from aptui.core.identity import (
     make_contested_uuid,
     path_uuids,
 )
-from aptui.core.model import FileFact, Job, PathKey, ProductFlag, RelPath, Source, SourceIdentity, SourceUuid
+from aptui.core.model import FileFact, Job, PathKey, Product, ProductFlag, RelPath, Source, SourceIdentity, SourceUuid
 from aptui.core.notices import EngineMessage, LogLevel, SourcesChanged
 from aptui.core.paths import parent
 from aptui.core.pipeline.jobs import Jobs, PipelinePart
+from aptui.core.project import COMMON_PREFIX
 from aptui.core.state.chains import intermediates
 
 
@@ -126,19 +127,22 @@ class Identities(PipelinePart):
             return source.identity.uuid
         if source.is_duplicate:
             return duplicate_uuid(self._folder_names[source.scan_folder], source.rel)
-        maker = self._maker(source)
-        if maker is None:
+        made = self._find_made(source)
+        if made is None:
             return path_uuids(source.rel)[0]
-        name = f"{maker.platform}/{source.key}"
-        sub_id = next(item.sub_id for item in maker.products if item.name == name)
-        return intermediate_uuid(maker.source, maker.builder, sub_id, source.rel)
+        maker, product = made
+        return intermediate_uuid(maker.source, maker.builder, product.sub_id, source.rel)
 
-    def _maker(self, source: Source) -> Job | None:
-        """Return the job that makes the intermediate `source`."""
+    def _find_made(self, source: Source) -> tuple[Job, Product] | None:
+        """Return the job that makes the intermediate `source`, and the intermediate as a product of this job.
+
+        While a run replaces a lost intermediate, the intermediate is only in `Job.lost`.
+        """
         if source.fact is None or not self._chains.is_intermediate(source.fact) or not self._memory.has_identities:
             return None
-        makers = self._chains.producers((source.key,))
-        return next((job for job in makers if any(item.flags & ProductFlag.INTERMEDIATE for item in job.products)), None)
+        makers, name = self._chains.producers((source.key,)), COMMON_PREFIX + source.key
+        made = ((job, item) for job in makers for item in (*job.products, *job.lost) if item.name == name)
+        return next(((job, item) for job, item in made if item.flags & ProductFlag.INTERMEDIATE), None)
 
     def note_departure(self, source: Source) -> None:
         """Remember the digest of a source that was removed without its identity file, because the file may reappear elsewhere."""

@@ -9,6 +9,7 @@ from fake_world import World, settled
 from fakes import Setup, copier, meta, meta_uuid, scripter
 
 from aptui.core.identity import path_uuids
+from aptui.core.messages import ProductsLost
 from aptui.core.model import JobState, RelPath
 from aptui.core.notices import EngineMessage
 
@@ -306,6 +307,22 @@ def test_intermediate_keeps_its_uuid_when_its_source_moves() -> None:
     world.apply({"sub/a.s.meta": None})
     assert uuids(world)["m.s"] == path_uuids(RelPath("m.s"))[0]
     assert uuids(world) == uuids(world.clean())
+
+
+def test_intermediate_keeps_its_uuid_when_it_was_deleted_by_hand_and_its_dependency_changes() -> None:
+    """The changed dependency is read before the row of the deleted product is dropped."""
+    world = World().apply({"a.s": "stage m.s=include d.txt\nstage n.s=y", "a.s.meta": meta("one", "a.s"), "d.txt": "1"})
+    before = uuids(world)
+
+    assert world.save_alone("d.txt", "2")
+    world._handle(world.inbox.popleft())
+    world._handle(ProductsLost(world._next(), ("common/m.s",)))
+    world._hash()
+    world._handle(world.inbox.popleft())
+    world.run()
+
+    assert uuids(world) == before == uuids(world.clean())
+    assert world.cache == world.clean().cache
 
 
 def test_source_moved_with_its_meta_file_is_not_reported_as_removed(world: World) -> None:
