@@ -82,6 +82,10 @@ class RunEnding(Struct):
     changed: tuple[str, ...] = ()
 
 
+_WITHOUT_REASON = "builder reported failure"
+"""The error of a run whose builder failed without a text."""
+
+
 def guard(log: RunLog, step: Callable[[], None]) -> RunEnding:
     """Run a step and return how it ended; kill child processes that still run."""
     pid = os.getpid()
@@ -113,7 +117,9 @@ def _attempt(log: RunLog, step: Callable[[], None]) -> RunEnding:
     except MemoryError as error:
         text = f": {error}" if str(error) else ""
         return failure(log, f"out of memory{text}{_memory_limit()}", kind=FailureKind.MEMORY)
-    except Exception as error:  # noqa: BLE001 - a builder may raise anything, and a failing builder is a result
+    except (Terminated, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # noqa: BLE001 - a builder may raise anything (native code: panics), and its failure is a result
         return failure(log, *describe_error(error), kind=FailureKind.ERROR)
     return RunEnding(Outcome.SUCCEEDED)
 
@@ -123,7 +129,7 @@ def failure(log: RunLog, text: str, trace: Iterable[str] = (), *, kind: str = ""
 
     `trace` has the lines of a traceback.
     """
-    text = first_line(valid_text(text))
+    text = first_line(valid_text(text)) or _WITHOUT_REASON
     is_silent = kind.startswith(EXIT) and not log.records()
     if not (log.first_error and text == log.first_error):
         log.write(LogLevel.ERROR, text)
@@ -146,7 +152,7 @@ def check_result(result: object, error: object, log: RunLog) -> None:
         return
     if result == Result.CANCELLED:
         raise Cancelled
-    raise AnswerRefused(str(error) if error else log.first_error or "builder reported failure")
+    raise AnswerRefused(str(error) if error else log.first_error or _WITHOUT_REASON)
 
 
 def _fail_over_pointer(log: RunLog, ending: RunEnding, path: str) -> RunEnding:
@@ -163,7 +169,10 @@ def describe_error(error: BaseException) -> tuple[str, list[str]]:
     """
     import traceback  # imported here, because only failed runs need it
 
-    text = first_line(str(error))
+    try:
+        text = first_line(str(error))
+    except Exception:  # noqa: BLE001 - an exception of a builder may fail to describe itself
+        text = ""
     text = f"{type(error).__name__}: {text}" if text else type(error).__name__
     text = "".join(f"{note}: " for note in getattr(error, "__notes__", ()) if note.startswith("step ")) + text
     shown = traceback.TracebackException.from_exception(error)

@@ -23,6 +23,7 @@ from aptui.sdk import (
     CreateJobsResponse,
     JobDependency,
     JobDescriptor,
+    JobError,
     JobProduct,
     PlatformInfo,
     ProcessJobResponse,
@@ -525,6 +526,11 @@ def test_exception_with_lone_surrogates_is_encoded(harness):
     assert decode(FrameKind.RAN, encode(FrameKind.RAN, result)[5:]) == result
 
 
+class Unprintable(Exception):
+    def __str__(self):
+        return str(self.args[1])
+
+
 @pytest.mark.parametrize(
     ("process_job", "error"),
     [
@@ -534,6 +540,10 @@ def test_exception_with_lone_surrogates_is_encoded(harness):
         (lambda _: ProcessJobResponse(Result.SUCCESS, dependencies=[5]), "TypeError"),  # type: ignore[list-item]
         (lambda _: ProcessJobResponse(Result.SUCCESS, sources_to_reprocess=[5]), "TypeError"),  # type: ignore[list-item]
         (raising(SystemExit("bye")), "builder called sys.exit('bye')"),
+        (raising(JobError("")), "builder reported failure"),
+        (lambda _: ProcessJobResponse(error=" \n"), "builder reported failure"),
+        (raising(Unprintable("x")), "Unprintable"),
+        (raising(BaseException("a panic of native code")), "BaseException: a panic of native code"),
     ],
 )
 def test_failed_run_has_a_one_line_error_that_is_also_logged(harness, process_job, error):
