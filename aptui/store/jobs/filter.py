@@ -287,7 +287,11 @@ def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: boo
     first, dots, last = value.partition("..")
     if dots:
         least = number(first, column) if first else _LEAST[field]
-        return Between(field, least, number(last, column + len(first) + 2) if last else math.inf, is_negated)
+        most = number(last, column + len(first) + 2) if last else math.inf
+        if most < least and field == "completed_ms" and ":" in last and "-" not in last:
+            # `last` is a time of day: its first occurrence after `least` is meant, which may be in the future
+            most = _moment(last, int(least) + _MS["d"], column)
+        return Between(field, least, most, is_negated)
     end = number(value, column)
     if not is_upper:
         return Between(field, end + (field == "duration_ms"), math.inf, is_negated)

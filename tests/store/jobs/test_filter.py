@@ -171,6 +171,22 @@ def test_after_term_accepts_a_time_a_date_or_an_age(value: str, moment: datetime
     )
 
 
+@pytest.mark.parametrize(
+    ("value", "first", "last"),
+    [
+        ("9:00..10:00", datetime(2026, 11, 20, 9), datetime(2026, 11, 20, 10)),
+        ("12:00..13:00", datetime(2026, 11, 20, 12), datetime(2026, 11, 20, 13)),
+        ("23:00..01:00", datetime(2026, 11, 19, 23), datetime(2026, 11, 20, 1)),
+        ("12:00..11:00", datetime(2026, 11, 20, 12), datetime(2026, 11, 21, 11)),
+        ("13:00..14:00", datetime(2026, 11, 19, 13), datetime(2026, 11, 19, 14)),
+    ],
+)
+def test_range_of_times_of_day_ends_after_its_beginning(value: str, first: datetime, last: datetime) -> None:
+    least, most = (int(moment.timestamp() * 1000) for moment in (first, last))
+
+    assert parse(f"after:{value}", NOW_MS).terms == (Between("completed_ms", least, most, is_negated=False),)
+
+
 def test_after_term_with_an_age_that_exceeds_all_numbers_matches_every_completed_job() -> None:
     rows = Rows(["a", "b"], {"completed_ms": [NOW_MS - 1000, NOW_MS - 9_000_000]})
 
