@@ -33,7 +33,7 @@ _MOST_WORDS = 8
 """Maximum number of alternatives that numpy compares one after the other; RE2 searches patterns with more alternatives."""
 _ROW_SHARE = 8
 """Texts are searched one by one when they are fewer than 1/8 of a chunk."""
-_SPECIAL = re.compile(r"\\(.)|\(\?(<?[=!])|\(\?[a-zA-Z]*-[a-zA-Z]*m", re.DOTALL)
+_SPECIAL = re.compile(r"\\Q(?P<quoted>.*?)(?:\\E|\Z)|\\(?P<escaped>.)|\(\?(?P<around><?[=!])|\(\?[a-zA-Z]*-[a-zA-Z]*m", re.DOTALL)
 """Parts of a pattern that must be replaced or refused before RE2 compiles it.
 
 Some would have another meaning in a buffer of many texts than in one text; for others RE2 reports an unclear error.
@@ -246,15 +246,17 @@ def _adapt(pattern: str) -> str:
     """
 
     def replace(match: re.Match[str]) -> str:
-        if match[2]:
+        if match["quoted"] is not None:
+            return re.escape(match["quoted"])
+        if match["around"]:
             raise PatternError("look-around, including look-ahead and look-behind, is not supported", match.start())
-        if match[1] is None:
+        if match["escaped"] is None:
             raise PatternError("the flag 'm' cannot be unset", match.start())
-        if match[1].isdigit():
+        if match["escaped"].isdigit():
             raise PatternError("backreferences are not supported", match.start())
-        if match[1] == "C":
+        if match["escaped"] == "C":
             raise PatternError("unrecognized escape sequence", match.start())
-        return {"A": "^", "z": "$"}.get(match[1], match[0])
+        return {"A": "^", "z": "$"}.get(match["escaped"], match[0])
 
     return _SPECIAL.sub(replace, pattern)
 

@@ -27,6 +27,7 @@ def found(pattern: str, texts: list[str] = TEXTS) -> list[int]:
         (r"\d{2}", [2]), (r"[^\w]", [1, 2, 3, 4, 6, 7, 8]),
         (r"\Aab\z", [9]), ("n[^x]", [1, 7, 8]), (r"pn\s|n\W", [7]), ("(?s)n.", [1, 7, 8]), ("(?m)^b", [5]), (r"\x{e4}", [3]),
         ("(?-i)ROCK", []), ("(?i:ROCK)_", [2]), ("[]x]", [6]), ("(?i)a", [5, 9]), (r"[[:upper:]]", [1, 2, 4]),
+        (r"(?i)\Qk.p", [1]), (r"\Qx.pn\E$", [6]), (r"\Q(?=\E", []),
     ],
 )  # fmt: skip
 def test_pattern_finds_texts(pattern: str, expected: list[int]) -> None:
