@@ -42,6 +42,8 @@ _MOST_CODE_BYTES = 1 << 20
 _EXTENSION = re.compile(r"[a-z0-9_+-]{1,16}")
 _NOT_LITERAL = re.compile(r"[*?\\\x00-\x1f\x7f\ud800-\udfff]")
 """Characters that a pattern cannot contain as themselves: wildcards, backslashes, control characters, bytes that are not UTF-8."""
+_SPECIAL_IN_RULES = re.compile(r"[*?\[\]\s\\\x00-\x1f\x7f\ud800-\udfff]+")
+"""Characters that an ignore rule cannot contain as themselves; in rules of hidden files, `*` replaces them."""
 _NEVER_COPIED = frozenset({
     "md", "rst", "log", "bak", "orig", "blend", "psd", "kra", "xcf", "aseprite", "cs", "cpp", "cc", "c", "h", "hpp", "rs", "py",
     "pyc", "sln", "csproj", "toml", "lock", "cfg", "ini", "fbx", "dae", "usd", "usda", "usdc", "usdz", "max", "mb", "ase", "clip",
@@ -809,10 +811,10 @@ def _root_documents(folder: Path) -> list[str]:
     """
     names = [f"/{stem}*" for stem in ("README", "LICENSE", "CHANGELOG", "Makefile") if list(folder.glob(f"{stem}*"))]
     hidden = sorted(path.name for path in folder.glob(".*") if not path.name.startswith(".git") and not is_settings(path.name))
-    names += ["/.git*", *(f"/{name}" for name in hidden)]
+    names += ["/.git*", *(f"/{_SPECIAL_IN_RULES.sub('*', name)}" for name in hidden)]
     return [*names, *(["/builders/"] if (folder / "builders").is_dir() else [])]
 
 
 def _ignore_lines(rules: Sequence[str]) -> str:
     one_line = f"ignore: {_flow(rules)}"
-    return one_line if len(one_line) <= 100 else "ignore:\n" + "\n".join(f"  - {json.dumps(rule)}" for rule in rules)
+    return one_line if len(one_line) <= 100 else "ignore:\n" + "\n".join(f"  - {_flow(rule)}" for rule in rules)

@@ -12,7 +12,8 @@ from tools import needs_feature
 from aptui.cli import main
 from aptui.config import proposal
 from aptui.config.load import load
-from aptui.core.patterns import PatternSet
+from aptui.core.paths import as_text
+from aptui.core.patterns import PatternSet, ignore_matcher
 from aptui.shared.errors import UserError
 
 TREES = {
@@ -127,6 +128,15 @@ def test_proposal_ignores_files_of_desktops_and_editors(tmp_path: Path) -> None:
 
     assert [(rule.name, rule.patterns, rule.count) for rule in found.rules] == [("textures", ("*.png",), 1)]
     assert not found.left
+
+
+@pytest.mark.parametrize(
+    "name", [".bracket[", ".set[ab]", ".backslash\\", ".line\nbreak", ".blank ", ".byte\udcff", f".emoji\U0001f600{'x' * 100}"]
+)
+def test_hidden_file_of_any_name_is_ignored_in_the_new_project(tmp_path: Path, name: str) -> None:
+    proposal.write(proposal.propose(tree(tmp_path, {"a.png", name})))
+
+    assert ignore_matcher(load(tmp_path).project.ignore_regex)(as_text(name))
 
 
 def test_builder_whose_program_is_missing_is_written_as_a_comment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
