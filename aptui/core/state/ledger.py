@@ -53,6 +53,8 @@ class Ledger(Struct):
     notices: list[Notice] = field(default_factory=list)
     rows: Rows = field(default_factory=dict)
     touched: dict[Source, None] = field(default_factory=dict)
+    owners: dict[str, tuple[int, set[object]]] = field(default_factory=dict)
+    """{put operation: (number of its rows that are indexed, the values of these rows that drop operations name)}."""
 
     def next_run_keys(self, count: int) -> tuple[int, ...]:
         """Return `count` new run keys. Keys are reserved in blocks, so that a key that was lost in a crash is not used again."""
@@ -91,7 +93,7 @@ class Ledger(Struct):
         """Add a command that saves the collected rows with the number `ticket`, and increment `ticket` for later rows."""
         if self.rows:
             self.commands.append(SaveRows(self.cause, self.ticket, self.rows))
-            self.rows = {}
+            self.rows, self.owners = {}, {}
             self.ticket += 1
 
     def drop(self, operation: str, row: tuple[object, ...]) -> None:
@@ -100,10 +102,20 @@ class Ledger(Struct):
         The writer applies drops before puts. So rows that this event put earlier for the dropped item are removed from the ledger.
         """
         for put_operation, column in _TAKEN_BACK[operation]:
-            rows = self.rows.get(put_operation)
-            if rows and any(put[column] == row[0] and put[1 : len(row)] == row[1:] for put in rows):
+            if row[0] in self._index_owners(put_operation, column):
+                rows = self.rows[put_operation]
                 self.rows[put_operation] = [put for put in rows if put[column] != row[0] or put[1 : len(row)] != row[1:]]
+                del self.owners[put_operation]
         self.put(operation, row)
+
+    def _index_owners(self, operation: str, column: int) -> set[object]:
+        """Return the values in a column of the rows of a put operation. Each row is read only once, even if there are many drops."""
+        rows = self.rows.get(operation, [])
+        count, owners = self.owners.get(operation, (0, set()))
+        if count < len(rows):
+            owners.update(put[column] for put in rows[count:])
+            self.owners[operation] = len(rows), owners
+        return owners
 
     def finish(self) -> tuple[list[Command], list[Notice]]:
         """Return the commands and notices of this event, and begin to collect those of the next event."""

@@ -42,6 +42,26 @@ def test_drop_of_a_job_removes_its_unsaved_rows() -> None:
     }  # fmt: skip
 
 
+def test_drop_of_many_jobs_does_not_compare_each_job_with_all_unsaved_rows() -> None:
+    class JobId(int):
+        comparisons = 0
+
+        def __eq__(self, other: object) -> bool:
+            JobId.comparisons += 1
+            return int(self) == other
+
+        __hash__ = int.__hash__
+
+    ledger = new_ledger()
+    for number in range(100):
+        ledger.drop("drop_products", (JobId(number),))
+        ledger.put("put_product", (1000 + number, JobId(number), "linux/a"))
+    ledger.drop("drop_products", (JobId(7),))
+
+    assert [row[1] for row in ledger.rows["put_product"]] == [number for number in range(100) if number != 7]
+    assert JobId.comparisons < 1000
+
+
 def test_row_written_to_the_ledger_after_a_deletion_is_saved() -> None:
     ledger = new_ledger()
     ledger.drop("drop_products", (1,))
