@@ -150,7 +150,7 @@ class Files(PipelinePart):
         self._memory.note_unchanged(folders)
         for folder in folders:
             self._retry_folder(folder)
-        for key in self._waiters.keys_in(set(folders)):
+        for key in self._waiters.keys_in(folders):
             self._jobs.wake(key)
 
     def _retry_folder(self, folder: str, but: Collection[PathKey] = ()) -> None:

@@ -89,6 +89,8 @@ class Waiters:
 
     def __init__(self) -> None:
         self._by_key: dict[PathKey, dict[Job, None]] = {}
+        self._by_folder: dict[str, dict[PathKey, None]] = {}
+        """{relative folder: awaited keys of sources directly in it}."""
         self._countdowns: dict[Job, _Countdown] = {}
 
     def __contains__(self, key: PathKey) -> bool:
@@ -102,7 +104,11 @@ class Waiters:
 
     def add(self, key: PathKey, job: Job) -> None:
         """Make `job` wait for `key`."""
-        self._by_key.setdefault(key, {})[job] = None
+        jobs = self._by_key.get(key)
+        if jobs is None:
+            jobs = self._by_key[key] = {}
+            self._by_folder.setdefault(parent(key), {})[key] = None
+        jobs[job] = None
         self._countdowns.pop(job, None)
 
     def add_all(self, keys: Collection[PathKey], job: Job) -> None:
@@ -121,6 +127,11 @@ class Waiters:
 
         A job that waits for many keys is left out until enough of its keys are known.
         """
+        if key in self._by_key:
+            keys = self._by_folder[parent(key)]
+            del keys[key]
+            if not keys:
+                del self._by_folder[parent(key)]
         return [job for job in self._by_key.pop(key, {}) if key in (SCAN_END, CHAINS_END) or self._is_due(job)]
 
     def _is_due(self, job: Job) -> bool:
@@ -148,9 +159,9 @@ class Waiters:
         """Return the keys of all sources that jobs wait for, with `SCAN_END` or `CHAINS_END` if jobs wait for these."""
         return list(self._by_key)
 
-    def keys_in(self, folders: Collection[str]) -> list[PathKey]:
+    def keys_in(self, folders: Iterable[str]) -> list[PathKey]:
         """Return those awaited keys whose source is directly in one of these folders."""
-        return [key for key in self._by_key if parent(key) in folders]
+        return [key for folder in folders for key in self._by_folder.get(folder, ())]
 
 
 class Retries:

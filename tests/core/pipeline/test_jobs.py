@@ -63,6 +63,17 @@ def test_job_that_waits_for_many_keys_is_evaluated_when_a_scan_ends_or_no_work_i
     assert waiters.pop(keys[1]) == [job]
 
 
+def test_awaited_keys_of_a_folder_are_found_without_a_search_of_all_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiters, job = Waiters(), job_in(some_jobs(), JobState.WAITING)
+    for name in ("a.s", "sub/b.s", "sub/c.s", "sub/d/e.s"):
+        waiters.add(PathKey(name), job)
+    waiters.pop(PathKey("sub/c.s"))
+    monkeypatch.setattr("aptui.core.pipeline.jobs.parent", lambda _key: pytest.fail("a key was searched"))
+
+    assert waiters.keys_in(("sub", "other")) == ["sub/b.s"]
+    assert waiters.keys_in(("", "sub/d", "sub")) == ["a.s", "sub/d/e.s", "sub/b.s"]
+
+
 def of_kind(jobs: Jobs, kind: type[Command]) -> list[Command]:
     return [command for command in jobs.ledger.commands if isinstance(command, kind)]
 
