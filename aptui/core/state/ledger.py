@@ -109,7 +109,7 @@ class Ledger(Struct):
         self.put(operation, row)
 
     def _index_owners(self, operation: str, column: int) -> set[object]:
-        """Return the values in a column of the rows of a put operation. Each row is read only once, even if there are many drops."""
+        """Return the values in a column of the rows of a put operation. Each row is read once, even if there are many drops."""
         rows = self.rows.get(operation, [])
         count, owners = self.owners.get(operation, (0, set()))
         if count < len(rows):
