@@ -424,6 +424,8 @@ _TAKES_SOURCES = (
     "why", "log", "explain", "deps", "reprocess", "interest", "run-next", "rerun", "move", "delete", "assetlist", "bundle",
     "scan-missing", "lint",
 )  # fmt: skip
+_TAKES_FOLDERS = ("-C", "--project", "--engine-path")
+"""Options of every verb whose value is a folder."""
 _MOST = 200
 """Maximum number of names that a completion offers."""
 
@@ -456,6 +458,9 @@ def completion(arguments: Namespace) -> int:
 def complete_words(words: Sequence[str]) -> list[str]:
     """Return the completions of the last word on the command line."""
     *before, begun = words
+    if before and before[-1] in _TAKES_FOLDERS:
+        return []  # the shell completes names of folders
+    given, before = before, _without_folders(before)
     verb = next((word for word in before if word in all_verbs()), "")
     if not verb or verb == "help":
         names = [*all_verbs()] if verb or not begun.startswith("-") else [*_options(parsers.screen_parser())]
@@ -464,10 +469,15 @@ def complete_words(words: Sequence[str]) -> list[str]:
     elif begun.startswith("-"):
         names = list(_options(parsers.parser_of(verb, [*before, "--help"])))
     elif verb == "builder" and before[-1] == "run":
-        names = [builder.name for builder in _load_config(before).project.builders]
+        names = [builder.name for builder in _load_config(given).project.builders]
     else:
-        names = [*_choices(verb, before), *(_sources(before, begun) if verb in _TAKES_SOURCES else ())]
+        names = [*_choices(verb, before), *(_sources(given, begun) if verb in _TAKES_SOURCES else ())]
     return [printing.line(name) for name in islice((name for name in names if name.startswith(begun)), _MOST)]
+
+
+def _without_folders(words: Sequence[str]) -> list[str]:
+    """Return the words without the folders of options, because a folder may have the name of a verb."""
+    return [word for last, word in zip(["", *words], words, strict=False) if last not in _TAKES_FOLDERS]
 
 
 def _options(parser: parsers.Parser) -> Iterator[str]:

@@ -374,6 +374,10 @@ def test_ignored_sigchld_is_reset_to_default() -> None:
         (["jobs", "--status", "pen"], ["pending"]),
         (["jobs", "--status", "failed", "pen"], []),
         (["-C", "x", "stat"], ["status"]),
+        (["-C", "demo", "stat"], ["status"]),
+        (["-C", "log", "jobs", "--status", "pen"], ["pending"]),
+        (["-C", ""], []),
+        (["why", "--project", ""], []),
         (["nothing"], []),
     ],
 )
