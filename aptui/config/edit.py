@@ -101,7 +101,7 @@ def rewrite(project_dir: Path, file: Path, change: Callable[[str], str]) -> None
         HostError: the file cannot be written.
     """
     before = _read(file)
-    after = change(before.decode("utf-8-sig") if before else _NEW_FILE).encode()
+    after = change(nodes.decode_text(before, str(file)) if before else _NEW_FILE).encode()
     if before is not None and before.startswith(b"\xef\xbb\xbf"):
         after = b"\xef\xbb\xbf" + after
     check_with(project_dir, file, after)

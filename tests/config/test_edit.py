@@ -136,6 +136,14 @@ def test_a_value_that_breaks_the_configuration_is_not_written(project):
     assert (project / "aptui.yaml").read_text(encoding="utf-8") == PROJECT
 
 
+def test_setting_in_a_file_that_is_not_utf8_is_refused_with_its_place(project):
+    file = project / "aptui.yaml"
+    file.write_bytes(b"# \xff\n" + PROJECT.encode())
+
+    with pytest.raises(UserError, match=r"aptui\.yaml:1:3: byte 0xff is not UTF-8"):
+        write(project, file, "workers", 3)
+
+
 def test_unwritable_folder_is_reported(project, monkeypatch):
     def refuse(*_arguments):
         raise PermissionError(13, "Permission denied")

@@ -104,7 +104,7 @@ def read_yaml(data: bytes, name: str, *, max_bytes: int = MAX_BYTES, max_nodes: 
     if len(data) > max_bytes:
         size = f"{max_bytes >> 20} MiB" if max_bytes >> 20 else f"{max_bytes >> 10} KiB"
         raise UserError(f"the file is larger than {size}", where=f"{name}:1:1", hint="check whether this is a configuration file")
-    text = _decode(data, name)
+    text = decode_text(data, name)
     try:
         return _YamlReader(text, name, max_nodes).document()
     except _TooDeepError as error:
@@ -120,7 +120,12 @@ def read_yaml(data: bytes, name: str, *, max_bytes: int = MAX_BYTES, max_nodes: 
         raise UserError(f"not valid YAML: {' '.join(str(error).split())}", where=f"{name}:1:1") from None
 
 
-def _decode(data: bytes, name: str) -> str:
+def decode_text(data: bytes, name: str) -> str:
+    """Return the text of a YAML file, without a byte order mark.
+
+    Raises:
+        UserError: the file is not UTF-8.
+    """
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
