@@ -24,6 +24,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from aptui import sdk
+from aptui.core.fingerprint import short
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
 from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
@@ -50,7 +51,7 @@ def override_builder(builder: Builder, around: Surroundings) -> Builder:
     """
     if around.job_overrides:
         text = json.dumps({each.name.lower(): to_builtins(each) for each in around.job_overrides}, sort_keys=True)
-        builder = replace(builder, analysis_fingerprint=f"{builder.analysis_fingerprint} {crc_of(text):08x}".strip())
+        builder = replace(builder, analysis_fingerprint=f"{builder.analysis_fingerprint} {short(text.encode())}".strip())
     found = _override_of(builder.name, around.builder_overrides)
     if found is None:
         return builder

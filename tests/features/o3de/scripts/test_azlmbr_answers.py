@@ -13,7 +13,7 @@ from aptui.features.o3de.project_facts import JobOverride
 from aptui.features.o3de.scripts.azlmbr import math
 from aptui.features.o3de.scripts.azlmbr.asset import AssetId, builder
 from aptui.features.o3de.scripts.azlmbr.reflected import registrations
-from aptui.features.o3de.scripts.python_builder import ScriptBuilder
+from aptui.features.o3de.scripts.python_builder import ScriptBuilder, override_builder
 from aptui.features.o3de.scripts.script_runner import Surroundings
 
 ID = UUID("7b1f0e52-6c3d-4a8e-9d27-51c0a2e4b6f8")
@@ -129,6 +129,15 @@ def test_builder_config_overrides_priority_fingerprint_and_parameters_of_a_job(s
 
     assert (planned.priority, planned.is_critical, planned.additional_fingerprint) == (4, True, "info x")
     assert planned.params == {f"0x{math.crc_of(name):08x}": value for name, value in (("depth", "3"), ("width", "4"))}
+
+
+@pytest.mark.parametrize(("old", "new"), [({"fingerprint": "Fast"}, {"fingerprint": "fast"}), ({"params": "a=X"}, {"params": "a=x"})])
+def test_job_override_that_changes_only_in_case_changes_the_analysis_fingerprint(old, new):
+    around = [Surroundings((), job_overrides=(JobOverride("key", **values),)) for values in (old, new)]
+
+    one, other = (override_builder(RECORD, each).analysis_fingerprint for each in around)
+
+    assert one != other
 
 
 def test_script_declares_source_dependencies_by_path_or_wildcard_or_uuid(script, reported):
