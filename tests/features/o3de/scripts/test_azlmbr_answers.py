@@ -131,7 +131,9 @@ def test_builder_config_overrides_priority_fingerprint_and_parameters_of_a_job(s
     assert planned.params == {f"0x{math.crc_of(name):08x}": value for name, value in (("depth", "3"), ("width", "4"))}
 
 
-@pytest.mark.parametrize(("old", "new"), [({"fingerprint": "Fast"}, {"fingerprint": "fast"}), ({"params": "a=X"}, {"params": "a=x"})])
+@pytest.mark.parametrize(
+    ("old", "new"), [({"fingerprint": "Fast"}, {"fingerprint": "fast"}), ({"params": "a=X"}, {"params": "a=x"})]
+)
 def test_job_override_that_changes_only_in_case_changes_the_analysis_fingerprint(old, new):
     around = [Surroundings((), job_overrides=(JobOverride("key", **values),)) for values in (old, new)]
 
