@@ -13,7 +13,7 @@ Keys are those of `Rows`; left and right scroll long lines.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
@@ -126,7 +126,7 @@ def _colour(text: str, name: str) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
     try:
         lexer = get_lexer_for_filename(name, stripnl=False, ensurenl=False)
     except ClassNotFound:
-        return "text", tuple(((make_safe(line[:LINE_CHARS]), ""),) for line in text.removesuffix("\n").split("\n"))
+        return "text", tuple(cut_line([(line, "")]) for line in text.removesuffix("\n").split("\n"))
     head = text if len(text) <= _COLOURED_CHARS else text[: text.rfind("\n", 0, _COLOURED_CHARS) + 1 or _COLOURED_CHARS]
     lines: list[list[Piece]] = [[]]
     for token, value in lexer.get_tokens(head):
@@ -135,7 +135,7 @@ def _colour(text: str, name: str) -> tuple[str, tuple[tuple[Piece, ...], ...]]:
         _append(lines, line if at == 0 else f"\n{line}", "")
     if lines and not lines[-1]:
         lines.pop()
-    return lexer.name.lower(), tuple(tuple(line) for line in lines)
+    return lexer.name.lower(), tuple(map(cut_line, lines))
 
 
 def _append(lines: list[list[Piece]], value: str, role: str) -> None:
@@ -143,7 +143,18 @@ def _append(lines: list[list[Piece]], value: str, role: str) -> None:
         if at:
             lines.append([])
         if part:
-            lines[-1].append((make_safe(part[:LINE_CHARS]), role))
+            lines[-1].append((part, role))
+
+
+def cut_line(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """Return a line as safe text. A line of more than `LINE_CHARS` characters is cut, and ends with an ellipsis."""
+    left, found = LINE_CHARS, []
+    for text, role in pieces:
+        found.append((make_safe(text[:left]), role))
+        left -= len(text)
+        if left < 0:
+            return (*found, (glyph("ellipsis"), "muted"))
+    return tuple(found)
 
 
 def _role_of(token: str) -> str:

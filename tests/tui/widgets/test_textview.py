@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from aptui.tui.widgets.textview import TextView, make_preview, read_preview
+from aptui.tui.widgets.textview import LINE_CHARS, TextView, make_preview, read_preview
 from tests.tui.widgets.widgets_harness import lines_of, play
 
 pytestmark = pytest.mark.real
@@ -37,3 +37,13 @@ def test_preview_shows_binary_as_hex_and_explains_unreadable_file(tmp_path):
     assert "no such file" in read_preview(tmp_path / "none").lines[0][0][0]
     os.mkfifo(tmp_path / "pipe")
     assert read_preview(tmp_path / "pipe").kind in {"empty", "not readable"}
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.unknown"])
+def test_line_that_is_too_long_is_cut_at_its_end_with_an_ellipsis(name):
+    line = '{"data": "' + "A" * LINE_CHARS + '", "x": 1}'
+
+    (pieces, second) = make_preview(f"{line}\n[]\n".encode(), name).lines
+
+    assert "".join(text for text, _ in pieces) == f"{line[:LINE_CHARS]}…"
+    assert "".join(text for text, _ in second) == "[]"
