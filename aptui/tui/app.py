@@ -480,10 +480,11 @@ def make_finder(app: AptuiApp) -> Callable[[], dict[bytes, str]] | None:
 
 
 def _read_from_jobs(database: Path) -> dict[bytes, str]:
-    from aptui.store.queries.metrics import builder_names  # imported here because the first rows do not need it
+    from aptui.store.db.schema import translate_errors  # imported here because the first rows do not need it
+    from aptui.store.queries.metrics import builder_names
     from aptui.store.queries.reader import open_reader
 
-    with closing(open_reader(database)) as reader:
+    with translate_errors(database), closing(open_reader(database)) as reader:
         return builder_names(reader)
 
 

@@ -3,14 +3,18 @@
 If an editor asks the screen to show an asset, the cursor moves to the asset.
 """
 
+import sqlite3
 from types import SimpleNamespace
 
 import pytest
 
 from aptui.core.notices import ShowRequested
 from aptui.link.codec import NoticeLine
+from aptui.shared.errors import KnownError
+from aptui.store.queries import metrics
 from aptui.tui.app import EngineEvents, find_known_names, make_finder
 from aptui.tui.preferences.state import UiMemory
+from aptui.tui.screens.builders.builder_facts import find
 from tests.store.conftest import BUILDER, job_row, source_row
 from tests.tui.database import database
 
@@ -72,3 +76,25 @@ def test_screen_goes_to_the_last_asset_that_an_editor_requests_for_the_screen():
     EngineEvents(revealed.append, print).receive([NoticeLine(1, 1, shown[2])])
 
     assert revealed == ["b.png"]
+
+
+@pytest.fixture
+def damaged(tmp_path, monkeypatch):
+    """A project without configuration whose database fails in the middle of a query."""
+
+    def fail(*_arguments):
+        raise sqlite3.DatabaseError("disk I/O error")
+
+    with database(tmp_path) as made:
+        made.put(put_source=[source_row(1, "a.png")])
+    monkeypatch.setattr(metrics.Reader, "ask", fail)
+    return SimpleNamespace(config=None, all_builders=None, session=SimpleNamespace(cache_dir=tmp_path)), made.path
+
+
+def test_failed_query_for_names_is_an_error_that_the_feed_handles(damaged):
+    with pytest.raises(KnownError, match="disk I/O error"):
+        make_finder(damaged[0])()
+
+
+def test_failed_query_for_metrics_is_shown_on_the_builders_screen(damaged):
+    assert "disk I/O error" in find(damaged[1], None, None).trouble

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from aptui.core.project import Builder, BuilderKind, PatternKind
 from aptui.shared.errors import KnownError
 from aptui.shared.printing import count
-from aptui.store.db.schema import uuid_text
+from aptui.store.db.schema import translate_errors, uuid_text
 from aptui.store.queries.metrics import BuilderSpent, Entry, Spent, analysis_entries, builder_names, builders_spent, job_entries
 from aptui.store.queries.reader import open_reader
 from aptui.tui.background import run_in_background
@@ -98,7 +98,7 @@ def find(database: Path, config: Config | None, complete: Callable[[], Sequence[
             troubles.append(str(error))
     spent: dict[bytes, BuilderSpent] = {}
     try:
-        with closing(open_reader(database)) as reader:
+        with translate_errors(database), closing(open_reader(database)) as reader:
             spent = {each.builder: each for each in builders_spent(reader)}
             if spent.keys() - names.keys() - {each.uuid for each in builders}:
                 names = builder_names(reader, names)
@@ -388,7 +388,7 @@ class Metrics:
 
     def _read(self, known: KnownBuilder, group: MetricsGroup) -> None:
         try:
-            with closing(open_reader(self._database)) as reader:
+            with translate_errors(self._database), closing(open_reader(self._database)) as reader:
                 found = (job_entries if group.which else analysis_entries)(reader, known.uuid, MOST)
         except KnownError as error:
             self._in_ui(self._accept_entries, group, [], error.what)
