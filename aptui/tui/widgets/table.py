@@ -269,8 +269,8 @@ class Table(Rows):
         return "\t".join(self.model.cell(index, each.id).text.strip() for each in self.columns if not each.is_picture)
 
     def join_selected_rows(self) -> str:
-        """Return the marked rows, or the row under the cursor, as text for copying: one row per line."""
-        return "\n".join(self.row_text(key) for key in self.list_selected_keys())
+        """Return the marked rows that are in the view, or the row under the cursor, as text for copying: one row per line."""
+        return "\n".join(self.row_text(key) for key in self.list_selected_keys() if self.model.index_of(key) is not None)
 
     # ------------------------------------------------------------------------------------------------------ methods of `Rows`
 
@@ -392,7 +392,7 @@ class Table(Rows):
             cells = self._cells_of(index, self.model.key(index))
             for (column, width), cell in zip(self._lay_columns(), cells, strict=True):
                 if not column.width:
-                    most = max(most, len(cell.text) - width)
+                    most = max(most, width_of(safe(cell.text).text) - width)
         return most
 
     def click_header(self, x: int) -> None:

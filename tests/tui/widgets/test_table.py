@@ -2,6 +2,8 @@
 
 import pytest
 
+from aptui.tui.widgets.cells import Cell
+from aptui.tui.widgets.listing import ListedRow, ListedRows
 from aptui.tui.widgets.table import Column, KeyValue, Table, lay_out
 
 from .widgets_harness import COLUMNS, WIDE, Numbers, drawn, lines_of, play
@@ -178,3 +180,29 @@ def test_narrow_column_returns_after_a_wide_column_is_dropped():
     assert ids(44, 20) == ["path", "why"]
     assert ids(30, 22) == ["path", "number"]
     assert ids(30, 23) == ids(30, 0) == ["path"]
+
+
+def test_wide_characters_that_are_cut_off_can_be_scrolled_into_view():
+    rows = ListedRows()
+    rows.show_rows([ListedRow(1, {"name": Cell("岩" * 50 + "end")})])
+    table = Table((Column("name", "Name", 0),), rows)
+
+    async def script(app, pilot):
+        assert "end" not in lines_of(table)[1]
+        await pilot.press(*["right"] * 8)
+        assert "end" in lines_of(table)[1]
+
+    play(table, script)
+
+
+def test_copied_rows_do_not_have_empty_lines_for_rows_that_the_filter_hides():
+    model = Numbers(5)
+    table = Table(COLUMNS, model)
+
+    async def script(app, pilot):
+        await pilot.press("space", "space", "space")
+        model.show(range(2))
+        table.refresh_model()
+        assert [line.split("\t")[1][-10:] for line in table.join_selected_rows().split("\n")] == ["rock_0.png", "rock_1.png"]
+
+    play(table, script)
