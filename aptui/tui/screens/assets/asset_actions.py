@@ -175,24 +175,24 @@ class AssetActions:
     def _copy(self, panel: Panel) -> None:
         """Open the menu of texts to copy."""
         choices = [
-            (MenuItem(key, f"Copy {label}", key, bool(text)), partial(copy_paths, self._shell, text.split("\n")))
-            for key, label, text in self._copies(panel)
+            (MenuItem(key, f"Copy {label}", key, any(texts)), partial(copy_paths, self._shell, texts))
+            for key, label, texts in self._copies(panel)
         ]
         Menu.run_one(self._shell.app, choices, title="Copy")
 
-    def _copies(self, panel: Panel) -> list[tuple[str, str, str]]:
-        """Return (letter, label, text) of every text that can be copied."""
+    def _copies(self, panel: Panel) -> list[tuple[str, str, Sequence[str]]]:
+        """Return (letter, label, lines) of every text that can be copied; a path is one line, even if its name has a line break."""
         marked, product_count = self._list_marked_paths(), len(panel.products)
-        found = [
-            ("y", f"{len(marked):,} paths" if marked else "path", "\n".join(marked) or panel.path),
-            ("f", "full path", panel.file),
-            ("p", "product path" if product_count == 1 else f"{product_count:,} product paths", "\n".join(panel.products)),
-            ("u", "UUID", panel.uuid),
-            ("a", "asset id", panel.asset_id if panel.kind is Kind.PRODUCTS else ""),
-            *((key, name.lower(), text) for name, key in _COPIED_FACTS.items() if (text := dict(panel.facts).get(name))),
+        found: list[tuple[str, str, Sequence[str]]] = [
+            ("y", f"{len(marked):,} paths" if marked else "path", marked or [panel.path]),
+            ("f", "full path", [panel.file]),
+            ("p", "product path" if product_count == 1 else f"{product_count:,} product paths", panel.products),
+            ("u", "UUID", [panel.uuid]),
+            ("a", "asset id", [panel.asset_id if panel.kind is Kind.PRODUCTS else ""]),
+            *((key, name.lower(), [text]) for name, key in _COPIED_FACTS.items() if (text := dict(panel.facts).get(name))),
         ]
         here = self._text_under_cursor()
-        return [("l", "this line", here), *found] if here else found
+        return [("l", "this line", [here]), *found] if here else found
 
     def _list_marked_paths(self) -> list[str]:
         tree, model = self._trees.view, self._trees.model

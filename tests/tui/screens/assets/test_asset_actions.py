@@ -18,7 +18,7 @@ from aptui.tui.pictures.decoder import Pixels
 from aptui.tui.screens.assets import asset_detail
 from aptui.tui.screens.assets.asset_detail import FilePreview
 from aptui.tui.screens.assets.asset_navigation import jobs_filter
-from aptui.tui.screens.assets.asset_panel import AssetPlaces, folder_panel
+from aptui.tui.screens.assets.asset_panel import AssetPlaces, Panel, folder_panel
 from aptui.tui.screens.assets.asset_readers import QueryWorker
 from aptui.tui.widgets.menu import Menu
 from aptui.tui.words import size_text
@@ -53,6 +53,14 @@ def test_zoom_key_waits_until_the_preview_of_the_row_is_read(tmp_path, monkeypat
         assert app.keyboard.name_awaited("j") == ""
 
     in_assets(tmp_path, script, size=SMALL)
+
+
+@on_assets()
+async def test_path_with_a_line_break_is_copied_as_one_safe_line(app, pilot, pane):
+    pane.actions._copy(Panel(Kind.SOURCES, 9, "a\nls.png", file="/p/a\nls.png"))
+    await press(pilot, "f")
+    await until(pilot, lambda: app.copied)
+    assert app.copied == [("/p/a\nls.png", False)]
 
 
 @on_assets(size=LARGE)
