@@ -588,3 +588,12 @@ async def test_closing_the_palette_twice_leaves_the_screen_open(app, pilot):
     palette.dismiss()
     await until(pilot, lambda: app.screen is not palette)
     await until(pilot, lambda: "jobs row 1" in text(app))
+
+
+@on_shell(size=SMALL)
+async def test_sheet_of_messages_shows_a_long_message_whole(app, pilot):
+    words = " ".join(f"word_{number}" for number in range(100))
+    app.show_toast(words, "error")
+    app.sheets.action_messages()
+    await until(pilot, lambda: "word_99" in text(app))
+    assert all(f"word_{number}" in text(app) for number in range(100))

@@ -427,7 +427,7 @@ def info_lines(session: Session, config: Config | None, more: list[tuple[str, st
 
 
 def _fold_line(line: Parts, width: int) -> Parts:
-    """Return a row of the info sheet; a value that is too long continues in the next lines."""
+    """Return a row of the sheet of facts or messages; a value that is too long continues in the next lines."""
     if not line:
         return line
     key, value = line
@@ -558,10 +558,13 @@ class Toasts(Widget):
         parts: Parts = (Part("   " if again else f" {_GLYPHS.get(kind, '·')} ", role), Part(shorten(text, width - 4), role))
         return strip_of(parts, self, width, self.rich_style)
 
-    def history(self) -> list[Parts]:
-        """Return all messages that are still stored, the latest first."""
+    def history(self, width: int) -> list[Parts]:
+        """Return all messages that are still stored, the latest first, in entries of at most `width` cells."""
         rows: list[Parts] = [
-            (Part(f" {clock(time_ms)}  ", "muted"), Part(f"{_GLYPHS.get(severity, '·')} {text}", _ROLES.get(severity, "info")))
+            _fold_line(
+                (Part(f" {clock(time_ms)}  ", "muted"), Part(f"{_GLYPHS.get(severity, '·')} {text}", _ROLES.get(severity, "info"))),
+                width,
+            )
             for time_ms, text, severity in reversed(self.remembered)
         ]
         return rows or [(Part(" no messages yet", "muted"),)]
@@ -636,7 +639,8 @@ class Sheets(Actions):
 
     def action_messages(self) -> None:
         """Show earlier messages."""
-        self._stage.open_sheet("sheet-messages", self._app.query_one(Toasts).history())
+        lines = self._app.query_one(Toasts).history(self._app.size.width - _MARGINS)
+        self._stage.open_sheet("sheet-messages", lines)
 
     def action_info(self) -> None:
         """Show facts about the project, the engine and the versions."""

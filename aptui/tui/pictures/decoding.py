@@ -56,7 +56,7 @@ def image_facts(head: bytes, name: str) -> Facts | None:
         reads = _tga
     try:
         return reads(head) if reads is not None else None
-    except struct.error:  # the header is cut off
+    except (struct.error, IndexError):  # the header is cut off
         return None
 
 

@@ -38,3 +38,8 @@ def test_images_are_recognised_by_their_first_bytes(head, name, expected):
     found = image_facts(head, name)
 
     assert (found and found[:4]) == expected
+
+
+@pytest.mark.parametrize("head", [b"RIFF\0\0\0\0WEBPVP8X", b"\x89PNG\r\n\x1a\n", b"DDS "])
+def test_file_that_ends_within_its_header_has_no_facts(head):
+    assert image_facts(head, "a") is None

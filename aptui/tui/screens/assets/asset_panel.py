@@ -217,8 +217,11 @@ def _full_size(size: int) -> str:
 
 
 def moment(time_s: float) -> str:
-    """Return a time (seconds since 1970) in local time, to the second; "" for 0."""
-    return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S}" if time_s > 0 else ""  # noqa: DTZ006  # local time, for the user
+    """Return a time (seconds since 1970) in local time, to the second; "" for 0, and for a time after the year 9999."""
+    try:
+        return f"{datetime.fromtimestamp(time_s):%Y-%m-%d %H:%M:%S}" if time_s > 0 else ""  # noqa: DTZ006  # local time, for the user
+    except (ValueError, OverflowError, OSError):  # file systems store times that `datetime` does not support
+        return ""
 
 
 def _product_ref(row: ProductRow, uuid: bytes) -> Ref:

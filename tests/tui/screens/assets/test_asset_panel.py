@@ -33,6 +33,10 @@ def test_asset_panel_shows_the_time_of_the_file_if_no_time_is_stored(tmp_path: P
     assert "Changed" not in gone or not gone["Changed"]
 
 
+def test_time_after_the_year_9999_is_not_shown() -> None:
+    assert moment(1e12) == ""
+
+
 def test_asset_panel_marks_a_draft_beside_the_job_status() -> None:
     row: Any = SimpleNamespace(**dict.fromkeys(JobRow.__struct_fields__, ""))
     row.__dict__.update(status="completed", errors=0, warnings=0, duration_s=0, is_draft=True)
