@@ -13,10 +13,11 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 KILLED = "command killed by SIGKILL: likely out of memory"
 """The pool retries a run whose error text begins with this text."""
-_SETTLE_S = 0.05
+_SETTLE_S = 0.5
 """Time (seconds) in which children, such as the last program of a shell's pipeline, have to end after a run.
 
-Children that still run after this time are killed, and reported as left running.
+Children that still run after this time are killed, and reported as left running. On a machine under load, a process that only ends
+takes a large part of this time.
 """
 _lasting: dict[int, int | None] = {}
 """Children that outlive a run on purpose (`worker.commands.persistent`), {pid: wait status, None while the child runs}."""
@@ -67,7 +68,7 @@ def end_children() -> list[str]:
     while _reap() and (alive := _living_children()):
         if time.monotonic() < deadline:
             time.sleep(pause_s)
-            pause_s *= 2
+            pause_s = min(2 * pause_s, 0.02)
             continue
         for pid in alive:
             named.setdefault(pid, f"{command_name(pid)} (pid {pid})")
