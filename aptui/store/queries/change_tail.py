@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
-from aptui.shared.errors import KnownError, UserError
+from aptui.shared.errors import HostError, KnownError, UserError
 from aptui.store.db.change_log import (
     CHANGE_COLUMNS,
     PRODUCT_ENTRY,
@@ -57,13 +57,16 @@ class CurrentDatabase:
         """
         try:
             found = os.stat(self._path)
-        except FileNotFoundError:
+            identity = found.st_dev, found.st_ino
+            if self._reader is None or identity != self._identity:
+                reader = open_reader(self._path)
+                self.close()
+                self._reader, self._identity = reader, identity
+        except (FileNotFoundError, NotADirectoryError):
             raise UserError("nothing was processed yet: there is no asset database", hint="run 'aptui batch' first") from None
-        identity = found.st_dev, found.st_ino
-        if self._reader is None or identity != self._identity:
-            reader = open_reader(self._path)
-            self.close()
-            self._reader, self._identity = reader, identity
+        except OSError as error:
+            what = f"the asset database '{self._path}' cannot be read: {error.strerror}"
+            raise HostError(what, hint="check its permissions and its disk") from None
         return self._reader
 
     def moment(self) -> Moment:
