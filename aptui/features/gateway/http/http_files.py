@@ -146,8 +146,8 @@ def read_asked_path(request: web.Request, prefix: str) -> str:
     Raises:
         web.HTTPNotFound: no file can have this name.
     """
-    raw = request.rel_url.raw_path
-    data = unquote_to_bytes(raw[raw.index(prefix) + len(prefix) :]) if prefix in raw else b""
+    # The prefix may be percent-encoded, too: `%40log%40` is `@log@`.
+    data = unquote_to_bytes(request.rel_url.raw_path).partition(prefix.encode())[2]
     path = to_text(data.strip(b"/"))
     if b"\0" in data or any(part in ("", ".", "..") for part in path.split("/") if path):
         raise web.HTTPNotFound(text="this is not a possible name of a file\n")

@@ -242,6 +242,11 @@ def test_products_alias_serves_the_products_of_the_first_platform(place: Served)
     assert place.get("/v1/files/@user@/x").status == 404
 
 
+def test_alias_may_be_percent_encoded(place: Served) -> None:
+    assert place.get("/v1/files/%40products%40/sub/a.txt").body == place.get("/v1/files/@products@/sub/a.txt").body
+    assert place.get("/v1/files/%40log%40/none").status == 404
+
+
 def test_logs_need_scope_control(place: Served) -> None:
     assert b"aptui.log" in place.get("/v1/files/@log@?list=plain").body
     assert place.get("/v1/files/@log@/aptui.log").status == 200
