@@ -143,6 +143,26 @@ def test_digest_of_builder_code_changes_with_the_bytes_of_the_code(place):
     assert changed.version == "8"
 
 
+@pytest.mark.parametrize("statement", ["import _helper", "from _tools import deep", "import _tools.deep as other", "import _chain"])
+def test_digest_of_builder_code_covers_modules_that_a_method_imports(place, statement):
+    place.write("mesh.py", code=f"{CODE}    def late(self):\n        import json\n        {statement}\n")
+    place.write("_chain.py", code="def late():\n    import _helper\n")
+    (place.folder / "builders/_tools").mkdir()
+    place.write("_tools/__init__.py", code="")
+    place.write("_tools/deep.py", code="def late():\n    from .. import _helper\n    from . import deeper\n")
+    for name in ("_helper.py", "_tools/deeper.py", "json.py"):
+        place.write(name, code="X = 1\n")
+    (first,) = place.complete()
+
+    place.write("_tools/deeper.py" if "_tools" in statement else "_helper.py", code="X = 22\n")
+    (changed,) = place.complete()
+    place.write("json.py", code="X = 22\n")
+    (same,) = place.complete()
+
+    assert changed.code_digest != first.code_digest
+    assert same == changed
+
+
 def test_stored_description_of_a_builder_starts_no_process(place, no_process):
     place.write("mesh.py")
     before = place.complete(entry("json"))

@@ -9,6 +9,7 @@ Tests: `tests/builders/test_model_builder.py`.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import hashlib
 import inspect
@@ -17,7 +18,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
@@ -184,7 +185,10 @@ def _schema_text(schema: object) -> str:
 
 
 def _code_files(module: ModuleType) -> list[str]:
-    """Return the source files of a builder: its module, and the modules of the same package or folder that it imported."""
+    """Return the source files of a builder: its module, and the modules of the same package or folder that it imports.
+
+    In a folder, modules that a function imports count, too, although they are not loaded yet.
+    """
     own = module.__file__ or ""
     package = f"{module.__name__.rpartition('.')[0]}." if "." in module.__name__ else ""
     folder = f"{os.path.dirname(own)}/" if not package else ""
@@ -193,7 +197,35 @@ def _code_files(module: ModuleType) -> list[str]:
         path = getattr(other, "__file__", None) or ""
         if path.endswith(".py") and ((package and name.startswith(package)) or (folder and path.startswith(folder))):
             paths.add(path)
+    todo = list(paths) if folder else []
+    while todo:
+        new = {path for path in _list_imports(todo.pop(), folder) if path.startswith(folder)} - paths
+        paths |= new
+        todo += new
     return sorted(paths)
+
+
+def _list_imports(path: str, folder: str) -> Iterator[str]:
+    """Yield the existing files to which the `import` statements of a file below `folder` may refer."""
+    try:
+        with open(path, "rb") as file:
+            tree = ast.parse(file.read())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return
+    for node in ast.walk(tree):
+        base, names = folder, [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom):
+            base = os.path.normpath(os.path.join(path, *[".."] * node.level)) if node.level else folder
+            names = [f"{node.module}.{name}" if node.module else name for name in names]
+        for parts in (name.split(".") for name in names if base != folder or not _is_elsewhere(name.partition(".")[0], folder)):
+            places = [os.path.join(base, *parts[:count]) for count in range(1, len(parts) + 1)]
+            yield from (file for place in places for file in (f"{place}.py", f"{place}/__init__.py") if os.path.isfile(file))
+
+
+def _is_elsewhere(name: str, folder: str) -> bool:
+    """Whether an import of the top module `name` finds a module outside `folder`."""
+    loaded = getattr(sys.modules.get(name), "__file__", None)
+    return name in sys.stdlib_module_names or (loaded is not None and not loaded.startswith(folder))
 
 
 def _fact(path: str) -> tuple[str, int, int, str]:
