@@ -128,6 +128,8 @@ class FontAtlasBuilder(SourceBuilder):
         sprites = [glyph.sprite for glyph in glyphs if glyph.sprite is not None]
         layout = AtlasParams(max_size=options.max_size, power_of_two=options.power_of_two, padding=options.padding, extrude=0)
         sizes = pack(sprites, layout, request.source) if sprites else [(_EMPTY_PAGE, _EMPTY_PAGE)]
+        if options.format == "bmfont":
+            sizes = sizes[:1] * len(sizes)  # a BMFont file has one size for all pages, but `pack` shrinks the last page
         pages = [_draw_page(size, [each for each in sprites if each.page == number]) for number, size in enumerate(sizes)]
         names = write_pages(pages, options.textures, request)
         text: str | bytes

@@ -188,6 +188,16 @@ def test_kerning_pairs_above_the_limit_are_dropped_with_a_warning(bench, monkeyp
     assert "the product has no kerning" in bench.warnings[0]
 
 
+def test_all_pages_of_a_bmfont_file_have_the_size_that_the_file_gives(bench):
+    font = bench.write("a.ttf", TTF)
+    products = bench.build(font, size=48, mode="picture", max_size=48, power_of_two=False, format="bmfont")
+
+    sizes = {Image.open(io.BytesIO(data)).size for name, data in products.items() if name.endswith(".png")}
+    assert len(products) > 2
+    assert [f"scaleW={width} scaleH={height}" for width, height in sizes] == ["scaleW=48 scaleH=48"]
+    assert b"scaleW=48 scaleH=48" in products["a.fnt"]
+
+
 def test_bmfont_file_lists_the_glyphs_with_positions_in_pixels(bench):
     data = add_kerning(f"feature kern {{ {PAIRS} }} kern;")
 
