@@ -429,6 +429,8 @@ def _cut_sheet(path: str, sheet: SpriteSheet, picture: Any, made: Contents) -> I
         if not 0 <= tag.first <= tag.last < len(names):
             count = show_count(len(names), "frame")
             raise JobError(f"{path}: tag '{tag.name}' names frames {tag.first} to {tag.last}, but the sheet has {count}")
+        if f"{stem}/{tag.name}" in made.animations:
+            raise JobError(f"{path}: two tags have the same name '{tag.name}'; rename one of them")
         made.animations[f"{stem}/{tag.name}"] = _order_frames(names[tag.first : tag.last + 1], tag.direction)
 
 

@@ -230,6 +230,10 @@ def test_frames_of_aseprite_become_sprites_and_its_tags_become_animations(bench:
         ({"frames": [{"frame": {"x": 0, "y": 0, "w": 8, "h": 8}}] * 2}, "two frames have the same name"),
         ({"frames": {}, "meta": {"image": "hero.png"}}, "the sprite sheets of this atlas have no frames"),
         ({"meta": {"image": "hero.png", "frameTags": [{"name": "walk", "from": 1, "to": 3}]}}, "tag 'walk' names frames 1 to 3"),
+        (
+            {"meta": {"image": "hero.png", "frameTags": [{"name": "walk", "from": 0, "to": 1}] * 2}},
+            "two tags have the same name 'walk'",
+        ),
         ({"meta": {"image": "gone.png"}}, "art/hero.json: the file 'art/gone.png' is missing"),
         ({"meta": {"image": "../../secret.png"}}, "secret.png"),
         (
