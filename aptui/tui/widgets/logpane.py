@@ -431,6 +431,11 @@ class LogPane(Rows):
             self._renew()
         self.post_message(self.ModesChanged(self))
 
+    def end_pause(self) -> None:
+        """End a pause, because another log is shown."""
+        if self._paused_key is not None:
+            self.action_pause()
+
     def action_pause(self) -> None:
         """Start or stop a pause; during a pause no new lines are shown."""
         if self._paused_key is None:

@@ -225,7 +225,7 @@ class LogsPane(Pane):
         self.details = KeyValue(id="logs-details")
         self.pane = LogPane(self.records.lines, id="logs-lines", window_cells=0)
         self.box = FilterBox(placeholder="search these lines", id="logs-filter")
-        self.tabs, self.files = TabList(self.shell, self.request_lines), LogFiles(self.shell, self.request_lines)
+        self.tabs, self.files = TabList(self.shell, self.request_lines), LogFiles(self.shell, self._show_file)
         self.search = LogsSearch(self)
         self._tab_line = TabLine(lambda: (self.tabs.names(), self.tabs.number), self._words, self.tabs.show, id="logs-tabs")
         self._reader = LogReader(self.shell.wake)
@@ -327,6 +327,11 @@ class LogsPane(Pane):
         self.pane.set_source(self.records.live)
         self.asked = None
         return False
+
+    def _show_file(self) -> None:
+        """Show another log."""
+        self.pane.end_pause()
+        self.request_lines()
 
     def request_lines(self) -> None:
         """Request the lines for the current tab, search and file."""

@@ -137,6 +137,18 @@ async def test_new_messages_appear_at_once_and_are_followed(app, pilot, session,
 
 
 @on_logs()
+async def test_pause_continues_in_another_tab_and_ends_in_another_log(app, pilot, pane, tmp_path, log):
+    (folder_of(tmp_path) / "aptui.1.log").write_bytes((folder_of(tmp_path) / "aptui.log").read_bytes() * 2)
+    await pilot.press("ctrl+s", "greater_than_sign")
+    await count_is(pilot, pane, 3)
+    await pilot.press("j", "k")
+    assert pane.pane.modes().endswith("paused, 0 new")
+    await pilot.press("left_square_bracket")
+    await until(pilot, lambda: pane.files.path.name == "aptui.1.log" and pane.asked is None)
+    assert "paused" not in pane.pane.modes()
+
+
+@on_logs()
 async def test_new_log_lines_cause_no_layout_of_the_screen(app, pilot, session, log):
     layouts = layouts_of(app)
     await pilot.press("j", "k")
