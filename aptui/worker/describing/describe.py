@@ -199,14 +199,17 @@ def _code_files(module: ModuleType) -> list[str]:
             paths.add(path)
     todo = list(paths) if folder else []
     while todo:
-        new = {path for path in _list_imports(todo.pop(), folder) if path.startswith(folder)} - paths
+        new = {path for path in list_imports(todo.pop(), folder) if path.startswith(folder)} - paths
         paths |= new
         todo += new
     return sorted(paths)
 
 
-def _list_imports(path: str, folder: str) -> Iterator[str]:
-    """Yield the existing files to which the `import` statements of a file below `folder` may refer."""
+def list_imports(path: str, folder: str) -> Iterator[str]:
+    """Yield the existing files to which the `import` statements of a file may refer, also those inside functions.
+
+    `folder` (with its slash) is the folder of the modules that the file imports by their full name.
+    """
     try:
         with open(path, "rb") as file:
             tree = ast.parse(file.read())

@@ -148,16 +148,20 @@ def _describe_error(error: BaseException, script: str) -> str:
 def _code_files(script: str, loaded: Sequence[ModuleType]) -> tuple[str, ...]:
     """Return the files of a script's code.
 
-    These are the script itself, the modules that it loaded, and the imported modules that an earlier script had already loaded.
+    These are the script itself, the modules that it loaded, the imported modules that an earlier script had already loaded, and the
+    modules of the script's folder that a function imports later.
     """
+    from aptui.worker.describing.describe import list_imports  # imported here for a faster start: the engine runs no script
+
     found = {script: None}
+    folder = f"{os.path.dirname(script)}/"
     waiting = [script, *(path for module in loaded if (path := _own_file(module)))]
     packages = {path: module.__package__ or "" for module in list(sys.modules.values()) if (path := _own_file(module))}
     while waiting:
         path = waiting.pop()
         found[path] = None
-        for name in _imports(path, packages.get(path, "")):
-            other = _own_file(sys.modules.get(name))
+        loaded_files = (_own_file(sys.modules.get(name)) for name in _imports(path, packages.get(path, "")))
+        for other in (*loaded_files, *list_imports(path, folder)):
             if other and other not in found:
                 found[other] = None
                 waiting.append(other)

@@ -72,6 +72,19 @@ def test_job_of_a_script_runs_again_after_its_source_or_module_changed(project):
     assert project.engine_run().runs == {}
 
 
+def test_job_of_a_script_runs_again_after_a_module_changed_that_a_callback_imports(project):
+    project.script(processing("import side"))
+    project.script("def late():\n    import far\n", name="side.py")
+    project.script("VALUE = 1\n", name="far.py")
+    assert sum(project.engine_run().runs.values()) == 1
+    assert project.engine_run().runs == {}
+
+    for name in ("side.py", "far.py"):
+        project.script("VALUE = 2\n" if name == "far.py" else "VALUE = 2\nimport far\n", name=name)
+        assert sum(project.engine_run().runs.values()) == 1
+        assert project.engine_run().runs == {}
+
+
 def test_change_of_a_gem_script_runs_only_the_jobs_of_its_builder(tmp_path):
     project = ScriptedProject(tmp_path, "Gems/One", "Gems/Two", "")
     project.script(f"{MOCK}\nshared = 1\nimport builtins\nbuiltins.trail = ['one']\n", "Gems/One")
