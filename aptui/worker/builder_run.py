@@ -244,18 +244,22 @@ def analyse(
     is_pointer = os.path.isfile(request.full_path) and file_access.is_pointer(request.full_path, os.path.getsize(request.full_path))
     seen_or_none = seen if is_pointer or _records_reads(builder) else None
     ending = guard(log, lambda: answers.append(_create_jobs(load(builder), request, log, seen_or_none)))
+    edges: list[SourceEdge] = []
     if request.unknown_patterns and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
-        declared = edges_of(request.source_dependencies)
-        return AnalyseResult(order.run_key, Outcome.SUCCEEDED, edges=declared, log=log.records(), is_unfinished=True)
+        ending = _attempt(log, lambda: edges.extend(edges_of(request.source_dependencies)))
+        if ending.outcome is Outcome.SUCCEEDED:
+            return AnalyseResult(order.run_key, Outcome.SUCCEEDED, edges=tuple(edges), log=log.records(), is_unfinished=True)
     if is_pointer and seen.is_source_read:  # the builder read a Git LFS pointer in place of the file, so its answer is not used
         ending = failure(log, lfs.NOT_HERE, kind=FailureKind.OBSTACLE)
-    plans: tuple[JobPlan, ...] = ()
-    edges: tuple[SourceEdge, ...] = ()
+    plans: list[JobPlan] = []
     if ending.outcome is Outcome.SUCCEEDED:
-        try:
-            plans, edges = plans_and_edges(answers[0], order, builder)
-        except AnswerRefused as error:
-            ending = failure(log, str(error))
+
+        def read_answer() -> None:
+            found_plans, found_edges = plans_and_edges(answers[0], order, builder)
+            plans.extend(found_plans)
+            edges.extend(found_edges)
+
+        ending = _attempt(log, read_answer)
         if ending.outcome is Outcome.SUCCEEDED and (absent := seen.pointer()):
             ending = _fail_over_pointer(log, ending, absent)
         elif ending.outcome is Outcome.SUCCEEDED and (outside_read := seen.find_outside_read()):
@@ -265,7 +269,11 @@ def analyse(
     duration_ms = (time.perf_counter_ns() - started_ns) // 1_000_000
     is_done = ending.outcome is Outcome.SUCCEEDED
     found = _find_reads(seen, builder) if ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED) else ()
-    found = (*found, *_find_ignored(edges, root, found)) if is_done else found
+    try:
+        found = (*found, *_find_ignored(edges, root, found)) if is_done else found
+    except Stale as error:
+        used = Used(code(), began_ns, seen.list_used(), changed=error.paths)
+        return AnalyseResult(order.run_key, Outcome.STALE, "a file changed while it was analysed", used=used)
     found = tuple(read for read in found if is_done or read.is_hidden)  # a failed analysis may have declared only some reads
     used = Used(code(), began_ns, seen.list_used(), changed=seen.find_changed())
     if used.changed and ending.outcome in (Outcome.SUCCEEDED, Outcome.FAILED):
@@ -273,8 +281,8 @@ def analyse(
     is_for_all = is_done and (request.is_same_for_all_sources or is_same_for_all_sources(load(builder)))
     is_for_all = is_for_all and not (seen.is_source_read or used.files or found)
     return AnalyseResult(
-        order.run_key, ending.outcome, ending.error, plans, edges, log.records(), duration_ms, found, used, ending.kind,
-        is_for_all_sources=is_for_all,
+        order.run_key, ending.outcome, ending.error, tuple(plans), tuple(edges), log.records(), duration_ms, found, used,
+        ending.kind, is_for_all_sources=is_for_all,
     )  # fmt: skip
 
 

@@ -35,7 +35,7 @@ from aptui.sdk import (
     same_for_all_sources,
 )
 from aptui.worker import builder_run as worker_run
-from aptui.worker import reads
+from aptui.worker import file_access, reads
 from aptui.worker.log import RunLog
 from aptui.worker.wire import FrameKind, decode, encode
 
@@ -222,6 +222,50 @@ def test_failed_analysis_has_a_one_line_error_and_no_plans(harness, create_jobs,
     assert error in result.error
     assert (result.plans, result.edges) == ((), ())
     assert decode(FrameKind.ANALYSED, encode(FrameKind.ANALYSED, result)[5:]) == result
+
+
+def list_jobs_and_fail():
+    yield JobDescriptor("k", "linux")
+    raise KeyError("texture")
+
+
+@pytest.mark.parametrize(
+    ("listed", "error"),
+    [
+        ([JobDescriptor("k", "linux", float("inf"))], "OverflowError"),
+        (list_jobs_and_fail(), "KeyError: 'texture'"),
+    ],
+)
+def test_analysis_whose_answer_cannot_be_read_fails(harness, listed, error):
+    result = harness.analyse(lambda _: CreateJobsResponse(Result.SUCCESS, listed))
+
+    assert (result.outcome, result.plans) == (Outcome.FAILED, ())
+    assert result.error.startswith(error)
+
+
+def test_analysis_that_asks_for_matches_and_names_an_impossible_path_fails(harness):
+    def create_jobs(request):
+        request.source_dependencies.append(SourceDependency("a\0.h"))
+        request.matching("*.h")
+
+    result = harness.analyse(create_jobs)
+
+    assert result.outcome == Outcome.FAILED
+    assert "contains a NUL character" in result.error
+
+
+def test_analysis_is_stale_if_an_ignored_dependency_changes_while_it_is_read(harness, monkeypatch):
+    def change(_path, **_options):
+        raise file_access.FileChanged("the file changed while it was read")
+
+    (harness.root / "a.ignored").write_text("text")
+    reads.watch((str(harness.root),), r".*\.ignored")
+    monkeypatch.setattr(file_access, "digest_file", change)
+
+    result = harness.analyse(lambda _: CreateJobsResponse(Result.SUCCESS, [], [SourceDependency("a.ignored")]))
+    reads.watch(())
+
+    assert result.outcome == Outcome.STALE
 
 
 def test_additional_fingerprint_without_an_analysis_fingerprint_is_refused(harness):
