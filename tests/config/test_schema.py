@@ -11,7 +11,8 @@ import pytest
 from aptui.config.builders import PLACEHOLDERS
 from aptui.config.configuration import ConfigErrors
 from aptui.config.load import load
-from aptui.config.yaml.nodes import byte_count
+from aptui.config.yaml.config_schema import check_folder
+from aptui.config.yaml.nodes import byte_count, read_yaml
 from aptui.shared.errors import UserError
 
 SMALL = "scan_folders: [{name: game, path: assets}]\n"
@@ -82,6 +83,7 @@ SHAPES = {
     ),
     "a number without end": (f"workers: {'9' * 5_000}", f"2:10: {'9' * 60} is not a finite number of at most 64 bits"),
     "a pattern without end": (f"builders: [{{name: a, copy: ['{'*a' * 513}']}}]", "2:29: a pattern of more than 1024 characters"),
+    "resource without a name": ('resources: {"a\\n": 1}', "2:13: resource 'a\\n' must be a name"),
     "newline in a platform": ('platforms: {"a\\n": {}}', "2:13: platform 'a\\n' must be a name of at most 64 "),
     "missing name": ("builders:\n  - copy: [x]", "3:5: 'name' is missing in 'builders.1'"),
     "missing regex": ("ignore: [{}]", "2:10: 'regex' is missing in 'ignore.1'"),
@@ -110,6 +112,12 @@ def test_a_mistake_in_the_structure_is_reported_with_its_place(complain: Complai
     found = complain(SMALL + text + "\n")
 
     assert "\n".join(found).startswith(expected)
+
+
+def test_absolute_pattern_in_the_settings_of_a_folder_is_called_a_pattern() -> None:
+    found = check_folder(read_yaml(b'files: {"/abs/*": {}}', ".aptui.yaml"))
+
+    assert [str(mistake) for mistake in found] == [".aptui.yaml:1:9: pattern '/abs/*' must be a relative glob"]
 
 
 NAMES = ", ".join(PLACEHOLDERS)

@@ -579,6 +579,8 @@ FOLDER_SCHEMA = record(
 NAMED_LISTS = ("builders", "scan_folders")
 """Lists whose entries have unique names, by which layers are merged."""
 _MOST_NAMED = 8
+_KEYS_OF = {"platforms": "platform", "resources": "resource", "files": "pattern"}
+"""{setting with any keys: word for a key of it in messages}."""
 
 
 def check(root: Node, *, is_partial: bool = False) -> list[UserError]:
@@ -628,7 +630,7 @@ def _mistakes(error: ValidationError, root: Node) -> Iterator[UserError]:
     label = _label(path, root)
     if "propertyNames" in error.absolute_schema_path:
         key = error.instance
-        yield UserError(f"platform '{key}' must be {_describe_expected(error)}", where=node.value[key].key_where)
+        yield UserError(f"{_KEYS_OF.get(label, 'key')} '{key}' must be {_describe_expected(error)}", where=node.value[key].key_where)
     elif error.validator == "additionalProperties":
         known = error.schema["properties"]
         for key in error.instance.keys() - known.keys():
