@@ -630,7 +630,9 @@ def _mistakes(error: ValidationError, root: Node) -> Iterator[UserError]:
     label = _label(path, root)
     if "propertyNames" in error.absolute_schema_path:
         key = error.instance
-        yield UserError(f"{_KEYS_OF.get(label, 'key')} '{key}' must be {_describe_expected(error)}", where=node.value[key].key_where)
+        yield UserError(
+            f"{_KEYS_OF.get(label, 'key')} '{key}' must be {_describe_expected(error)}", where=node.value[key].key_where
+        )
     elif error.validator == "additionalProperties":
         known = error.schema["properties"]
         for key in error.instance.keys() - known.keys():
