@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from functools import lru_cache
+from itertools import chain, count
 
 from msgspec import Struct, field
 
@@ -305,7 +306,8 @@ class Template(Struct, frozen=True):
         for slot in self.slots:
             if slot.name not in found:
                 plain = "APTUI_" + re.sub(r"[^A-Za-z0-9]", "_", slot.name).upper()
-                found[slot.name] = plain if plain not in found.values() else f"{plain}_{len(found)}"
+                names = chain([plain], (f"{plain}_{number}" for number in count(len(found))))
+                found[slot.name] = next(name for name in names if name not in found.values())
         return found
 
     def line(self) -> str:

@@ -116,6 +116,8 @@ def test_placeholders_with_similar_names_get_different_variables() -> None:
         "params.a.b": "APTUI_PARAMS_A_B",
         "params.a-b": "APTUI_PARAMS_A_B_1",
     }
+    found = examine_template("x {params.a_b_2} {params.a.b} {params.a-b} {params.a_b}").variables
+    assert len(set(found.values())) == 4
 
 
 @pytest.mark.parametrize(
