@@ -50,8 +50,8 @@ class InputRecorder:
     def names(self, path: str) -> list[str]:
         """Return the sorted names in a folder, [] if it does not exist."""
         found = _names(path)
-        self.seen[_NAMES, path] = _digest_of(found)
-        return found
+        self.seen[_NAMES, path] = "" if found is None else _digest_of(found)
+        return found or []
 
     def layers(self) -> tuple[tuple[str, str], ...]:
         """Return (file, SHA-256 in hex) of each file that was read, in order."""
@@ -91,12 +91,12 @@ def _read(path: str) -> bytes | None:
         raise UserError(f"the file cannot be read: {(error.strerror or str(error)).lower()}", where=path) from None
 
 
-def _names(path: str) -> list[str]:
+def _names(path: str) -> list[str] | None:
     try:
         return sorted(os.listdir(path))
     except (OSError, ValueError):
-        return []
+        return None
 
 
 def _digest_of(names: list[str]) -> str:
-    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest() if names else ""
+    return hashlib.sha256("\0".join(names).encode("utf-8", "surrogatepass")).hexdigest()

@@ -342,6 +342,14 @@ def test_recorded_inputs_detect_every_change_of_a_file_or_folder(tmp_path: Path)
         assert probe_again(recorder.seen) != before
 
 
+def test_empty_folder_is_watched_for_new_settings_files(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    recorder = InputRecorder()
+
+    assert [recorder.names(str(tmp_path / name)) for name in ("empty", "missing")] == [[], []]
+    assert recorder.folders() == (str(tmp_path / "empty"),)
+
+
 def test_pipe_in_place_of_a_settings_file_is_refused(tmp_path: Path) -> None:
     import os
 
