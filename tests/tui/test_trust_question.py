@@ -11,6 +11,7 @@ from textual.geometry import Size
 from aptui.shared.errors import HostError
 from aptui.tui.frame.commandline import Choice
 from aptui.tui.frame.engine_control import TrustQuestion
+from aptui.tui.widgets.cells import width_of
 
 
 class Screen:
@@ -83,6 +84,15 @@ def test_long_list_of_changes_is_cut_in_the_question_but_not_in_the_sheet() -> N
     assert max(map(len, screen.shown)) <= 38
     question.ask_again(screen)
     assert len(screen.asked) == 2, "the question is asked again when the user closes the full list"
+
+
+def test_command_with_wide_characters_is_listed_whole_before_the_user_trusts_it() -> None:
+    screen, _, _ = ask("  hook idle: " + "岩" * 40 + "; rm -rf ~")
+
+    screen.asked[0][1]["l"].run()
+
+    assert max(map(width_of, screen.shown)) <= 38
+    assert "".join("".join(screen.shown).split()) == "hookidle:" + "岩" * 40 + ";rm-rf~"
 
 
 def test_trust_question_is_not_asked_while_an_engine_is_running() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from aptui.shared.errors import KnownError
@@ -19,6 +18,7 @@ from aptui.tui.data.session import Session, SessionState
 from aptui.tui.frame.commandline import Choice, Host
 from aptui.tui.frame.line import Part
 from aptui.tui.preferences.keymap import Actions
+from aptui.tui.widgets.cells import wrap
 
 if TYPE_CHECKING:
     from aptui.link.port import Answer, Verb
@@ -117,7 +117,7 @@ _MOST_LINES = 8
 
 The sheet that the user can open from the box lists all the code.
 """
-_MARGINS = 3
+_MARGINS, _INDENT = 3, 4
 
 
 class TrustQuestion:
@@ -175,6 +175,10 @@ class TrustQuestion:
 
     def _list(self, screen: Host) -> None:
         self._is_listing = True
-        width = max(_MARGINS + 1, screen.app.size.width) - _MARGINS
-        lines = [part for line in (*self._changes, *self._runs) for part in wrap(line, width, subsequent_indent="    ")]
+        width = screen.app.size.width - _MARGINS
+        lines = [
+            f"{' ' * _INDENT * (start > 0)}{line[start:end].rstrip()}"
+            for line in (*self._changes, *self._runs)
+            for start, end in wrap(line, width - _INDENT)
+        ]
         screen.sheets.show([(Part(f" {line}"),) for line in lines])
