@@ -394,6 +394,14 @@ async def test_message_that_is_too_long_ends_with_an_ellipsis(app, pilot):
     assert [words.endswith("…") for words in shown] == [False, False, True]
 
 
+@on_shell(size=SMALL)
+async def test_message_with_wide_characters_is_wrapped_at_the_width_of_the_screen(app, pilot):
+    app.show_toast("岩" * 80, "error")
+
+    await until(pilot, lambda: "岩" in text(app))
+    assert sum(line.count("岩") for line in lines(app)) == 80
+
+
 @on_shell()
 async def test_message_with_a_changing_number_keeps_its_place(app, pilot):
     toasts = app.query_one(Toasts)

@@ -522,9 +522,12 @@ class Toasts(Widget):
         for line in text.splitlines():
             safe = sanitize(line)
             self.remembered.append((int(time.time() * 1000), safe, severity))
+            spans = wrap(safe, free_width)
+            pieces = [safe[start:end].strip() for start, end in spans[:_MOST]]
+            if len(spans) > _MOST:
+                pieces[-1] = shorten(safe[spans[_MOST - 1][0] :], free_width)
             self._shown += [
-                (now + seconds, piece, severity if at == 0 else f"{severity} again")
-                for at, piece in enumerate(textwrap.wrap(safe, free_width, max_lines=_MOST, placeholder=" …"))
+                (now + seconds, piece, severity if at == 0 else f"{severity} again") for at, piece in enumerate(pieces) if piece
             ]
         self._draw()
 
