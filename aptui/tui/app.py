@@ -392,7 +392,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
 
     def on_theme_picker_theme_previewed(self, event: ThemePicker.ThemePreviewed) -> None:
         """Show a theme; close the picker if the choice is final."""
-        self.themes.preview(event.name, is_final=event.is_final)
+        self.themes.preview(event.name, is_final=event.is_final, is_chosen=event.is_chosen)
 
     async def on_event(self, event: events.Event) -> None:
         """Record the time of the latest input."""

@@ -44,11 +44,11 @@ class ThemePicker(Vertical):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "give_up", "back", id="picker.close")]
 
     class ThemePreviewed(Message):
-        """Posted when the picker asks to show a theme; `is_final`: the user selected the theme."""
+        """Posted when the picker asks to show a theme; `is_final`: the picker closes; `is_chosen`: the user selected the theme."""
 
-        def __init__(self, name: str, *, is_final: bool) -> None:
+        def __init__(self, name: str, *, is_final: bool = False, is_chosen: bool = False) -> None:
             super().__init__()
-            self.name, self.is_final = name, is_final
+            self.name, self.is_final, self.is_chosen = name, is_final or is_chosen, is_chosen
 
     def __init__(self) -> None:
         super().__init__(id="picker")
@@ -80,12 +80,12 @@ class ThemePicker(Vertical):
         """Show the theme under the cursor."""
         event.stop()
         self._describe(event.at)
-        self.post_message(self.ThemePreviewed(self._names[event.at], is_final=False))
+        self.post_message(self.ThemePreviewed(self._names[event.at]))
 
     def on_lines_line_chosen(self, event: Lines.LineChosen) -> None:
         """Select the theme."""
         event.stop()
-        self.post_message(self.ThemePreviewed(self._names[event.at], is_final=True))
+        self.post_message(self.ThemePreviewed(self._names[event.at], is_chosen=True))
 
     def action_give_up(self) -> None:
         """Return to the previous theme."""
@@ -157,12 +157,16 @@ class ThemeManager(Actions):
         self.choose(names[at % len(names)])
         self._screen.show_toast(f"theme {self._app.theme}", seconds=2)
 
-    def preview(self, name: str, *, is_final: bool) -> None:
-        """Show the theme that the picker requests; close the picker if the user selected the theme."""
+    def preview(self, name: str, *, is_final: bool, is_chosen: bool) -> None:
+        """Show the theme that the picker requests; close the picker if this is its last request.
+
+        A theme that the user did not select is not remembered: the terminal or an option may have set it for this start only.
+        """
         self._app.theme = name
         self._screen.wake()
-        if is_final:
+        if is_chosen:
             self._person.put("theme", name)
+        if is_final:
             self._app.query_one(ThemePicker).display = False
             self._refocus()
 

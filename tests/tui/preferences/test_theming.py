@@ -154,6 +154,7 @@ def test_theme_picker_previews_a_theme_and_then_restores_or_keeps_it(tmp_path):
         await until(pilot, lambda: "told apart with" in text(app))  # the description of the theme is not cut
         await pilot.press("escape")
         await until(pilot, lambda: app.theme == "dark")
+        assert not app.person.get("theme", "")
         await pilot.press("colon", *"theme", "enter")
         await pilot.press("up", "enter")
         await until(pilot, lambda: app.theme == "ansi-light" and app.focused.id == "pane-jobs-one")
