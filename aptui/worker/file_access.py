@@ -76,7 +76,7 @@ def hash_open(descriptor: int, copy_to: int = -1, copy: _Copy | None = None) -> 
     """Read an open file from its start and hash it. Also write its bytes to `copy_to` (a descriptor, -1 = none) and `copy`."""
     sha, xxh, size = hashlib.sha256(), xxhash.xxh64(), 0
     os.lseek(descriptor, 0, os.SEEK_SET)
-    while data := os.read(descriptor, CHUNK_BYTES):
+    while data := _read(descriptor, CHUNK_BYTES):
         sha.update(data)
         xxh.update(data)
         size += len(data)
@@ -94,7 +94,16 @@ def read_small(descriptor: int, size: int) -> bytes:
 
     A larger buffer would be several times slower than the read itself, because all its memory is mapped and unmapped.
     """
-    return os.read(descriptor, size + 1)
+    return _read(descriptor, size + 1)
+
+
+def _read(descriptor: int, count: int) -> bytes:
+    """Read from an open file. An error names the descriptor as its file, which distinguishes it from an error of writing a copy."""
+    try:
+        return os.read(descriptor, count)
+    except OSError as error:
+        error.filename = descriptor
+        raise
 
 
 def hash_file(path: str, *, sees_through: bool = False, copy: _Copy | None = None) -> tuple[FileHash, os.stat_result]:
@@ -390,7 +399,8 @@ def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
     except _NotHere:
         return _fail(order.run_key, f"{lfs.NOT_HERE}{lfs.OR_COPY}")
     except OSError as error:
-        verb = "read source" if error.filename == order.path else "write the copy"
+        is_of_source = error.filename == order.path or isinstance(error.filename, int)
+        verb = "read source" if is_of_source else "write the copy"
         return _fail(order.run_key, f"cannot {verb}: {reason(error)}")
     return RunResult(
         order.run_key,

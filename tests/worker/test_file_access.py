@@ -145,6 +145,22 @@ def test_copy_to_a_full_disk_fails_and_leaves_no_file(tmp_path, monkeypatch, dat
     assert not os.path.exists(one.staged)
 
 
+@pytest.mark.parametrize("data", [SMALL, LARGE])
+def test_copy_of_a_source_on_a_disk_that_fails_says_that_the_source_cannot_be_read(tmp_path, monkeypatch, data):
+    def fail(_descriptor, _count):
+        raise OSError(5, "Input/output error")
+
+    one = order(tmp_path)
+    (tmp_path / "source1").write_bytes(data)
+    monkeypatch.setattr(file_access.os, "read", fail)
+
+    (result,) = file_access.copy_files([one])
+    monkeypatch.undo()
+
+    assert (result.outcome, result.error) == (Outcome.FAILED, "cannot read source: Input/output error")
+    assert not os.path.exists(one.staged)
+
+
 def test_failed_copy_does_not_affect_other_copies_of_a_large_batch(tmp_path):
     orders = [order(tmp_path, b"%d" % key, key=key) for key in range(file_access.SYNC_EACH_BELOW + 5)]
     os.unlink(orders[3].path)
