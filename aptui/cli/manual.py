@@ -242,6 +242,8 @@ def docs_arguments(parser: ArgumentParser) -> None:
 
 def docs(arguments: Namespace) -> int:
     """Show the reference; use a pager if the output is a terminal."""
+    if arguments.man and arguments.verb in list_topics():
+        raise UserError(f"'{arguments.verb}' is not a verb, so it does not have a man page", hint="use --markdown")
     if arguments.verb in WRITTEN_PAGES:
         _page((Path(aptui.__file__).parent / WRITTEN_PAGES[arguments.verb]).read_text(encoding="utf-8"))
         return 0

@@ -199,6 +199,13 @@ def test_docs_verb_prints_and_completes_the_pages_that_people_wrote(
     assert topic not in verbs.all_verbs()
 
 
+@pytest.mark.parametrize("topic", ["keys", "guide"])
+def test_man_page_of_a_topic_is_refused(topic: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["docs", topic, "--man"]) == 3
+
+    assert f"'{topic}' is not a verb, so it does not have a man page" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", verbs.all_verbs())
 def test_each_verb_has_a_group_and_two_valid_examples(verb: str) -> None:
     info = verbs.all_verbs()[verb]
