@@ -220,6 +220,11 @@ def find_entry_point(name: str) -> str:
     return found[name]
 
 
+def is_of_file(module: ModuleType) -> bool:
+    """Whether `load_file` imported this module."""
+    return module.__name__.startswith(_FILE_PREFIX)
+
+
 def load_file(path: str) -> ModuleType:
     """Import the Python file at `path` under a unique module name; its code can import the files beside it.
 

@@ -163,6 +163,14 @@ def test_digest_of_builder_code_covers_modules_that_a_method_imports(place, stat
     assert same == changed
 
 
+def test_code_of_an_installed_builder_includes_the_modules_of_its_package_that_functions_import(place):
+    (found,) = place.complete(entry("texture"))
+
+    names = {path.partition("/builders/")[2] for path, _digest in found.code_files}
+    assert {"texture_builder.py", "files/mips.py", "files/colour_blocks.py"} <= names
+    assert "" not in names
+
+
 def test_stored_description_of_a_builder_starts_no_process(place, no_process):
     place.write("mesh.py")
     before = place.complete(entry("json"))

@@ -30,7 +30,7 @@ from aptui.sdk import SimpleBuilder, programs, schema_of, trusted_params
 from aptui.shared.files import clocks
 from aptui.shared.forms import prepare_form
 from aptui.worker import builder_import
-from aptui.worker.builder_import import NoSuchBuilder, find_entry_point, load_class, load_file, load_function
+from aptui.worker.builder_import import NoSuchBuilder, find_entry_point, is_of_file, load_class, load_file, load_function
 from aptui.worker.describing.questions import (
     ClassAnswer,
     ClassDescription,
@@ -187,19 +187,21 @@ def _schema_text(schema: object) -> str:
 def _code_files(module: ModuleType) -> list[str]:
     """Return the source files of a builder: its module, and the modules of the same package or folder that it imports.
 
-    In a folder, modules that a function imports count, too, although they are not loaded yet.
+    Modules that a function imports count, too, although they are not loaded yet. They are not searched for a module that is
+    installed without a package, because its folder has the modules of all installed packages.
     """
     own = module.__file__ or ""
     package = f"{module.__name__.rpartition('.')[0]}." if "." in module.__name__ else ""
-    folder = f"{os.path.dirname(own)}/" if not package else ""
+    folder = f"{os.path.dirname(own)}/"
     paths = {own} if own else set()
     for name, other in list(sys.modules.items()):
         path = getattr(other, "__file__", None) or ""
-        if path.endswith(".py") and ((package and name.startswith(package)) or (folder and path.startswith(folder))):
+        if path.endswith(".py") and (name.startswith(package) if package else path.startswith(folder)):
             paths.add(path)
-    todo = list(paths) if folder else []
+    root = os.path.join(os.path.normpath(os.path.join(folder, *[".."] * package.count("."))), "")
+    todo = list(paths) if package or is_of_file(module) else []
     while todo:
-        new = {path for path in list_imports(todo.pop(), folder) if path.startswith(folder)} - paths
+        new = {path for path in list_imports(todo.pop(), root) if path.startswith(folder)} - paths
         paths |= new
         todo += new
     return sorted(paths)
