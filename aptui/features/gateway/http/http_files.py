@@ -19,7 +19,7 @@ import json
 import os
 import stat
 from collections.abc import Awaitable, Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import wraps
 from urllib.parse import quote, unquote_to_bytes
 
@@ -371,5 +371,6 @@ def _log_listing(request: web.Request, descriptor: int, path: str) -> web.Respon
             if entry.is_dir(follow_symlinks=False):
                 folders.append(as_text(entry.name))
             elif entry.is_file(follow_symlinks=False):
-                files.append({"name": as_text(entry.name), "size": entry.stat().st_size})
+                with suppress(FileNotFoundError):  # the engine deletes old logs at any time
+                    files.append({"name": as_text(entry.name), "size": entry.stat().st_size})
     return _answer_listing(request, path, sorted(folders), sorted(files, key=lambda each: str(each["name"])))

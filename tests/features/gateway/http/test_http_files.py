@@ -13,9 +13,10 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from email.parser import BytesParser
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +24,7 @@ from disk_project import Project
 from homes import own_homes
 from waiting import until
 
-from aptui.features.gateway.http import sending
+from aptui.features.gateway.http import http_files, sending
 from aptui.features.gateway.http.sending import PRODUCT_OPENER
 from aptui.features.gateway.wire_codec import Scope
 from aptui.shared.files import confinement
@@ -75,6 +76,30 @@ def etag(data: bytes) -> str:
 
 
 # ---------------------------------------------------------------------------------------------------------------- products
+
+
+def test_log_that_is_deleted_while_its_folder_is_listed_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    scandir = os.scandir
+
+    @contextmanager
+    def delete_after_listing(folder: int) -> Iterator[list[os.DirEntry[str]]]:
+        with scandir(folder) as entries:
+            listed = list(entries)
+        (tmp_path / "a.log").unlink()
+        yield listed
+
+    for name in ("a.log", "b.log"):
+        (tmp_path / name).write_text("text")
+    monkeypatch.setattr(http_files.os, "scandir", delete_after_listing)
+    request: Any = SimpleNamespace(query={"list": "plain"})
+    folder = os.open(tmp_path, os.O_RDONLY)
+    try:
+        reply = http_files._log_listing(request, folder, "")
+    finally:
+        os.close(folder)
+        monkeypatch.undo()
+
+    assert reply.text == "b.log\n"
 
 
 @pytest.mark.parametrize(
