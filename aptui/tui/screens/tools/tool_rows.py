@@ -499,7 +499,12 @@ def _ask(task: BackgroundTask, words: list[str]) -> list[DoctorRow]:
         HostError: its output cannot be read. CancelledError: the screen was closed.
     """
     waited_s = 0.0
-    with subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    try:
+        started = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    except OSError as error:
+        hint = "run 'aptui doctor' in a shell"
+        raise HostError(f"the doctor cannot be started: {error.strerror or error}", hint=hint) from error
+    with started as process:
         try:
             while True:
                 try:

@@ -14,7 +14,9 @@ from textual.widgets import Input
 from aptui.config.load import load
 from aptui.core.notices import HealthChanged, JobChanged, Progress
 from aptui.link.port import Drain, PauseJobs, ReadStatus, ReloadConfig, ReprocessJobs, RescanSources, ResumeJobs, RunNext, SetOption
+from aptui.shared.errors import HostError
 from aptui.shared.health import Health, WatchedRoot, WatchMode
+from aptui.tui.background import BackgroundTask
 from aptui.tui.data.session import NoSession, SessionState
 from aptui.tui.frame.theme_manager import ThemePicker
 from aptui.tui.pane import PaneSpec
@@ -477,3 +479,8 @@ def test_advice_column_is_hidden_without_advice():
 
 def test_explanation_of_a_setting_is_not_cut_at_80_columns():
     assert [each.does for each in tool_rows.ADJUSTABLE if len(each.does) > 40] == []
+
+
+def test_doctor_that_cannot_be_started_is_an_error_for_the_user():
+    with pytest.raises(HostError, match="the doctor cannot be started"):
+        tool_rows._ask(BackgroundTask("test", print), ["/no/such/program"])
