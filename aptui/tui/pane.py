@@ -12,6 +12,7 @@ from msgspec import Struct
 from textual.containers import Container
 
 from aptui import feature
+from aptui.shared.errors import HostError
 from aptui.tui.frame.commandline import Command, Host
 
 if TYPE_CHECKING:
@@ -150,8 +151,16 @@ class PaneSpec(Struct, frozen=True):
     place: str
 
     def load(self) -> type[Pane]:
-        """Import the pane's class."""
-        kind = cast(type[Pane], feature.load(self.place))
+        """Import the pane's class.
+
+        Raises:
+            HostError: the import failed; the pane may belong to a package that was made for another version.
+        """
+        try:
+            kind = cast(type[Pane], feature.load(self.place))
+        except Exception as error:  # the code of another distribution may raise any exception
+            hint = "update or uninstall the package that contains this screen"
+            raise HostError(f"the screen {self.title} cannot be loaded: {error}", hint=hint) from error
         kind.name_of_pane = self.id
         return kind
 

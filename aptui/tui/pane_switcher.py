@@ -13,6 +13,7 @@ from textual.app import App
 from textual.containers import Container
 from textual.widgets import ContentSwitcher, Input
 
+from aptui.shared.errors import KnownError
 from aptui.tui.frame.sheets import Sheet
 from aptui.tui.frame.statusline import TabBar
 from aptui.tui.preferences.keymap import Actions
@@ -83,6 +84,8 @@ class PaneSwitcher(Actions):
         wanted = self._memory.get("shell.tab", "")
         if self._specs:
             await self.action_show(wanted if wanted in {spec.id for spec in self._specs} else self._specs[0].id)
+            if not self._current:  # the remembered pane cannot be loaded
+                await self.action_show(self._specs[0].id)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return False if no pane has this number, so that its key has no effect."""
@@ -130,6 +133,13 @@ class PaneSwitcher(Actions):
         if pane_id == self._current:
             self.refocus()
             return
+        if pane_id not in self.mounted:
+            try:
+                spec.load()
+            except KnownError as error:
+                self._app.notify(str(error), severity="warning", timeout=15)
+                self.refocus()
+                return
         self._leave_pane()
         if pane_id not in self.mounted:
             await self._mount(spec)

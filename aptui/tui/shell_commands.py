@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from textual.app import App
 
 from aptui import feature
+from aptui.shared.errors import KnownError
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command, CommandLine
 from aptui.tui.frame.statusline import Hints
@@ -20,7 +21,7 @@ from aptui.tui.preferences.keymap import Actions
 
 if TYPE_CHECKING:
     from aptui.link.port import Verb
-    from aptui.tui.pane import Shell
+    from aptui.tui.pane import PaneSpec, Shell
 
 
 class CommandBar(Actions):
@@ -120,13 +121,20 @@ def run(app: Shell, text: str, commands: Sequence[Command]) -> None:
         found[0].run(rest.strip())
     elif found:
         app.show_toast(f"'{word}' is ambiguous: {', '.join(each.name for each in found)}", "warning")
-    elif there := next((spec for spec in app.panes if word in spec.load().list_command_names()), None):
+    elif there := next((spec for spec in app.panes if word in _list_names(spec)), None):
         is_here = app.pane is not None and app.pane.name_of_pane == there.id
         why = "cannot run now" if is_here else f"works only on the screen {there.title}; press {there.number} to go there"
         app.show_toast(f"':{word}' {why}", "warning")
     else:
         near = get_close_matches(word, [each.name for each in commands], n=1)
         app.show_toast(f"unknown command '{word}'" + (f"; did you mean '{near[0]}'?" if near else "; '?' lists them"), "warning")
+
+
+def _list_names(spec: PaneSpec) -> Sequence[str]:
+    try:
+        return spec.load().list_command_names()
+    except KnownError:  # reported when the user visits the pane
+        return ()
 
 
 def _rescan(app: Shell, rest: str) -> None:

@@ -19,6 +19,7 @@ from aptui.tui.data.session import EngineFacts, NoSession, SessionState
 from aptui.tui.frame.commandline import Command, CommandLine, completions
 from aptui.tui.frame.sheets import FILTER, SIGNS, Lines, Toasts, break_entries, help_lines
 from aptui.tui.frame.statusline import Rule
+from aptui.tui.pane import PaneSpec
 from aptui.tui.preferences.keymap import Keymap, load_keymap
 from aptui.tui.preferences.state import UiMemory
 from aptui.tui.terminal import safety
@@ -605,3 +606,16 @@ async def test_sheet_of_messages_shows_a_long_message_whole(app, pilot):
     app.sheets.action_messages()
     await until(pilot, lambda: "word_99" in text(app))
     assert all(f"word_{number}" in text(app) for number in range(100))
+
+
+def test_pane_that_cannot_be_loaded_is_reported_and_the_screen_goes_on(tmp_path):
+    broken = PaneSpec("broken", 8, "Broken", "Broken", "no_such_package:Pane")
+
+    async def visit(app, pilot, _session):
+        await pilot.press("8")
+        await until(pilot, lambda: "the screen Broken cannot be loaded" in text(app))
+        await pilot.press("colon", *"nothing", "enter")
+        await until(pilot, lambda: "unknown command 'nothing'" in text(app))
+        assert app.pane is app.switcher.mounted["jobs"]
+
+    in_shell(tmp_path, visit, panes=[*PROBES, broken])
