@@ -39,6 +39,7 @@ from aptui.tui.widgets.textview import (
     READ_BYTES,
     Piece,
     TextPreview,
+    cut_line,
     decode_text,
     hex_lines,
     read_preview,
@@ -385,7 +386,7 @@ class _TextDifference(SequenceMatcher[str]):
                 old, new = self._old[start:end], self._new[new_start:new_end]
                 if tag == "equal":
                     for (text, number), (_, new_number) in zip(old, new, strict=True):
-                        yield ((f"{number:>{width}} {new_number:>{width}}    ", "muted"), (make_safe(text[:LINE_CHARS]), ""))
+                        yield ((f"{number:>{width}} {new_number:>{width}}    ", "muted"), *cut_line([(text, "")]))
                     continue
                 pairs = [_mark_change(before, after) for (before, _), (after, _) in zip_longest(old, new, fillvalue=("", 0))]
                 for (_, number), (pieces, _) in zip(old, pairs, strict=False):
@@ -401,6 +402,7 @@ def _count_equal(old: Sequence[str], new: Sequence[str]) -> int:
 
 def _mark_change(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
     """Return the pieces of two lines: only the words between their equal start and their equal end are coloured."""
+    signs = [((glyph("ellipsis"), "muted"),) if len(line) > LINE_CHARS else () for line in (before, after)]
     before, after = before[:LINE_CHARS], after[:LINE_CHARS]
     start = before[: _count_equal(before, after)]
     if start not in (before, after):
@@ -414,4 +416,4 @@ def _mark_change(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piec
         middle = line[len(start) : len(line) - len(end)]
         return (make_safe(start), ""), (make_safe(middle), role), (make_safe(end), "")
 
-    return pieces(before, "failed"), pieces(after, "completed")
+    return (*pieces(before, "failed"), *signs[0]), (*pieces(after, "completed"), *signs[1])

@@ -219,3 +219,10 @@ def test_earlier_version_falls_back_to_the_source_if_no_product_is_stored(produc
     shutil.rmtree(repository / ".git")
 
     assert find_earlier(made_by(*runs), product, PLACES) == f"{why}, and the source is not in Git"
+
+
+def test_long_line_of_a_comparison_ends_with_an_ellipsis_if_it_is_cut():
+    long = "x" * file_previews.LINE_CHARS
+
+    for pieces in file_previews._mark_change(f"{long}old", f"{long}new"):
+        assert "".join(text for text, _ in pieces) == f"{long}…"
