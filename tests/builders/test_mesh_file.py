@@ -1,6 +1,7 @@
 import io
 import struct
 import sys
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -10,7 +11,15 @@ from PIL.PngImagePlugin import PngImageFile
 
 from aptui.builders.common import SourceError
 from aptui.builders.files.mesh_file import MOST_MATERIALS
-from aptui.builders.files.obj_text import list_libraries, list_textures, material_names, outline_obj, with_textures
+from aptui.builders.files import obj_text
+from aptui.builders.files.obj_text import (
+    list_libraries,
+    list_textures,
+    material_names,
+    outline_obj,
+    split_concave_faces,
+    with_textures,
+)
 from aptui.builders.gltf.check import Checker
 from aptui.builders.gltf.file import parse_document
 from aptui.builders.model_builder import GLB_ASSET_TYPE, ModelBuilder
@@ -530,6 +539,31 @@ def test_concave_face_of_an_obj_covers_only_its_area(bench, corners, area, turn)
     normals = np.cross(found[:, 1] - found[:, 0], found[:, 2] - found[:, 0]) * 1e6 / 2
     assert np.linalg.norm(normals, axis=1).sum() == pytest.approx(area, rel=1e-3)
     assert np.linalg.norm(normals.sum(axis=0)) == pytest.approx(area, rel=1e-3)
+
+
+def test_concave_faces_are_split_in_small_groups(monkeypatch):
+    monkeypatch.setattr(obj_text, "_CORNERS_AT_ONCE", 8)
+    face, square = "v 2 0 0\nv 0.5 0.5 0\nv 0 2 0\nv 0 0 0\nf -4 -3 -2 -1", "v 0 0 0\nv 1 0 0\nv 1 1 0\nv 0 1 0\nf -4 -3 -2 -1"
+
+    lines = split_concave_faces("\n".join([face, square] * 3)).split("\n")
+
+    assert [line for line in lines if line.startswith("f")] == ["f -1 -4 -3", "f -3 -2 -1", "f -4 -3 -2 -1"] * 3
+
+
+def test_search_for_concave_faces_needs_little_memory():
+    side = 160
+    corners = [at for at in range(1, side * (side - 1)) if at % side]
+    text = "".join(f"v {at % side} {at // side} 0\n" for at in range(side * side))
+    text += "".join(f"f {at} {at + 1} {at + side + 1} {at + side}\n" for at in corners)
+
+    tracemalloc.start()
+    try:
+        split_concave_faces(text)
+        most_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert most_bytes < 25 * len(text)
 
 
 def test_face_whose_edges_cross_each_other_is_kept(bench):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import re
+from array import array
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,6 +20,8 @@ from aptui.builders.common import SourceError, shorten, show_count
 MOST_CORNERS = 256
 """Maximum number of corners of a concave face that is split correctly, because the time grows with the square of their number."""
 
+_CORNERS_AT_ONCE = 1 << 16
+"""Number of corners whose geometry is computed at once; this limits the memory for a large model."""
 _LEAST_BEND = 1e-6
 """Minimum bend at a corner of a concave face, as a share of the squared area; smaller bends are rounding errors."""
 _LIBRARIES = re.compile(r"\S.*?\.mtl(?=\s|$)", re.IGNORECASE)
@@ -138,30 +141,42 @@ def split_concave_faces(text: str) -> str:
     """
     import numpy as np
 
-    lines, vertices = [line for _, line in _lines(text)], []
-    faces: dict[int, list[tuple[int, list[str], list[int]]]] = {}
+    lines, numbers = [line for _, line in _lines(text)], array("d")
+    faces: dict[int, tuple[array[int], array[int]]] = {}
     for place, line in enumerate(lines):
         words = line.partition("#")[0].split()
         if "#" in line and words[:1] and (words[0] == "f" or words[0] in _FEWEST):
             lines[place] = " ".join(words)  # trimesh cannot read a comment behind numbers
         if words[:1] == ["v"]:
-            vertices.append(words[1:4])
+            numbers.extend(map(float, words[1:4]))
         elif words[:1] == ["f"] and 4 < len(words) <= MOST_CORNERS + 1:
-            indices = [int(corner.partition("/")[0]) for corner in words[1:]]
-            numbers = [each - 1 if each > 0 else each + len(vertices) for each in indices]
-            faces.setdefault(len(numbers), []).append((place, words[1:], numbers))
-    for group in faces.values():
-        points = np.array(vertices, "f8")[[numbers for _, _, numbers in group]]
-        with np.errstate(all="ignore"):  # a later check reports numbers that are too large
-            edges = np.roll(points, -1, axis=1) - points
-            normals = np.cross(points - points[:, :1], edges).sum(axis=1)
-            bends = (np.cross(np.roll(edges, 1, axis=1), edges) * normals[:, None]).sum(axis=2)
-            is_concave = (bends < -_LEAST_BEND * (normals * normals).sum(axis=1)[:, None]).any(axis=1)
-        for at in np.flatnonzero(is_concave):
-            place, corners, _ = group[at]
-            if triangles := _clip_ears(points[at], normals[at]):
-                lines[place] = "\n".join(f"f {corners[a]} {corners[b]} {corners[c]}" for a, b, c in triangles)
+            places, corners = faces.setdefault(len(words) - 1, (array("q"), array("q")))
+            places.append(place)
+            indices = (int(corner.partition("/")[0]) for corner in words[1:])
+            corners.extend(each - 1 if each > 0 else each + len(numbers) // 3 for each in indices)
+    vertices = np.array(numbers).reshape(-1, 3)
+    for size, (places, corners) in faces.items():
+        group_size = _CORNERS_AT_ONCE // size
+        for first in range(0, len(places), group_size):
+            group = np.array(corners[first * size : (first + group_size) * size]).reshape(-1, size)
+            for at, triangles in _split_faces(vertices[group]):
+                words = lines[places[first + at]].split()[1:]
+                lines[places[first + at]] = "\n".join(f"f {words[a]} {words[b]} {words[c]}" for a, b, c in triangles)
     return "\n".join(lines)
+
+
+def _split_faces(points: Any) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
+    """Yield (number, triangles) of each concave face; `points` are the positions of the corners of faces of the same size."""
+    import numpy as np
+
+    with np.errstate(all="ignore"):  # a later check reports numbers that are too large
+        edges = np.roll(points, -1, axis=1) - points
+        normals = np.cross(points - points[:, :1], edges).sum(axis=1)
+        bends = (np.cross(np.roll(edges, 1, axis=1), edges) * normals[:, None]).sum(axis=2)
+        is_concave = (bends < -_LEAST_BEND * (normals * normals).sum(axis=1)[:, None]).any(axis=1)
+    for at in np.flatnonzero(is_concave):
+        if triangles := _clip_ears(points[at], normals[at]):
+            yield int(at), triangles
 
 
 def _clip_ears(points: Any, normal: Any) -> list[tuple[int, int, int]]:
