@@ -10,8 +10,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngImageFile
 
 from aptui.builders.common import SourceError
-from aptui.builders.files.mesh_file import MOST_MATERIALS
 from aptui.builders.files import obj_text
+from aptui.builders.files.mesh_file import MOST_MATERIALS
 from aptui.builders.files.obj_text import (
     list_libraries,
     list_textures,

@@ -311,11 +311,12 @@ class _Handler:
     def _publish(self, written: str, path: str) -> None:
         placing.remember(written)
         placing.make_read_only(written)
+        size = os.stat(written).st_size
         with placing.share_with_gc(self._serving.root):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.rename(written, path)
         root, limit_bytes = self._serving.root, self._serving.limit_bytes
-        if local.needs_cleanup(root, os.stat(path).st_size, limit_bytes):
+        if local.needs_cleanup(root, [size], limit_bytes):
             threading.Thread(target=local.gc, args=(root, limit_bytes), name="aptui-cache-cleanup", daemon=True).start()
 
     def _store(self, namespace: str) -> FolderStore:

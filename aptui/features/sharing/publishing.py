@@ -219,7 +219,7 @@ class ResultUploader:
     def clean_after(self, record: Record) -> None:
         """Clean this machine's store in the background, if a cleanup is due after the result `record` was added."""
         local = self._namespace.local
-        if local is not None and needs_cleanup(local.address, sum(record.blobs.values()), self._limit_bytes):
+        if local is not None and needs_cleanup(local.address, (1, *record.blobs.values()), self._limit_bytes):
             with self._idle:
                 is_due, self._is_cleaning = not self._is_cleaning, True
             if is_due:
@@ -228,7 +228,7 @@ class ResultUploader:
     def _clean(self, root: str) -> None:
         """Remove results until the store is below its limit, unless another cleanup has ended since; runs in a thread."""
         try:
-            if needs_cleanup(root, 0, self._limit_bytes):
+            if needs_cleanup(root, (), self._limit_bytes):
                 gc(root, self._limit_bytes)
         except Exception as error:  # noqa: BLE001  # a store that is too large must not delay a job
             self._reporter.report_error(error)

@@ -275,7 +275,7 @@ def test_served_store_is_cleaned_when_uploads_exceed_its_limit(tmp_path, monkeyp
         for number in range(6):
             data = bytes([number]) * 10_000
             assert ask(address, "PUT", f"/cas/{hashlib.sha256(data).hexdigest()}", data)[0] == 201
-            until(lambda: not maintenance.needs_cleanup(str(tmp_path / "store"), 0, 25_000))
+            until(lambda: not maintenance.needs_cleanup(str(tmp_path / "store"), (), 25_000))
 
     assert 0 < maintenance.count(str(tmp_path / "store")).size_bytes < 25_000
 

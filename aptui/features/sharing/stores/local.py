@@ -118,14 +118,21 @@ def gc(root: str, limit_bytes: int, *, clock: Callable[[], float] = time.time) -
         return result
 
 
+_BLOCK_BYTES = 4096
+"""Size of a block of most file systems. Counting a block is faster than reading the space that each added file occupies."""
 _GROWN = "grown"
 """Name of the file with the number of bytes that were added since the last cleanup."""
 
 
-def needs_cleanup(root: str, added_bytes: int, limit_bytes: int) -> bool:
-    """Count bytes that were added to the store at `root`; return whether a cleanup (`gc`) is due. Errors are ignored."""
+def needs_cleanup(root: str, added: Iterable[int], limit_bytes: int) -> bool:
+    """Count files that were added to the store at `root`; return whether a cleanup (`gc`) is due. Errors are ignored.
+
+    Args:
+        added: sizes of the added files. As in a cleanup, a file occupies whole blocks.
+    """
     if not limit_bytes:
         return False
+    added_bytes = sum(-(-size // _BLOCK_BYTES) * _BLOCK_BYTES for size in added)
     with contextlib.suppress(OSError), open(os.path.join(root, _GROWN), "a+b") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         file.seek(0)

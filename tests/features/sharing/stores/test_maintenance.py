@@ -53,13 +53,21 @@ def test_least_recently_used_results_are_removed_first(local, tmp_path, clock):
 
 def test_cleanup_is_due_whenever_the_store_has_grown_by_a_tenth_of_its_limit(local, tmp_path, clock):
     root = local.address
-    assert not maintenance.needs_cleanup(root, 10_000, 0), "without a limit"
-    assert maintenance.needs_cleanup(root, 0, 10_000), "the store was never cleaned"
+    assert not maintenance.needs_cleanup(root, [100_000], 0), "without a limit"
+    assert maintenance.needs_cleanup(root, (), 100_000), "the store was never cleaned"
 
     for _ in range(2):
-        maintenance.gc(root, 10_000, clock=clock)
-        assert [maintenance.needs_cleanup(root, 400, 10_000) for _ in range(3)] == [False, False, True]
-        assert maintenance.needs_cleanup(root, 0, 10_000)
+        maintenance.gc(root, 100_000, clock=clock)
+        assert [maintenance.needs_cleanup(root, [4_000], 100_000) for _ in range(3)] == [False, False, True]
+        assert maintenance.needs_cleanup(root, (), 100_000)
+
+
+def test_growth_of_the_store_counts_the_blocks_of_small_files(local, tmp_path, clock):
+    """The size of the store is the space on the disk, so 26 files of a byte fill a tenth of a limit of 256 blocks."""
+    maintenance.gc(local.address, 1 << 20, clock=clock)
+
+    assert not maintenance.needs_cleanup(local.address, [1] * 25, 1 << 20)
+    assert maintenance.needs_cleanup(local.address, [1], 1 << 20)
 
 
 def test_cleanup_removes_record_and_blob_although_the_product_was_read(tmp_path, clock):
