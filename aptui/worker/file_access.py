@@ -34,6 +34,7 @@ _START_WRITING = 2
 
 The flag only starts the writing; `fsync` waits until it has ended, and reports errors.
 """
+_READING = "the error occurred while the file was read"
 _WRITE_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 StatKey = tuple[int, int, int, int]
@@ -98,11 +99,11 @@ def read_small(descriptor: int, size: int) -> bytes:
 
 
 def _read(descriptor: int, count: int) -> bytes:
-    """Read from an open file. An error names the descriptor as its file, which distinguishes it from an error of writing a copy."""
+    """Read from an open file. An error has the note `_READING`, which distinguishes it from an error of writing a copy."""
     try:
         return os.read(descriptor, count)
     except OSError as error:
-        error.filename = descriptor
+        error.add_note(_READING)
         raise
 
 
@@ -399,7 +400,7 @@ def _copy_one(order: CopyOrder, is_synced: bool) -> RunResult:
     except _NotHere:
         return _fail(order.run_key, f"{lfs.NOT_HERE}{lfs.OR_COPY}")
     except OSError as error:
-        is_of_source = error.filename == order.path or isinstance(error.filename, int)
+        is_of_source = error.filename == order.path or _READING in getattr(error, "__notes__", ())
         verb = "read source" if is_of_source else "write the copy"
         return _fail(order.run_key, f"cannot {verb}: {reason(error)}")
     return RunResult(

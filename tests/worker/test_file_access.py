@@ -161,6 +161,20 @@ def test_copy_of_a_source_on_a_disk_that_fails_says_that_the_source_cannot_be_re
     assert not os.path.exists(one.staged)
 
 
+def test_error_of_a_disk_that_fails_while_a_file_is_hashed_has_no_descriptor_in_its_text(tmp_path, monkeypatch):
+    def fail(_descriptor, _count):
+        raise OSError(5, "Input/output error")
+
+    (tmp_path / "source").write_bytes(SMALL)
+    monkeypatch.setattr(file_access.os, "read", fail)
+
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        file_access.hash_file(str(tmp_path / "source"))
+    monkeypatch.undo()
+
+    assert str(caught.value) == "[Errno 5] Input/output error"
+
+
 def test_failed_copy_does_not_affect_other_copies_of_a_large_batch(tmp_path):
     orders = [order(tmp_path, b"%d" % key, key=key) for key in range(file_access.SYNC_EACH_BELOW + 5)]
     os.unlink(orders[3].path)
