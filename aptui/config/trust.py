@@ -289,9 +289,9 @@ def _code_files(config: Config) -> set[str]:
             found.update(_files_below(folder))
     for word in (*_words(config), *(tool.path for tool in config.tools)):
         path = os.path.join(top, word)
-        for place in (path, os.path.realpath(path)):  # an absolute word may lead to the project through a link
-            if place.startswith(f"{top}/") and os.path.isfile(place):
-                found.add(place)
+        if os.path.isfile(path):
+            # an absolute word may lead to the project through a link
+            found.update(place for place in (path, os.path.realpath(path)) if place.startswith(f"{top}/"))
     return found
 
 
