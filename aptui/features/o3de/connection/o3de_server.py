@@ -162,8 +162,8 @@ class O3deSession:
             self.end(f"{self.name} reads too slowly: too many notifications wait to be sent")
 
     def release_backlog(self) -> None:
-        """Send the notifications in `backlog`. The client has now received the list of all products."""
-        waiting, self.backlog = self.backlog or [], None
+        """Send the notifications in `backlog`, because the client has received the list of all products."""
+        waiting, self.backlog = self.backlog or [], [] if self.needs_bulk else None
         for shape, payload in waiting:
             self.send_now(shape, payload)
 
@@ -372,9 +372,9 @@ class O3deServer:
     def send_bulk_again(self) -> None:
         """Send all products to every client, because clients may have missed notifications."""
         for session in self.sessions:
-            is_under_way = session.backlog is not None
-            session.backlog, session.needs_bulk = [], True
-            if not is_under_way:
+            session.needs_bulk = True
+            if session.backlog is None:
+                session.backlog = []
                 session.begin(self._welcome(session))
 
     async def _welcome(self, session: O3deSession) -> None:
@@ -382,7 +382,7 @@ class O3deServer:
             session.needs_bulk = False
             with contextlib.suppress(KnownError):  # before the first run, the project has no asset database and no products
                 await self._on_connect(session)
-        session.release_backlog()
+            session.release_backlog()
 
     async def _answer(
         self, session: O3deSession, exchange: O3deExchange, serial: int, work: Awaitable[dict[str, Any] | None]
