@@ -190,9 +190,9 @@ def read_log(path: str) -> list[joblog.JobLogLine]:
         HostError: it cannot be read.
     """
     try:
+        status = os.stat(path)  # before the read: a running job may add lines after it
         data = read_regular(path, LARGEST_BYTES, is_tail=True)
-        status = os.stat(path)
-        left_out = max(0, status.st_size - len(data))
+        left_out = max(0, status.st_size - LARGEST_BYTES)
     except FileNotFoundError:
         name = path.rpartition("/JobLogs/")[2]
         raise HostError(

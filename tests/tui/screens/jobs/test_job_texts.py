@@ -7,6 +7,7 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock, patch
 
 import pytest
@@ -14,10 +15,12 @@ from msgspec.structs import replace
 
 from aptui.core.notices import LogLevel
 from aptui.shared.errors import HostError
+from aptui.shared.files.replacing import read_regular
 from aptui.store import joblog
 from aptui.store.db.schema import VERSION_KEY
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.pane import PANES
+from aptui.tui.screens.jobs import job_details
 from aptui.tui.screens.jobs import job_texts as texts
 from aptui.tui.screens.jobs.event_log import LogColumns, LogSearch, search
 from aptui.tui.screens.jobs.job_details import LARGEST_BYTES, DetailsReader, DetailsRequest, JobDetails, draw_records, read_log
@@ -172,6 +175,21 @@ def test_large_log_is_read_from_its_end(tmp_path: Path):
     found = read_log(str(file))
     assert "left out" in found[0].text
     assert found[-1].text == "the end"
+
+
+def test_log_that_grows_while_it_is_read_has_all_its_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "a.log"
+    file.write_text("~~1~~3~~0~~w~~E: w: one\n~~1~~3~~0~~w~~E: w: two\n")
+
+    def read_and_grow(*values: Any, **options: Any) -> bytes:
+        data = read_regular(*values, **options)
+        with file.open("a") as stream:
+            stream.write("~~1~~3~~0~~w~~E: w: three\n")
+        return data
+
+    monkeypatch.setattr(job_details, "read_regular", read_and_grow)
+
+    assert [line.text for line in read_log(str(file))] == ["one", "two"]
 
 
 def test_pipe_in_place_of_a_log_is_reported(tmp_path: Path):
