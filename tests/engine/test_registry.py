@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 from homes import own_project
@@ -17,6 +19,7 @@ from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind, Platf
 from aptui.engine import registry
 from aptui.engine.registry import complete, complete_checked
 from aptui.shared.errors import UserError
+from aptui.worker.describing import describe
 
 pytestmark = pytest.mark.real
 
@@ -169,6 +172,24 @@ def test_code_of_an_installed_builder_includes_the_modules_of_its_package_that_f
     names = {path.partition("/builders/")[2] for path, _digest in found.code_files}
     assert {"texture_builder.py", "files/mips.py", "files/colour_blocks.py"} <= names
     assert "" not in names
+
+
+@pytest.mark.parametrize(
+    ("statement", "is_parsed"),
+    [("from package import deep", True), ("from . import deep", True), ("import package.deep", True), ("import json", False)],
+)
+def test_module_of_an_installed_builder_is_parsed_only_if_it_may_import_its_package_later(
+    tmp_path, monkeypatch, statement, is_parsed
+):
+    parsed = []
+    monkeypatch.setattr(describe, "list_imports", lambda path, _folder: parsed.append(path) or ())
+    module = ModuleType("package.builder")
+    module.__file__ = str(tmp_path / "package/builder.py")
+    (tmp_path / "package").mkdir()
+    Path(module.__file__).write_text(f"import package\ndef build():\n    {statement}\n")
+
+    assert describe._code_files(module) == [module.__file__]
+    assert len(parsed) == is_parsed
 
 
 def test_stored_description_of_a_builder_starts_no_process(place, no_process):
