@@ -13,6 +13,7 @@ import re
 import threading
 import time
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
@@ -118,13 +119,14 @@ def remove_superseded(log_dir: Path, folders: Iterable[str], list_logs: Callable
         list_logs: returns the logs of the runs that the database lists, relative to `log_dir`. It reads the rows of all jobs, so it
             is called only if a job has too many logs.
     """
-    found: dict[str, list[str]] = {}
+    many: dict[str, list[str]] = {}
     for folder in folders:
         with suppress(OSError):
-            for file in os.listdir(log_dir / folder):
-                if _run_key_of(file) >= 0:
-                    found.setdefault(f"{folder}/{_job_of(file)}", []).append(file)
-    many = {job: files for job, files in found.items() if len(files) > _MOST_LOGS}
+            files = os.listdir(log_dir / folder)
+            jobs = {job for job, logs in Counter(map(_job_of, files)).items() if logs > _MOST_LOGS}
+            for file in files if jobs else ():  # almost always empty: a folder may have the logs of 100,000 jobs
+                if _job_of(file) in jobs and _run_key_of(file) >= 0:
+                    many.setdefault(f"{folder}/{_job_of(file)}", []).append(file)
     if not many:
         return
     listed: dict[str, set[str]] = {}
