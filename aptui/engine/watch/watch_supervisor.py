@@ -233,7 +233,7 @@ class WatchSupervisor:
 
         Args:
             wanted: the roots to watch.
-            news: called after the check of each root.
+            news: called after each change of the health of a root, and at the end.
 
         Returns:
             The time until the next turn is due, in seconds.
@@ -242,8 +242,11 @@ class WatchSupervisor:
         self._check_mounts()
         for watched in self.watched:
             if not self._closed.is_set():
+                before = watched.health()
                 self._update_watch(watched)
-                news()
+                if watched.health() != before:
+                    news()
+        news()
         now = self._settings.clock()
         arms = min((watched.arm_at - now for watched in self.watched), default=math.inf)
         return max(0.01, min(self._settings.root_check_every_s, arms))

@@ -14,6 +14,7 @@ from watch_harness import QUICK, Harness, put, watching
 from aptui.engine.watch import limits as watch_limits
 from aptui.engine.watch.limits import WatchLimits, inotify_descriptors
 from aptui.engine.watch.notifications import ALL, CONTENTS, DELETIONS
+from aptui.engine.watch.watch_supervisor import WatchSupervisor
 from aptui.engine.watch.watcher import NotifiedRoot, Watcher, WatchTimings
 from aptui.shared.health import WatchMode
 
@@ -473,6 +474,17 @@ def test_polled_root_reports_changed_folders_and_new_trees(top):
         harness.until(lambda: top + b"/old" in harness.paths())
 
         assert harness.watcher.health()[0].mode == WatchMode.POLLING
+
+
+def test_turn_reports_health_once_if_no_root_changed(top):
+    published = []
+    roots = [NotifiedRoot(top + b"/missing%d" % number, "a") for number in range(3)]
+    supervisor = WatchSupervisor(QUICK, lambda _notification: None, threading.Event(), threading.Event())
+
+    supervisor.turn(roots, lambda: published.append("first turn"))
+    supervisor.turn(roots, lambda: published.append("second turn"))
+
+    assert published == ["first turn"] * 4 + ["second turn"]
 
 
 def test_polled_root_reports_its_removal_and_its_return(top):
