@@ -211,17 +211,22 @@ def _code_files(module: ModuleType) -> list[str]:
     return sorted(paths)
 
 
+_LATER_IMPORT = re.compile(rb"[ \t:;](?:from|import)[ \t]*([\w.]+)")
+"""Matches an import that is not at the beginning of a line, and captures the name of its module."""
+
+
 def _may_import_later(path: str, package: str) -> bool:
     """Whether a loaded module may import more modules of its package, for example in a function.
 
     This search takes a small part of the time in which a file is parsed, and few modules have such a statement.
     """
-    later = rf"[ \t:;](?:from[ \t]*\.|(?:from|import)[ \t]+{re.escape(package)}\b)"
     try:
         with open(path, "rb") as file:
-            return re.search(later.encode(), file.read()) is not None
+            names = [f"{name.decode('ascii', 'replace')}." for name in _LATER_IMPORT.findall(file.read())]
     except OSError:
         return False
+    own = f"{package}."
+    return any(name.startswith((".", own)) or own.startswith(name) for name in names)
 
 
 def list_imports(path: str, folder: str) -> Iterator[str]:
