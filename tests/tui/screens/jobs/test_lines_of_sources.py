@@ -159,7 +159,7 @@ async def test_shown_log_changes_only_if_another_job_of_the_source_fails(app, pi
     assert pane.selection.key == 3
     report(21, "pending", platform="pc")
     await until(pilot, lambda: status(pane)[::2] == ["· pending", "1 of 3 jobs"])
-    assert pane.store.cell(0, "completed").text == moment_text(NOW_MS, NOW_MS)
+    assert pane.store.cell(0, "completed").text == moment_text(NOW_MS, pane.store._clock_ms())
     assert pane.store.cell(0, "duration").text == "1.50 s"
     report(21, "failed", platform="pc", error="boom", errors=1)
     await details_of(pilot, pane, 21)
