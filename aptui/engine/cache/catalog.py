@@ -24,7 +24,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from json.encoder import encode_basestring
@@ -35,6 +34,7 @@ from aptui.config.dirs import own_folder
 from aptui.core.project import COMMON_PLATFORM, Project
 from aptui.shared.errors import KnownError
 from aptui.shared.files.replacing import replacing
+from aptui.shared.repeated_work import RepeatedWork
 from aptui.store.db.schema import translate_errors, uuid_text
 
 if TYPE_CHECKING:
@@ -97,9 +97,7 @@ class Catalogs:
         """
         self._mark = mark if self._saved is not None else None
         """Mark (`mark_of`) of the catalogs on the disk, even if they are older than the database; None = contents unknown."""
-        self._thread: threading.Thread | None = None
-        self._wants_more, self._lock = threading.Event(), threading.Lock()
-        """`_lock` protects `_thread`, so that a request for another update does not go to a thread that ends."""
+        self._work = RepeatedWork("catalogs")
         self._problem = ""
 
     def save(self) -> None:
@@ -119,24 +117,16 @@ class Catalogs:
 
     def begin(self, done: Callable[[], None]) -> None:
         """Update the catalogs in a thread, which calls `done` after each update. A thread that is running updates them again."""
-        with self._lock:
-            self._wants_more.set()
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, args=(done,), name="catalogs", daemon=True)
-                self._thread.start()
+        self._work.request(self._update(done))
 
-    def _work(self, done: Callable[[], None]) -> None:
+    def _update(self, done: Callable[[], None]) -> Iterator[None]:
         while True:
-            self._wants_more.clear()
             try:
                 self.save()
             except KnownError as error:
                 self._problem = f"the catalogs cannot be written: {error}"
             done()
-            with self._lock:
-                if not self._wants_more.is_set():
-                    self._thread = None
-                    return
+            yield
 
     def take_problem(self) -> str:
         """Return and clear the error of the thread that writes the catalogs; "" = no error."""
@@ -145,10 +135,8 @@ class Catalogs:
 
     def close(self) -> None:
         """Wait for the thread."""
-        self._wants_more.clear()
-        thread = self._thread
-        if thread is not None:
-            thread.join()
+        self._work.withdraw()
+        self._work.join()
 
     # ------------------------------------------------------------------------------------------------------------- writing
 

@@ -30,6 +30,7 @@ from aptui.engine.pool.spawning import python_environment
 from aptui.features.o3de.binary_stream import RegistryAsset, write_stream
 from aptui.shared.errors import HostError, KnownError
 from aptui.shared.files.replacing import read_regular, replace_bytes, replacing
+from aptui.shared.repeated_work import RepeatedWork
 from aptui.store.db import schema
 
 NAME = "assetcatalog.xml"
@@ -57,13 +58,11 @@ class RuntimeCatalogs:
 
     def __init__(self, cache_dir: Path, platforms: Sequence[str], rest_s: float = _REST_S) -> None:
         self._folder, self._platforms, self._rest_s = cache_dir, tuple(platforms), rest_s
-        self._is_pending, self._hurries = threading.Event(), threading.Event()
-        self._thread: threading.Thread | None = None
+        self._work, self._hurries = RepeatedWork("runtime catalogs"), threading.Event()
         self._writing, self._lock = threading.Lock(), threading.Lock()
         """`_writing` is held during a write, which may take seconds.
 
-        The engine reads `_written` in every turn of its loop and must not wait for a write, so `_lock` protects this set. It also
-        protects `_thread`, so that a request for another write does not go to a thread that ends.
+        The engine reads `_written` in every turn of its loop and must not wait for a write, so `_lock` protects this set.
         """
         self._written: set[str] = set()
         self._problem = ""
@@ -80,7 +79,7 @@ class RuntimeCatalogs:
         Raises:
             HostError: a file cannot be written.
         """
-        self._is_pending.clear()
+        self._work.withdraw()
         self._save(partial(_write_registry, self._folder))
 
     def _save(self, write: Callable[[str, BinaryIO], None]) -> None:
@@ -97,20 +96,14 @@ class RuntimeCatalogs:
 
     def begin(self, done: Callable[[], None]) -> None:
         """Write the catalogs after a period without changes, in a thread that calls `done` after each write."""
-        with self._lock:
-            self._is_pending.set()
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._work, args=(done,), name="runtime catalogs", daemon=True)
-                self._thread.start()
+        self._work.request(self._write_when_quiet(done))
 
-    def _work(self, done: Callable[[], None]) -> None:
+    def _write_when_quiet(self, done: Callable[[], None]) -> Iterator[None]:
         rest_s = self._rest_s
         while True:
-            self._is_pending.clear()
             self._hurries.wait(rest_s)
-            if self._is_pending.is_set() and not self._hurries.is_set():
-                continue  # another change
-            self._is_pending.clear()
+            while self._work.withdraw() and not self._hurries.is_set():  # another change
+                self._hurries.wait(rest_s)
             began_s = time.monotonic()
             try:
                 self._save(self._write_apart)
@@ -118,10 +111,7 @@ class RuntimeCatalogs:
                 self._problem = f"the asset catalogs for the game cannot be written: {error}"
             rest_s = max(self._rest_s, time.monotonic() - began_s)
             done()
-            with self._lock:
-                if not self._is_pending.is_set():
-                    self._thread = None
-                    return
+            yield
 
     def take_written(self) -> set[str]:
         """Return the platforms whose catalogs were written since the previous call."""
@@ -137,9 +127,7 @@ class RuntimeCatalogs:
     def close(self) -> None:
         """Make the thread write pending catalogs without waiting for a period without changes, and wait until the thread ends."""
         self._hurries.set()
-        thread = self._thread
-        if thread is not None:
-            thread.join()
+        self._work.join()
 
     def _write(self, platform: str, write: Callable[[str, BinaryIO], None]) -> list[list[int]]:
         made_of = _stamp(catalog.path_of(self._folder, platform))
