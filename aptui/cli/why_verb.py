@@ -48,10 +48,8 @@ def describe_edit(source: SourceRow, database: Reader) -> str:
 
 
 def _digest(path: str) -> bytes:
-    from aptui.worker.file_access import (
-        FileChanged,
-        hash_file,
-    )  # imported here, because few sources were edited after the last scan
+    # imported here, because few sources were edited after the last scan
+    from aptui.worker.file_access import FileChanged, hash_file
 
     try:
         return hash_file(path, sees_through=True)[0][0]

@@ -102,11 +102,8 @@ def total(sums: Iterable[SharingSum]) -> SharingSum:
     return result
 
 
-def line(one: SharingSum) -> str:
-    """Return the effect of sharing, "" if no result was requested.
-
-    For example `96 of 100 results from cache: 41 min saved, 3 min fetching`, and why results were not used or not sent.
-    """
+def gain_line(one: SharingSum) -> str:
+    """Return `96 of 100 results from cache: 41 min saved, 3 min fetching`, "" if no result was requested."""
     asked = one.hits + one.misses
     if not asked:
         return ""
@@ -114,6 +111,14 @@ def line(one: SharingSum) -> str:
     if one.hits:
         gain = f"{duration(one.saved_ms)} saved" if one.saved_ms >= 0 else f"{duration(-one.saved_ms)} lost"
         text += f": {gain}, {duration(one.fetch_ms)} fetching"
+    return text
+
+
+def line(one: SharingSum) -> str:
+    """Return the effect of sharing (`gain_line`), and why results were not used or not sent."""
+    text = gain_line(one)
+    if not text:
+        return ""
     if unanswered := min(one.unanswered, one.misses):
         text += f"; the shared cache did not answer for {unanswered:,}, run 'aptui cache test' to see why"
     if one.unusable:

@@ -532,13 +532,14 @@ class RequestHandler:
         settling = _Settling(request, time.monotonic(), *before, _sum_shared(engine))
         self._settling.append(settling)
 
+        has_failed = verb.retries and not engine.scans.is_scanning and engine.archive.count_failed() > 0
+        retries = verb.is_full_scan or has_failed
+
         def note_synced(is_whole: bool) -> None:
             settling.is_synced = True
             if retries or not (is_whole and live.roots.are_all_native):
                 live.watching.rescan(retries=retries, is_full=verb.is_full_scan)
 
-        retries = verb.retries and not engine.scans.is_scanning and engine.archive.count_failed() > 0
-        retries = retries or verb.is_full_scan
         live.watching.when_synced(note_synced)
 
     def _other_options(self, verb: port.Settle) -> str:

@@ -31,7 +31,7 @@ from aptui.tui.frame.line import Part, Parts, strip_of
 from aptui.tui.preferences.keymap import EVERYWHERE, MOVES, Actions, Keymap, show_key
 from aptui.tui.preferences.theming import roles
 from aptui.tui.terminal.safety import glyph
-from aptui.tui.widgets.cells import width_of, wrap
+from aptui.tui.widgets.cells import width_of, wrap, wrap_at_most
 from aptui.tui.words import clock, shorten
 
 if TYPE_CHECKING:
@@ -522,10 +522,7 @@ class Toasts(Widget):
         for line in text.splitlines():
             safe = sanitize(line)
             self.remembered.append((int(time.time() * 1000), safe, severity))
-            spans = wrap(safe, free_width)
-            pieces = [safe[start:end].strip() for start, end in spans[:_MOST]]
-            if len(spans) > _MOST:
-                pieces[-1] = shorten(safe[spans[_MOST - 1][0] :], free_width)
+            pieces = [piece.strip() for piece in wrap_at_most(safe, free_width, _MOST)]
             self._shown += [
                 (now + seconds, piece, severity if at == 0 else f"{severity} again") for at, piece in enumerate(pieces) if piece
             ]

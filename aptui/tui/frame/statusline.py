@@ -21,7 +21,7 @@ from aptui.tui.data.session import Session, SessionState, is_older
 from aptui.tui.frame.line import Line, Part, Parts, spread, strip_of, width_of
 from aptui.tui.preferences.keymap import show_key
 from aptui.tui.terminal.safety import facts, glyph
-from aptui.tui.widgets.cells import fit, wrap
+from aptui.tui.widgets.cells import fit, wrap_at_most
 from aptui.tui.widgets.cells import width_of as text_width
 from aptui.tui.words import brief, clock, shorten
 
@@ -183,12 +183,7 @@ class Banner(Line):
     def _wrap(self) -> list[str]:
         text, size = _PATH.sub(_cut_path, banner_text(self._session)), self.app.size
         most = _BANNER_LINES if size.height >= _TALL else 1
-        width = max(1, size.width - 2)
-        spans = wrap(text, width) if text else []
-        rows = [text[start:end] for start, end in spans[:most]]
-        if len(spans) > most:
-            rows[-1] = shorten(text[spans[most - 1][0] :], width)
-        return rows
+        return wrap_at_most(text, max(1, size.width - 2), most) if text else []
 
     def render_line(self, y: int) -> Strip:
         """Draw one line of the banner."""

@@ -12,6 +12,7 @@ from rich.style import Style
 
 from aptui.tui.preferences.theming import Roles, legible, roles
 from aptui.tui.terminal.safety import facts, glyph, make_safe
+from aptui.tui.words import shorten
 
 if TYPE_CHECKING:
     from textual.widget import Widget
@@ -156,6 +157,15 @@ def _count_in(text: str, cells: int) -> int:
         if taken > cells:
             return count
     return len(text)
+
+
+def wrap_at_most(text: str, width: int, most: int) -> list[str]:
+    """Return the rows of a safe text, at most `most`; if rows are left out, the last row ends with an ellipsis."""
+    spans = wrap(text, width)
+    rows = [text[start:end] for start, end in spans[:most]]
+    if len(spans) > most:
+        rows[-1] = shorten(text[spans[most - 1][0] :], width)
+    return rows
 
 
 def wrap(text: str, width: int) -> list[tuple[int, int]]:

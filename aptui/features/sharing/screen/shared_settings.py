@@ -90,7 +90,7 @@ class SharedSettings:
         self._saved = Draft()
         self.draft = Draft()
         self.answer: ProbeAnswer | None = None
-        self.account = ""
+        self.account, self._has_hits = "", False
         self._sums: dict[str, SharingSum] = {}
 
     def close(self) -> None:
@@ -112,10 +112,11 @@ class SharedSettings:
             self._saved = self.draft = now
         self._seen = now
         from aptui.features.sharing import totals as shared_totals  # imported on demand, so that the screen starts fast
-        from aptui.shared.result_store import line, total
+        from aptui.shared.result_store import gain_line, total
 
         self._sums = shared_totals.read(self._shell.session.cache_dir).builders
-        self.account = line(total(self._sums.values())).partition(";")[0]  # the reasons of misses are too long for this line
+        whole = total(self._sums.values())
+        self.account, self._has_hits = gain_line(whole), whole.hits > 0
 
     # ---------------------------------------------------------------------------------------------------- the summary line
 
@@ -138,7 +139,7 @@ class SharedSettings:
             enabled = sum(row.is_enabled for row in draft.patterns)
             left.append(Part(f"   {enabled} of {len(draft.patterns)} patterns", "muted"))
         # The share of saved runs is shown although the shared cache is inactive now, if earlier runs have used stored results.
-        has_account = self.account and (draft.mode != "inactive" or not self.account.startswith("0 of "))
+        has_account = self.account and (draft.mode != "inactive" or self._has_hits)
         needed = sum(part.width for part in left[:2]) + len(self.account) + 3
         shows_account = has_account and width >= (_WIDE_COLUMNS if is_news else needed)
         return left, (Part(self.account, "muted"),) if shows_account else ()

@@ -402,7 +402,7 @@ def _count_equal(old: Sequence[str], new: Sequence[str]) -> int:
 
 def _mark_change(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piece, ...]]:
     """Return the pieces of two lines: only the words between their equal start and their equal end are coloured."""
-    signs = [((glyph("ellipsis"), "muted"),) if len(line) > LINE_CHARS else () for line in (before, after)]
+    left_out = before[LINE_CHARS:], after[LINE_CHARS:]  # not compared; `cut_line` replaces them by an ellipsis
     before, after = before[:LINE_CHARS], after[:LINE_CHARS]
     start = before[: _count_equal(before, after)]
     if start not in (before, after):
@@ -412,8 +412,8 @@ def _mark_change(before: str, after: str) -> tuple[tuple[Piece, ...], tuple[Piec
     if end not in tails:
         end = re.sub(r"\A\w+", "", end)
 
-    def pieces(line: str, role: str) -> tuple[Piece, ...]:
+    def pieces(line: str, role: str, tail: str) -> tuple[Piece, ...]:
         middle = line[len(start) : len(line) - len(end)]
-        return (make_safe(start), ""), (make_safe(middle), role), (make_safe(end), "")
+        return cut_line([(start, ""), (middle, role), (end + tail, "")])
 
-    return (*pieces(before, "failed"), *signs[0]), (*pieces(after, "completed"), *signs[1])
+    return pieces(before, "failed", left_out[0]), pieces(after, "completed", left_out[1])
