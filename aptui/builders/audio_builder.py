@@ -546,7 +546,7 @@ def _blocks(source: Any, request: ProcessJobRequest, *, warns: bool) -> Iterator
 
 
 def _order_channels(block: NDArray[Any], container: str, *, is_read: bool) -> NDArray[Any]:
-    """Return samples that were read from a container in the order of WAV, or samples to write in the order of the container."""
+    """Change the order of channels from that of a container to that of WAV (`is_read`), or from WAV to that of the container."""
     import numpy as np
 
     order = _OGG_ORDERS.get(block.shape[1]) if container == "OGG" else None

@@ -209,7 +209,7 @@ def test_normal_map_with_only_x_and_y_keeps_both(bench: BuilderBench, blue: int)
     assert np.abs(made[..., :3].astype(int) - pixels[..., :3]).max() <= 2
 
 
-def test_format_without_alpha_warns_of_a_transparent_picture(bench: BuilderBench) -> None:
+def test_texture_in_a_format_without_alpha_warns_that_its_transparency_is_lost(bench: BuilderBench) -> None:
     pixels = draw_photo()
     pixels[0, 0, 3] = 0
     bench.write("a.png", png(pixels))

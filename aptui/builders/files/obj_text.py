@@ -166,7 +166,10 @@ def split_concave_faces(text: str) -> str:
 
 
 def _split_faces(points: Any) -> Iterator[tuple[int, list[tuple[int, int, int]]]]:
-    """Yield (number, triangles) of each concave face; `points` are the positions of the corners of faces of the same size."""
+    """Yield (number, triangles) of each concave face.
+
+    `points` has the positions of the corners of each face; all faces have the same number of corners.
+    """
     import numpy as np
 
     with np.errstate(all="ignore"):  # a later check reports numbers that are too large

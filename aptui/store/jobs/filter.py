@@ -289,7 +289,7 @@ def _between(name: str, value: str, now_ms: int, column: int, *, is_negated: boo
         least = number(first, column) if first else _LEAST[field]
         most = number(last, column + len(first) + 2) if last else math.inf
         if most < least and field == "completed_ms" and ":" in last and "-" not in last:
-            # `last` is a time of day: its first occurrence after `least` is meant, which may be in the future
+            # a range such as 9:00..10:00 ends at the first 10:00 after its beginning, which may be in the future
             most = _moment(last, int(least) + _MS["d"], column)
         return Between(field, least, most, is_negated)
     end = number(value, column)

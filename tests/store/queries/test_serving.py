@@ -62,7 +62,7 @@ def test_part_of_the_term_before_its_last_underscore_matches_only_pending_source
     assert pending(store, "ui/rock_normal.tex", is_exact=True) == []
 
 
-def test_jobs_of_other_platforms_leave_the_limit_to_jobs_of_the_platform(store) -> None:
+def test_limit_of_the_search_by_job_key_counts_only_jobs_of_the_requested_platform(store) -> None:
     platforms = ("linux", "linux", "server", "server")
     store.put(
         put_source=[source_row(number, PATHS[number - 1]) for number in range(1, 5)],

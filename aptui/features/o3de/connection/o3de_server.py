@@ -98,7 +98,7 @@ class O3deSession:
         self.backlog: list[tuple[Shape, bytes]] | None = []
         """Notifications that are stored until the client has the list of all products; None = notifications are sent at once."""
         self.needs_bulk = True
-        """Whether the list of all products must be sent, also again if notifications were lost while it was sent."""
+        """Whether the list of all products must be sent: at first, and again after notifications were lost."""
         self._queue: deque[bytes] = deque()
         self.queued_bytes = 0
         self._wake, self._is_empty = asyncio.Event(), asyncio.Event()
