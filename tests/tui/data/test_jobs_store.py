@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -44,6 +45,12 @@ def notice(job_id: int, source: str = "a.png", status: str = "completed", **chan
 
 def news(*notices: JobChanged, is_later: bool = True) -> Batch:
     return Batch(jobs=tuple(JobNews(item, is_later, NOW_MS) for item in notices))
+
+
+@pytest.fixture(autouse=True)
+def _new_analyses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Number the analyses of each test from the beginning: tests run in any order."""
+    monkeypatch.setattr(sys.modules[__name__], "ANALYSES", AnalysisKeys())
 
 
 @pytest.fixture

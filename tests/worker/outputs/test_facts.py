@@ -8,7 +8,7 @@ import pytest
 from run_harness import made, write
 
 from aptui.core.orders import Outcome
-from aptui.core.run_report import ContentFacts, content_facts, fault_of_others, together
+from aptui.core.run_report import ContentFacts, fault_of_others
 from aptui.sdk import JobProduct
 from aptui.worker.wire import FrameKind, decode, encode
 
@@ -67,27 +67,3 @@ def test_job_fails_and_names_the_invalid_fact(harness, facts, message):
     assert result.outcome == Outcome.FAILED
     assert "product 'a.out'" in result.error
     assert message in result.error
-
-
-def test_fact_of_a_job_is_the_largest_value_of_its_products():
-    assert together([]) is None
-    assert together([None, ContentFacts(width=4)]) == ContentFacts(width=4)
-    assert together([ContentFacts(8, 2, format="png"), None, ContentFacts(4, 16, format="png")]) == ContentFacts(
-        8, 16, format="png"
-    )
-
-
-def test_additional_fact_of_a_job_is_the_largest_value_of_its_products():
-    products = [
-        content_facts(each) for each in ({"bones": 9, "rig": "a"}, {"bones": 12, "lod": 1}, {"rig": "b", "width": 4}, {"lod": "x"})
-    ]
-
-    facts = together(products)
-
-    assert facts is not None
-    assert facts.all == {"width": 4, "bones": 12, "rig": "b", "lod": "x"}
-
-
-@pytest.mark.parametrize("text", ["x", "[]", '{"bones": 1}', '{"width":1}', '{"B":1}', '{"b":true}', '{"b":1,"a":1}'])
-def test_additional_facts_from_another_program_are_checked(text):
-    assert fault_of_others(text)
