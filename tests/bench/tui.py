@@ -21,7 +21,10 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.bench import generate, tui_widgets
+import numpy as np
+
+from aptui.tui.widgets.log_sources import FileLines
+from tests.bench import generate
 from tests.bench.__main__ import Bench
 from tests.bench.live import Engine
 from tests.bench.measure import aptui, measure_as_installed, run
@@ -383,7 +386,33 @@ def rest(harness: Harness) -> None:
 @row
 def log(_harness: Harness) -> None:
     """A log of 1 GB: the time to read lines as the log pane requests them, without a terminal."""
-    tui_widgets.log_files(1024)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "big.log")
+        block = b"".join(
+            b"23:01:05.790 ~~ line %07d of a log that is long, and goes on until there is enough of it: %s\n" % (n, b"x" * (n % 60))
+            for n in range(9000)
+        )
+        with path.open("wb") as stream:
+            while stream.tell() < 1 << 30:
+                stream.write(block)
+        tail, index, line = [], [], []
+        for _ in range(3):
+            began = time.perf_counter()
+            source = FileLines(path)
+            for at in range(1, 46):
+                source.line(source.line_count() - at)
+            tail.append((time.perf_counter() - began) * 1000)
+            began = time.perf_counter()
+            source.index()
+            index.append((time.perf_counter() - began) * 1000)
+            for at in np.random.default_rng(2).integers(source.line_count(), size=50):
+                began = time.perf_counter()
+                source.line(int(at))
+                line.append((time.perf_counter() - began) * 1000)
+            source.close()
+    say("log, 1 GB: the last 45 lines", tail, "5")
+    say("log, 1 GB: index", index, "500")
+    say("log, 1 GB: any line", line)
 
 
 def main() -> None:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from .crashes import hosts, kills, power, sharing
 from .hostile import hostile, hostile_content, neighbours, serve_hostile, slow_content, wire_fuzz
-from .live import live, live_scenes, live_trouble, vanished, watching
+from .live import live, live_scenes, live_trouble, vanished
 from .storm import storm
 from .worlds import chained, children, serving, truth
 from .worlds.children import ERRNOS
@@ -63,13 +63,6 @@ DRILLS: dict[str, Drill] = {
     "neighbours": lambda folder, chosen: neighbours.drill(folder, mutant=chosen.mutant),
     # Drills of machines that share results.
     "l1-killed": lambda folder, chosen: sharing.killed_at_every_point(folder, step=chosen.step, mutant=chosen.mutant),
-    # Drills of the watcher without an engine.
-    "w1-watcher": lambda folder, chosen: watching.new_trees(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
-    "w2-watcher": lambda folder, chosen: watching.overflows(folder, chosen.seed, mutant=chosen.mutant),
-    "w3-watcher": lambda folder, chosen: watching.watch_limits(folder, mutant=chosen.mutant),
-    "w4-watcher": lambda folder, chosen: watching.renames(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
-    "w5-watcher": lambda folder, chosen: watching.roots(folder, mutant=chosen.mutant),
-    "k4-watcher": lambda folder, chosen: watching.stopped(folder, _laps(chosen), mutant=chosen.mutant),
     # Drills of the live engine.
     "w1-live": lambda folder, chosen: live.new_trees(folder, _laps(chosen), chosen.seed, mutant=chosen.mutant),
     "w2-live": lambda folder, chosen: live.overflows(folder, chosen.seed, mutant=chosen.mutant),
@@ -96,7 +89,7 @@ DRILLS: dict[str, Drill] = {
     "s67": lambda folder, chosen: live_scenes.much(folder, chosen.changes, chosen.seed, mutant=chosen.mutant),
     "s68": lambda folder, chosen: live_scenes.named(folder, mutant=chosen.mutant),
 }
-NEEDS_ROOT = {"p1", "e1-disk", "e3", "w2-watcher", "w3-watcher", "w2-live", "w3-live", "e1-live", "neighbours"}
+NEEDS_ROOT = {"p1", "e1-disk", "e3", "w2-live", "w3-live", "e1-live", "neighbours"}
 _MODULES = (
     children,
     hostile,
@@ -109,7 +102,6 @@ _MODULES = (
     storm,
     truth,
     vanished,
-    watching,
     wire_fuzz,
 )
 MUTANTS = {name for module in _MODULES for name in module.MUTANTS} - {""}

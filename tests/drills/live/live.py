@@ -11,11 +11,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from aptui.cli.main import all_verbs
 
-from ..live.watching import limited
 from ..worlds.report import Report, Say
 from ..worlds.serving import LiveWorld, Serving, rows, serving, workers_left
 from ..worlds.world import SETTINGS
@@ -42,6 +42,18 @@ def _in_threads(count: int, act: Callable[[int], None]) -> None:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+@contextmanager
+def _limited(name: str, value: int) -> Iterator[None]:
+    """Set a limit of inotify, and always restore it."""
+    path = Path("/proc/sys/fs/inotify", name)
+    before = path.read_text()
+    path.write_text(str(value))
+    try:
+        yield
+    finally:
+        path.write_text(before)
 
 
 def _too_often(engine: Serving, report: Report, where: str, most: int = BUILDS_PER_STORM) -> None:
@@ -94,7 +106,7 @@ def overflows(
         world = LiveWorld(folder / f"project{length}{is_stopped}", seed=seed)
         for number in range(_FOLDERS):
             world.write(f"assets/d{number}/f0.txt", "old")
-        with limited("max_queued_events", length), serving(world, report, mutant=mutant) as engine:
+        with _limited("max_queued_events", length), serving(world, report, mutant=mutant) as engine:
             time.sleep(_TRUST_S)
             if is_stopped:
                 engine.process.send_signal(signal.SIGSTOP)
@@ -130,7 +142,7 @@ def watch_limits(folder: Path, *, mutant: str = "", say: Say = print) -> Report:
         make = lambda text, world=world: [world.write(f"assets/d{number}/f.txt", text) for number in range(300)]
         if not is_late:
             make("old")
-        with limited(name, value), serving(world, report, mutant=mutant) as engine:
+        with _limited(name, value), serving(world, report, mutant=mutant) as engine:
             if is_late:
                 make("old")
             report.faults += 1
