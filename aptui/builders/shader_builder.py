@@ -77,6 +77,8 @@ _SLANGC_PLACE = re.compile(
 )
 """Matches the start of a message of slangc 2026 or later: kind, place, source line, and the `^` marks below that line."""
 _SUMMARY = re.compile(r"^\d+ compilation errors|^('' : )?compilation terminated|^No code generated", re.IGNORECASE)
+_ES = re.compile(rb"\b(?:lowp|mediump|highp)\b")
+"""Matches the precisions of GLSL of OpenGL ES, which GLSL of desktops before version 1.30 does not have."""
 MOST_VARIANTS = 1024
 """Maximum number of variants of a shader: each is a job on each platform."""
 
@@ -352,7 +354,9 @@ def _compile_shader(data: bytes, options: ShaderParams, request: ProcessJobReque
 
     def compile_to(target: str, changes: Mapping[str, Any], *, is_silent: bool = False) -> None:
         arguments = spell(replace(options, **changes), _stage(request.source, options), source, target)
-        ended = run_program([compiler, *arguments], folder)
+        # Without a line `#version`, glslang checks a shader as OpenGL ES 1.00, with -d as OpenGL 1.10.
+        flags = ["-d"] if is_copy and not _ES.search(data) else []
+        ended = run_program([compiler, *flags, *arguments], folder)
         output = _SLANGC_PLACE.sub(r"\2(\3): \1: ", ended.output) if family == "slangc" else ended.output
         _report(ended.status, messages(output, pattern), ended.output, request=request, is_silent=is_silent)
         if target and not os.path.isfile(target):

@@ -145,8 +145,11 @@ _LANGUAGE = re.compile(
 The codes are listed, because a pattern for any two letters would also match columns such as `hp` or `xp`.
 """
 _SHADER = re.compile(r"\.(vert|frag|comp|geom|tesc|tese)(\.glsl)?$")
-_OPENGL = re.compile(rb"^\s*#\s*version\s+(?:[123]\d\d|4[01]0)\b", re.MULTILINE)
-"""Matches the line `#version` of GLSL before 4.20, which lacks the texture bindings that SPIR-V needs."""
+_GLSL_VERSION = re.compile(rb"^\s*#\s*version\s+(\d{3})\b", re.MULTILINE)
+_FIRST_SPIRV_VERSION = 420
+"""The first version of GLSL with the texture bindings that SPIR-V needs; that of OpenGL ES is always lower."""
+_OPENGL_2 = re.compile(rb"\b(?:attribute|varying|gl_FragColor)\b")
+"""Matches words of the GLSL of OpenGL 2, where the line `#version` may be missing."""
 _KEY_COLUMNS = ("", "key", "keys", "id", "string", "string_id", "name", "term")
 _LONGEST_SIDE, _FEWEST_SPRITES = 1024, 4
 """Maximum side (pixels) of a picture in an atlas, and minimum number of pictures in a folder for which an atlas is proposed."""
@@ -262,11 +265,15 @@ def find_art(root: Path, names: Sequence[str]) -> Art:
             folders[kind] = found
     tables = tuple(_pattern_for(name) for name in names if _extension(name) in ("csv", "tsv") and _is_text_table(root / name))
     translations = tuple(f"*.{each}" for each in ("po", "xlf", "xliff") if each in kinds)
-    shaders = tuple(
-        _pattern_for(name) for name in names if _SHADER.search(name.lower()) and _OPENGL.search(_read(root / name, 4096))
-    )
+    shaders = tuple(_pattern_for(name) for name in names if _SHADER.search(name.lower()) and _is_opengl(_read(root / name, 4096)))
     faces, template = _find_faces(names), _find_template(names)
     return Art(True, folders, faces, atlases, template, tables, (*translations, *tables), shaders)
+
+
+def _is_opengl(data: bytes) -> bool:
+    """Whether a shader in GLSL, of which `data` is the beginning, cannot be compiled to SPIR-V."""
+    version = _GLSL_VERSION.search(data)
+    return int(version[1]) < _FIRST_SPIRV_VERSION if version else _OPENGL_2.search(data) is not None
 
 
 def _pattern_for(path: str) -> str:

@@ -81,7 +81,7 @@ ARGUMENTS = [
         {"defines": {"B": "x y", "A": 1}, "include_paths": ["inc", "lib"]},
         "-S frag --target-env vulkan1.0 -o OUT -Od -g0 -DA=1 -DB=x y -Iinc -Ilib fx/a.frag",
     ),
-    ("glslangValidator", {"output": "source"}, "-S frag fx/a.frag"),
+    ("glslangValidator", {"output": "source"}, "-d -S frag fx/a.frag"),
     ("glslc", {}, "-fshader-stage=frag -x glsl --target-env=vulkan1.0 -O0 -o OUT fx/a.frag"),
     (
         "glslc",
@@ -169,6 +169,21 @@ def test_shader_is_checked_and_copied_if_the_output_parameter_is_source(bench, f
 
     assert [(each.path, each.asset_type) for each in response.products] == [("a.frag", SHADER_ASSET_TYPE)]
     assert (bench.products_dir / "a.frag").read_text() == "fine"
+
+
+@pytest.mark.real
+@needs("glslangValidator")
+@pytest.mark.parametrize(
+    "text",
+    [
+        "varying float v;\nvoid main() { gl_FragColor = vec4(v) * gl_LightSource[0].ambient; }\n",
+        "precision mediump float;\nvarying float v;\nvoid main() { gl_FragColor = vec4(v); }\n",
+        "#version 120\nvarying float v;\nvoid main() { gl_FragColor = vec4(v); }\n",
+        "#version 300 es\nin highp float v;\nout highp vec4 colour;\nvoid main() { colour = vec4(v); }\n",
+    ],
+)
+def test_shader_of_an_old_opengl_or_of_opengl_es_is_copied(bench, text):
+    assert bench.build(bench.write("a.frag", text), output="source") == {"a.frag": text.encode()}
 
 
 OUTPUTS = [

@@ -166,12 +166,13 @@ def test_glyphs_of_a_font_cover_all_translations(tmp_path: Path) -> None:
 
 
 def test_opengl_shaders_are_only_checked(tmp_path: Path) -> None:
-    vulkan, opengl = b"#version 450\n", b"// sky\n#version 300 es\n"
+    vulkan, opengl, old = b"#version 450\n// an attribute\n", b"// sky\n#version 300 es\n", b"varying vec3 light;\n"
+    shaders = {"a.vert": vulkan, "gl/b.frag": opengl, "c.comp.glsl": vulkan, "inc.glsl": b"", "gl/old.frag": old}
 
-    entries = propose(tmp_path, {"a.png": b"", "a.vert": vulkan, "gl/b.frag": opengl, "c.comp.glsl": vulkan, "inc.glsl": b""})
+    entries = propose(tmp_path, {"a.png": b"", **shaders})
 
     assert entries["shaders"]["patterns"] == ["*.frag", "*.vert", "*.comp.glsl"]
-    assert entries["shaders"]["rules"] == [{"files": ["gl/b.frag"], "params": {"output": "source", "reflect": False}}]
+    assert entries["shaders"]["rules"] == [{"files": ["gl/b.frag", "gl/old.frag"], "params": {"output": "source", "reflect": False}}]
 
 
 @pytest.mark.parametrize("names", [{"photo.png"}, {"a.png", "notes.txt"}, {"project.godot", "a_n.png", "a.wav"}])
