@@ -172,7 +172,9 @@ def test_opengl_shaders_are_only_checked(tmp_path: Path) -> None:
     entries = propose(tmp_path, {"a.png": b"", **shaders})
 
     assert entries["shaders"]["patterns"] == ["*.frag", "*.vert", "*.comp.glsl"]
-    assert entries["shaders"]["rules"] == [{"files": ["gl/b.frag", "gl/old.frag"], "params": {"output": "source", "reflect": False}}]
+    assert entries["shaders"]["rules"] == [
+        {"files": ["gl/b.frag", "gl/old.frag"], "params": {"output": "source", "reflect": False}}
+    ]
 
 
 @pytest.mark.parametrize("names", [{"photo.png"}, {"a.png", "notes.txt"}, {"project.godot", "a_n.png", "a.wav"}])
