@@ -271,7 +271,7 @@ def find_art(root: Path, names: Sequence[str]) -> Art:
 
 
 def _is_opengl(data: bytes) -> bool:
-    """Whether a shader in GLSL, of which `data` is the beginning, cannot be compiled to SPIR-V."""
+    """Whether a shader in GLSL that begins with `data` cannot be compiled to SPIR-V."""
     version = _GLSL_VERSION.search(data)
     return int(version[1]) < _FIRST_SPIRV_VERSION if version else _OPENGL_2.search(data) is not None
 
