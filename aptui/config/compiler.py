@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from aptui.config import settings
 from aptui.config.builders import BuilderCompiler, DeclaredPlatforms
-from aptui.config.configuration import Config, ConfigErrors, ResourceLimits, SharedCachePattern, SharedCacheSettings, escape
+from aptui.config.configuration import Config, ConfigErrors, MissingFolderError, ResourceLimits, SharedCachePattern, SharedCacheSettings, escape
 from aptui.config.dirs import host_platform, own_folder, store_dir
 from aptui.config.packing import sign_project
 from aptui.config.trust import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_address, is_own_store
@@ -63,7 +63,7 @@ class FolderCompiler:
         absolute = os.path.normpath(os.path.join(self._tree.folder, os.path.expanduser(path.value)))
         if not os.path.isdir(absolute):
             problem = "is not a folder" if os.path.lexists(absolute) else "does not exist"
-            raise UserError(f"scan folder '{name}' {problem}: '{absolute}'", where=path.where)
+            raise MissingFolderError(f"scan folder '{name}' {problem}: '{absolute}'", where=path.where, path=absolute)
         include, exclude = node.get("include"), node.get("exclude")
         chosen = (
             self._platforms.matching(include)

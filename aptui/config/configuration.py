@@ -23,10 +23,22 @@ SANDBOX_VARIABLE = "APTUI_SANDBOX"
 """The environment variable with which a user disables `sandbox: auto`."""
 
 
+class MissingFolderError(UserError):
+    """A scan folder does not exist; `path` is its absolute path."""
+
+    def __init__(self, what: str, *, where: str, path: str) -> None:
+        super().__init__(what, where=where)
+        self.path = path
+
+
 class ConfigErrors(UserError):
-    """All mistakes of a configuration; the text of the error has a line for each mistake."""
+    """All mistakes of a configuration; the text of the error has a line for each mistake.
+
+    `missing_folders` do not exist; if one of them is made, the configuration may be correct.
+    """
 
     def __init__(self, errors: Sequence[UserError]) -> None:
+        self.missing_folders = tuple(each.path for each in errors if isinstance(each, MissingFolderError))
         self.errors = tuple(UserError(escape(each.what), where=escape(each.where), hint=escape(each.hint)) for each in errors)
         first = self.errors[0]
         super().__init__(first.what, where=first.where, hint=first.hint)

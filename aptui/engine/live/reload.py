@@ -17,7 +17,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.config import packing
-from aptui.config.configuration import Config, ToolSettings
+from aptui.config.configuration import Config, ConfigErrors, ToolSettings
 from aptui.config.settings import GatewaySettings
 from aptui.core.project import Builder
 from aptui.engine import registry
@@ -55,11 +55,15 @@ ReloadCallback = Callable[[str, bool], None]
 
 
 class LoadedConfiguration(Struct):
-    """Result of a reload: a configuration with its builders, or an error. `callbacks` are the functions to be called with it."""
+    """Result of a reload: a configuration with its builders, or an error. `callbacks` are the functions to be called with it.
+
+    `missing_folders` are scan folders whose absence is a cause of the error.
+    """
 
     config: Config | None
     builders: tuple[Builder, ...] = ()
     error: str = ""
+    missing_folders: tuple[str, ...] = ()
     callbacks: tuple[ReloadCallback, ...] = ()
 
     def is_other(self, config: Config, builders: tuple[Builder, ...]) -> bool:
@@ -117,7 +121,8 @@ class ConfigurationReload:
             config = self._load()
             self._loaded.put(LoadedConfiguration(config, registry.complete_checked(config, memory)))
         except KnownError as error:
-            self._loaded.put(LoadedConfiguration(None, error=str(error)))
+            missing = error.missing_folders if isinstance(error, ConfigErrors) else ()
+            self._loaded.put(LoadedConfiguration(None, error=str(error), missing_folders=missing))
         except Exception as error:  # noqa: BLE001  # reported; the engine keeps its configuration
             self._loaded.put(LoadedConfiguration(None, error=f"{type(error).__name__}: {error}"))
         self._wake()

@@ -101,6 +101,7 @@ class WatchedRoots:
         self._health: tuple[WatchedRoot, ...] = ()
         self._reported: dict[str, tuple[WatchMode, str]] = {}
         self._is_health_new = threading.Event()
+        self._awaited: tuple[str, ...] = ()
         self._shipped = str(dirs.data_dir() / "config")
         """This folder is not watched, because it changes only when aptui is installed. Read once: it may be deleted later."""
 
@@ -133,6 +134,12 @@ class WatchedRoots:
             self._is_health_new.clear()
         return _is_armed(watcher)
 
+    def await_folders(self, paths: tuple[str, ...]) -> None:
+        """Also watch these missing scan folders of a configuration that cannot be used; if one is made, a reload follows."""
+        if paths != self._awaited:
+            self._awaited = paths
+            self.follow_configuration()
+
     def follow_configuration(self) -> None:
         """Watch the folders of the current configuration, and no others."""
         if self._watcher is not None:
@@ -164,7 +171,7 @@ class WatchedRoots:
         if any(builder.adapter for builder in config.project.builders):
             folders += registry.find_adapted_folders(dirs.builders_record(config.cache_dir))
         # The watcher reports a loss when a missing folder exists, and a loss in a folder with configuration causes a reload.
-        watched = [*(path for path in dict.fromkeys(folders) if os.path.isdir(path)), *config.missing_folders]
+        watched = [*(path for path in dict.fromkeys(folders) if os.path.isdir(path)), *config.missing_folders, *self._awaited]
         return roots_of(config.project, str(config.cache_dir), own_paths(config), watched)
 
     # ------------------------------------------------------------------------------------------ health of the watched roots
@@ -210,6 +217,8 @@ class WatchedRoots:
     def _is_unreported(self, root: WatchedRoot) -> bool:
         """Whether a root is in the cache, or does not exist and is not a scan folder yet."""
         config = self._config()
+        if root.path in self._awaited and all(folder.path != root.path for folder in config.project.scan_folders):
+            return True
         return root.path in config.missing_folders or root.path.startswith(os.path.join(str(config.cache_dir), ""))
 
 

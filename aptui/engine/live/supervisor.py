@@ -523,6 +523,7 @@ class EngineSupervisor:
         if error and error != self.configuration_error:
             self._say(f"the configuration was not reloaded: {error}", LogLevel.ERROR)
         self.configuration_error, self.watching.is_configuration_wrong = error, bool(error)
+        self.roots.await_folders(loaded.missing_folders)
         if self.engine is not None and not is_changed:
             self.engine.note_described(error)
         for listener in loaded.callbacks:

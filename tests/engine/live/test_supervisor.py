@@ -860,6 +860,33 @@ def test_scan_folder_that_is_made_after_the_start_is_scanned(project: LiveProjec
         assert not any("is not watched" in text for text in project.messages)
 
 
+def test_scan_folder_that_is_made_after_it_was_configured_is_scanned(project: LiveProject) -> None:
+    later = project.root / "unwatched/inner/later"
+    later.parent.mkdir(parents=True)
+    with project.running() as live:
+        project.config(COPIES.replace("scan_folders: [", "scan_folders: [{name: later, path: unwatched/inner/later}, "))
+        project.until(lambda: f"'{later}'" in live.configuration_error)
+        assert str(later) not in {root.path for root in live.health.roots}
+
+        project.write("unwatched/inner/later/b.txt", "b")
+
+        project.until_product("linux/b.txt", "b")
+        assert not live.configuration_error
+        assert not any("is not watched" in text for text in project.messages)
+
+
+def test_missing_scan_folder_is_reported_also_if_the_configuration_is_read_again(retrying: LiveProject) -> None:
+    with retrying.running() as live:
+        retrying.move("assets", "away")
+        retrying.until(lambda: any(root.mode is WatchMode.GONE for root in live.health.roots))
+        live.reload()
+        retrying.until(lambda: "does not exist" in live.configuration_error)
+
+        assert any(root.mode is WatchMode.GONE for root in live.health.roots)
+        retrying.move("away", "assets")
+        retrying.until(lambda: not live.configuration_error)
+
+
 def test_missing_project_folder_is_not_created(retrying: LiveProject) -> None:
     with retrying.running() as live:
         away = retrying.root.rename(retrying.root.with_name("away"))
