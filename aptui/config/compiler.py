@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from aptui.config import settings
 from aptui.config.builders import BuilderCompiler, DeclaredPlatforms
-from aptui.config.configuration import Config, ConfigErrors, MissingFolderError, ResourceLimits, SharedCachePattern, SharedCacheSettings, escape
+from aptui.config.configuration import (
+    Config,
+    ConfigErrors,
+    MissingFolderError,
+    ResourceLimits,
+    SharedCachePattern,
+    SharedCacheSettings,
+    escape,
+)
 from aptui.config.dirs import host_platform, own_folder, store_dir
 from aptui.config.packing import sign_project
 from aptui.config.trust import OPEN_STORE, OPEN_STORE_HINT, UNSEALED, flaw_of_address, is_own_store

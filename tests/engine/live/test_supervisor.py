@@ -860,7 +860,7 @@ def test_scan_folder_that_is_made_after_the_start_is_scanned(project: LiveProjec
         assert not any("is not watched" in text for text in project.messages)
 
 
-def test_scan_folder_that_is_made_after_it_was_configured_is_scanned(project: LiveProject) -> None:
+def test_scan_folder_that_is_made_below_an_unwatched_folder_is_scanned(project: LiveProject) -> None:
     later = project.root / "unwatched/inner/later"
     later.parent.mkdir(parents=True)
     with project.running() as live:
