@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests.bench import corpus, farm, hub, live, serve, tree, viewers, work
+from tests.bench import corpus, farm, hub, live, tree, viewers, work
 from tests.bench.measure import Cost, aptui, measure_as_installed, median, run, say, settle, spread
 from tests.bench.peers import gulp_command, ninja_project
 
@@ -305,7 +305,6 @@ def full_scan(bench: Bench) -> None:
 
 
 ROWS.update(live.ROWS)
-ROWS.update(serve.ROWS)
 ROWS.update(hub.ROWS)
 ROWS.update(work.ROWS)
 ROWS.update(farm.ROWS)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .crashes import hosts, kills, power, sharing
-from .hostile import hostile, hostile_content, neighbours, serve_hostile, slow_content, wire_fuzz
+from .hostile import hostile, hostile_content, neighbours, serve_hostile, wire_fuzz
 from .live import live, live_scenes, live_trouble, vanished
 from .storm import storm
 from .worlds import chained, children, serving, truth
@@ -59,7 +59,6 @@ DRILLS: dict[str, Drill] = {
     ),
     "hostile-assets": lambda folder, chosen: hostile_content.assets(folder, chosen.seed, mutant=chosen.mutant),
     "names": lambda folder, chosen: hostile_content.names(folder, chosen.count * 40, chosen.seed, mutant=chosen.mutant),
-    "slow-content": lambda folder, _chosen: slow_content.answers(folder),
     "neighbours": lambda folder, chosen: neighbours.drill(folder, mutant=chosen.mutant),
     # Drills of machines that share results.
     "l1-killed": lambda folder, chosen: sharing.killed_at_every_point(folder, step=chosen.step, mutant=chosen.mutant),
