@@ -518,18 +518,6 @@ def test_trace_option_writes_the_spans_of_the_engine(run: Run, project: Path) ->
     assert sum(phase == "e" for phase, _source in runs) == 4
 
 
-def test_products_of_removed_platform_are_deleted(run: Run, project: Path) -> None:
-    product = project / "Cache" / "server" / "a.txt"
-    run("batch")
-    run("batch", "--platforms", "linux")
-    assert product.exists()
-    (project / "aptui.yaml").write_text(CONFIG.replace("server: {tags: [server]}", ""))
-
-    run("batch")
-
-    assert not product.exists()
-
-
 def test_junit_report_counts_warnings_as_failures_if_requested(run: Run, project: Path) -> None:
     (project / "assets" / "twice.json").write_text('{"a": 1, "a": 2}')
     assert run("batch", "--platforms", "linux")[0] == 0

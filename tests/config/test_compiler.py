@@ -88,11 +88,6 @@ def test_init_never_overwrites_an_existing_file(folder: Path) -> None:
     assert (folder / "aptui.yaml").read_text(encoding="utf-8") == "mine"
 
 
-def test_init_refuses_a_path_that_is_not_a_folder(folder: Path) -> None:
-    with pytest.raises(UserError, match="is not a folder"):
-        init(folder / "nowhere")
-
-
 def test_init_writes_the_place_of_the_schema_for_editors(folder: Path) -> None:
     text = init(folder).read_text(encoding="utf-8")
 

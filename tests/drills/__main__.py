@@ -76,7 +76,6 @@ DRILLS: dict[str, Drill] = {
         folder, max(1, chosen.count // 16), changes=chosen.changes, mutant=chosen.mutant
     ),
     "n1-live": lambda folder, chosen: live.names(folder, mutant=chosen.mutant),
-    "d4-live": lambda folder, chosen: live_trouble.taken_away(folder, mutant=chosen.mutant),
     "e1-live": lambda folder, chosen: live_trouble.full_disk(folder, mutant=chosen.mutant),
     "checkout": lambda folder, chosen: live_scenes.checkouts(folder, 2 * _laps(chosen), mutant=chosen.mutant),
     "vanished-folders": lambda folder, chosen: vanished.vanished_folders(folder, mutant=chosen.mutant),

@@ -79,50 +79,22 @@ def of_kind(jobs: Jobs, kind: type[Command]) -> list[Command]:
 
 
 @pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_pipeline_kills_a_run_only_if_the_state_table_has_the_kill_effect(state: JobState | None, trigger: Trigger) -> None:
-    jobs = some_jobs()
-    is_killed = bool(TABLE[state][trigger][1] & Effect.KILL)
-
-    jobs.feed(job_in(jobs, state), trigger)
-
-    assert of_kind(jobs, KillRuns) == ([KillRuns(0, (99,))] if is_killed else [])
-    assert of_kind(jobs, DiscardStaging) == ([DiscardStaging(0, (99,))] if is_killed else [])
-    assert 99 not in jobs.running or not is_killed
-
-
-@pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_job_gets_a_new_run_key_only_if_the_transition_starts_a_run(state: JobState | None, trigger: Trigger) -> None:
+def test_transition_of_a_job_has_only_the_effects_of_the_state_table(state: JobState | None, trigger: Trigger) -> None:
     jobs = some_jobs()
     job = job_in(jobs, state)
-    before = jobs.ledger.run_key
+    before, effects = jobs.ledger.run_key, TABLE[state][trigger][1]
 
     jobs.feed(job, trigger)
 
-    starts = bool(TABLE[state][trigger][1] & Effect.START)
+    kills, starts, deletes = (bool(effects & effect) for effect in (Effect.KILL, Effect.START, Effect.DELETE))
+    assert of_kind(jobs, KillRuns) == [KillRuns(0, (99,))] * kills
+    assert of_kind(jobs, DiscardStaging) == [DiscardStaging(0, (99,))] * kills
+    assert 99 not in jobs.running or not kills
     assert jobs.ledger.run_key - before == starts
     assert not starts or jobs.running == {job.run_key: job}
-
-
-@pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_job_is_deleted_only_if_the_transition_has_the_delete_effect(state: JobState | None, trigger: Trigger) -> None:
-    jobs = some_jobs()
-    job = job_in(jobs, state)
-
-    jobs.feed(job, trigger)
-
-    deletes = bool(TABLE[state][trigger][1] & Effect.DELETE)
     assert (job.source.jobs == {}) == deletes
-    assert jobs.ledger.rows.get("drop_job", []) == ([(7,)] if deletes else [])
-    assert of_kind(jobs, DropLogs) == ([DropLogs(0, ("log",))] if deletes else [])
-
-
-@pytest.mark.parametrize(("state", "trigger"), FILLED)
-def test_queue_contains_a_job_only_in_the_state_queued(state: JobState | None, trigger: Trigger) -> None:
-    jobs = some_jobs()
-    job = job_in(jobs, state)
-
-    jobs.feed(job, trigger)
-
+    assert jobs.ledger.rows.get("drop_job", []) == [(7,)] * deletes
+    assert of_kind(jobs, DropLogs) == [DropLogs(0, ("log",))] * deletes
     assert job not in list(jobs.ready) or job.state is JobState.QUEUED
 
 

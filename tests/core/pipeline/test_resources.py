@@ -9,7 +9,6 @@ from fake_world import World
 from fakes import Setup, copier, scripter
 
 from aptui.core.messages import SlotsFree, StartRuns
-from aptui.core.notices import JobChanged
 from aptui.core.orders import AnalyseOrder, Outcome
 
 BUILDERS = (
@@ -138,11 +137,3 @@ def test_all_jobs_end_with_limited_resources_and_random_outcomes(seed: int) -> N
 
     assert len(world.statuses()) == len(names)
     assert [use.holders for use in world.pipeline.jobs.resource_uses()] == [(), ()]
-
-
-def test_project_without_resources_keeps_no_resource_records() -> None:
-    world = World().apply({"a.s": ""})
-
-    assert world.pipeline.jobs.resources is None
-    assert world.pipeline.jobs.resource_uses() == ()
-    assert any(isinstance(notice, JobChanged) for notice in world.notices)

@@ -96,13 +96,6 @@ def test_folder_moved_into_a_scan_folder_gets_products_until_moved_out(project: 
         project.until(lambda: not (project.cache / "linux/tree").exists())
 
 
-def test_engine_makes_products_of_five_hundred_files_written_at_once(project: LiveProject) -> None:
-    with project.running():
-        for number in range(500):
-            project.write(f"assets/new/{number % 7}/{number % 3}/{number}.txt", str(number))
-        project.until(lambda: len(list(project.cache.glob("linux/new/*/*/*.txt"))) == 500)
-
-
 def test_products_change_when_a_file_and_a_folder_replace_each_other(project: LiveProject) -> None:
     project.write("assets/x/y.txt", "below")
     with project.running():

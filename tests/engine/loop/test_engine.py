@@ -200,13 +200,6 @@ def test_request_to_reprocess_replaces_a_damaged_product(project: Project) -> No
     assert project.texts() == {"a.txt": "a"}
 
 
-def test_failed_analysis_is_listed_and_has_a_log(project: Project) -> None:
-    project.engine_run({"builders/scripted.py": SCRIPTED, "assets/b.scr": "refuse"})
-
-    assert project.errors() == {"b.scr:analysis": "it refuses"}
-    assert any("b.scr" in path.name for path in (project.cache / ".aptui" / "logs").rglob("*") if path.is_file())
-
-
 def test_logs_of_earlier_runs_are_deleted_when_the_engine_closes(project: Project) -> None:
     """The first and the last five runs of a failing job stay."""
     logs = project.cache / ".aptui" / "logs" / "JobLogs"

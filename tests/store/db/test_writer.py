@@ -7,7 +7,6 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
-from typing import cast
 from unittest import mock
 
 import pytest
@@ -33,6 +32,7 @@ def fill(store: Store) -> None:
     store.put(
         put_source=[source_row()], put_analysis=[analysis_row()], put_job=[job_row()], put_product=[product_row()],
         put_edge=[edge_row(0, "Textures/Other.png")], put_run=[RUN], put_conflict=[("linux/x", 1)],
+        put_draft=[(1, None)], put_retries=[(1, 1, "crash")],
         put_stat=[("CreateJobs,Textures/Ärger.png,image", 1, 2)],
         put_folder=[(1, "textures", DIGEST, (FACT,))], put_file=[(1, "Textures/a.png", 0, 1, 2)],
         put_cache_folder=[("linux/textures", 9)], put_state=[("epoch", "1")],
@@ -40,7 +40,7 @@ def fill(store: Store) -> None:
 
 
 OWNED = ("Sources", "aptui_sources", "Jobs", "aptui_jobs", "Products", "aptui_products", "aptui_analyses", "aptui_runs",
-         "aptui_conflicts", "aptui_edges", "SourceDependency", "Stats")  # fmt: skip
+         "aptui_conflicts", "aptui_drafts", "aptui_retries", "aptui_edges", "SourceDependency", "Stats")  # fmt: skip
 
 
 def test_statements_and_row_operations_have_the_same_order() -> None:
@@ -190,7 +190,7 @@ def test_dropping_a_job_keeps_its_source_and_analysis(store: Store) -> None:
 
     store.put(drop_job=[(1,)])
 
-    gone = ("Jobs", "aptui_jobs", "Products", "aptui_products", "aptui_runs", "aptui_conflicts")
+    gone = ("Jobs", "aptui_jobs", "Products", "aptui_products", "aptui_runs", "aptui_conflicts", "aptui_drafts", "aptui_retries")
     assert {table: store.count(table) for table in gone} == dict.fromkeys(gone, 0)
     assert [store.count(table) for table in ("Sources", "aptui_analyses", "Stats")] == [1, 1, 1]
 
@@ -495,10 +495,3 @@ def test_closed_writer_refuses_saves_and_can_be_closed_again(store: Store) -> No
     assert store.saved == [1]
     with pytest.raises(InternalError, match="closed"):
         store.writer.save(2, {})
-
-
-def test_writer_refuses_an_invalid_database(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"nonsense" * 100)
-
-    with pytest.raises(HostError):
-        Writer(tmp_path / "a", cast("list[int]", []).append)

@@ -155,15 +155,6 @@ def test_job_is_flaky_only_if_its_last_run_was_retried(store: Store) -> None:
     assert parse("!is:flaky").matches(table).tolist() == [True, True, False]
 
 
-def test_retries_are_deleted_with_their_job(store: Store) -> None:
-    store.put(put_source=[source_row()], put_job=[job_row(1, run_key=5)], put_retries=[(1, 5, "crash")])
-
-    store.put(drop_job=[(1,)])
-
-    with closing(sqlite3.connect(store.path)) as database:
-        assert database.execute("SELECT COUNT(*) FROM aptui_retries").fetchone() == (0,)
-
-
 class Busy(dict[str, np.ndarray]):
     """Columns of a table that changes while it is read, as if by another thread: each read adds a job and lets job 1 fail."""
 
@@ -253,15 +244,6 @@ def test_job_is_critical_if_its_plan_says_so_until_a_notice_changes_this(store: 
 
     assert (rows, read) == ([(1, True), (2, False)], [True, False])
     assert parse("is:critical").matches(table).tolist() == [False, True]
-
-
-def test_draft_mark_is_deleted_with_its_job(store: Store) -> None:
-    store.put(put_source=[source_row()], put_job=[job_row(1, run_key=5)], put_draft=[(1, None)])
-
-    store.put(drop_job=[(1,)])
-
-    with closing(sqlite3.connect(store.path)) as database:
-        assert database.execute("SELECT COUNT(*) FROM aptui_drafts").fetchone() == (0,)
 
 
 def test_text_index_finds_texts_that_were_read_or_added_later(monkeypatch: pytest.MonkeyPatch) -> None:

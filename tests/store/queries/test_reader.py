@@ -358,14 +358,6 @@ def foreign(tmp_path: Path) -> Iterator[Reader]:
         yield reader
 
 
-def test_jobs_of_o3de_are_listed_with_their_columns(foreign: Reader) -> None:
-    rows = list(foreign.jobs())
-
-    assert [row.status for row in rows] == ["completed", "failed", "pending", "processing"]
-    assert [(row.duration_s, row.completed_ms) for row in rows] == [(1.5, 9), (0.0, 9), (0.0, 9), (0.0, 9)]
-    assert foreign.totals().jobs == {"pending": 1, "processing": 1, "completed": 1, "failed": 1, "cancelled": 0}
-
-
 def test_sources_products_and_runs_of_a_database_of_o3de_are_read(foreign: Reader) -> None:
     source = foreign.source("a.PNG")
 

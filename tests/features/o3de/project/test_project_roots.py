@@ -95,15 +95,13 @@ def test_engine_named_in_the_manifest_of_the_user_is_found(engine: SmallEngine, 
     assert find(engine, lone(engine, f'{{"project_name": "Lone", "engine": "{wanted}"}}')).engine == str(engine.root)
 
 
-def test_o3de_engine_in_a_folder_above_the_program_is_found(engine: SmallEngine) -> None:
-    program = engine.root / "build" / "linux" / "bin" / "profile" / "AssetProcessorBatch"
-
-    assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
-
-
-def test_engine_is_found_beside_a_link_to_the_program(engine: SmallEngine) -> None:
-    program = engine.root / "AssetProcessorBatch"
-    program.symlink_to("/usr/bin/env")
+@pytest.mark.parametrize(
+    ("path", "is_link"), [("build/bin/profile/AssetProcessorBatch", False), ("AssetProcessorBatch", True)]
+)
+def test_o3de_engine_in_a_folder_above_the_program_is_found(engine: SmallEngine, path: str, is_link: bool) -> None:
+    program = engine.root / path
+    if is_link:
+        program.symlink_to("/usr/bin/env")
 
     assert find(engine, lone(engine), Options(program=str(program))).engine == str(engine.root)
 
