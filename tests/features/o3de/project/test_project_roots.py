@@ -95,9 +95,7 @@ def test_engine_named_in_the_manifest_of_the_user_is_found(engine: SmallEngine, 
     assert find(engine, lone(engine, f'{{"project_name": "Lone", "engine": "{wanted}"}}')).engine == str(engine.root)
 
 
-@pytest.mark.parametrize(
-    ("path", "is_link"), [("build/bin/profile/AssetProcessorBatch", False), ("AssetProcessorBatch", True)]
-)
+@pytest.mark.parametrize(("path", "is_link"), [("build/bin/profile/AssetProcessorBatch", False), ("AssetProcessorBatch", True)])
 def test_o3de_engine_in_a_folder_above_the_program_is_found(engine: SmallEngine, path: str, is_link: bool) -> None:
     program = engine.root / path
     if is_link:
