@@ -23,7 +23,7 @@ from msgspec import Struct
 
 from aptui.config.configuration import Config
 from aptui.config.own_files import own_paths
-from aptui.core.paths import as_text, is_below, os_path
+from aptui.core.paths import as_text, from_text, is_below, os_path
 from aptui.core.patterns import ignore_matcher
 from aptui.core.project import ScanFolder
 from aptui.shared.errors import KnownError, UserError
@@ -41,6 +41,7 @@ LIMIT_BYTES = 64 << 20
 _SEPARATOR = r"(?:\\\\|\\/|[\\/])"
 _ANY_SEPARATOR = re.compile(_SEPARATOR)
 _NO_PATH = re.compile(r"""[\s"'<>|=,;:()\[\]{}]""")
+_VARIABLE = re.compile(r"\$(?:\{\w+\}|\(\w+\))/\Z")
 _ALIAS = re.compile(r"@\w+@/")
 _LONGEST_PATH_BYTES = 4096
 _UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
@@ -131,7 +132,7 @@ class _Mending:
             if rename.is_uuid:
                 self._uuids.setdefault(rename.old, rename)
             else:
-                for old in {rename.old, quote(rename.old)}:
+                for old in {os_path(rename.old), _quote_path(rename.old)}:
                     self._paths.setdefault(old.lower(), []).append(rename)
         self.count = 0
         self.changed: set[int] = set()
@@ -154,6 +155,9 @@ class _Mending:
             rename = self._find_rename(_ANY_SEPARATOR.sub("/", found).lower(), match.start())
         if rename is None:
             return found
+        if rename.old == rename.new:
+            self.same.add(rename.target)
+            return found
         new = _like_uuid(rename.new, found) if rename.is_uuid else _like_path(rename, found)
         (self.same if new == found else self.changed).add(rename.target)
         self.count += new != found
@@ -165,20 +169,37 @@ class _Mending:
         The text contains `path` at `start`. The text before `start` decides whether `path` is only the end of another path.
         """
         before = self._before(start)
-        for rename in self._paths[path]:
+        # `re` regards a few letters as equal whose lower case differs, for example "i" without a dot and "i". These are two names.
+        for rename in self._paths.get(path, ()):
             if not before or (before == "./" and rename.is_seen_from_here):
                 return rename
             if rename.is_seen_from_here:
                 continue
-            if before == "/" or _ALIAS.fullmatch(before) or before.endswith(self._prefixes):
+            if before == "/" or _ALIAS.fullmatch(before) or self._is_scan_folder(start):
                 return rename
         return None
 
     def _before(self, start: int) -> str:
+        """Return the folders that the text names directly before `start`, each with a final slash; "" if it names none."""
+        piece = self._piece(start)
+        if piece.endswith((")/", "]/", "}/")) and not _VARIABLE.search(piece):
+            return piece[-2:]  # "Props (old)/" is a folder, "${ROOT}/" is not
+        return _NO_PATH.split(piece)[-1]
+
+    def _is_scan_folder(self, start: int) -> bool:
+        """Whether the text before `start` ends with one of the prefixes, which may contain blanks and brackets."""
+        piece = self._piece(start)
+        for prefix in filter(piece.endswith, self._prefixes):
+            above = piece[: -len(prefix)][-1:]
+            if prefix.startswith("/") or not above or above == "/" or _NO_PATH.match(above):
+                return True
+        return False
+
+    def _piece(self, start: int) -> str:
+        """Return the text before `start` in lower case and with `/` for all slashes, "" if it does not end with a slash."""
         if not start or self._text[start - 1] not in "/\\":
             return ""
-        piece = self._text[max(0, start - _LONGEST_PATH_BYTES) : start]
-        return _ANY_SEPARATOR.sub("/", _NO_PATH.split(piece)[-1]).lower()
+        return _ANY_SEPARATOR.sub("/", self._text[max(0, start - _LONGEST_PATH_BYTES) : start]).lower()
 
 
 def _paths_regex(paths: Iterable[str]) -> str:
@@ -217,6 +238,11 @@ def _uuid_regex(digits: str) -> str:
     return f"{digits}|{dashed}"
 
 
+def _quote_path(path: str) -> str:
+    """Return a path in text form as part of a URL."""
+    return quote(from_text(path))
+
+
 def _like_uuid(digits: str, found: str) -> str:
     text = _uuid_regex(digits).rpartition("|")[2] if "-" in found else digits
     return text if found != found.upper() else text.upper()
@@ -224,7 +250,9 @@ def _like_uuid(digits: str, found: str) -> str:
 
 def _like_path(rename: Rename, found: str) -> str:
     """Return the new path in the style of the old path: the same slashes, lower case and `%20` if the old path has them."""
-    new = quote(rename.new) if "%" in found and "%" not in rename.old else rename.new
+    plain, quoted = os_path(rename.old).lower(), _quote_path(rename.old).lower()
+    is_quoted = plain != quoted and _ANY_SEPARATOR.sub("/", found).lower() == quoted
+    new = _quote_path(rename.new) if is_quoted else os_path(rename.new)
     if found == found.lower() and rename.old != rename.old.lower():
         new = new.lower()
     separator = _ANY_SEPARATOR.search(found)

@@ -316,7 +316,26 @@ def renames_for(plan: Plan, mention: Mention, targets: Iterable[int]) -> list[Re
         if item.folder == item.new_folder:
             old, new = moved_files.write_as_seen_from(here, item.old), moved_files.write_as_seen_from(there, item.new)
             found.append(Rename(old, new, at, is_seen_from_here=True))
+    names = dict.fromkeys(each for _, item in chosen for each in _list_longer(plan.tree, item))
+    found += [Rename(path, path, OWN) for path in names]
+    found += [
+        Rename(path, path, OWN, is_seen_from_here=True) for path in (moved_files.write_as_seen_from(here, name) for name in names)
+    ]
     return found
+
+
+def _list_longer(tree: DiskTree, item: RelocationItem) -> Iterator[str]:
+    """Yield the files beside a moved file whose name ends with a blank and its name.
+
+    A text with such a name does not refer to the moved file: "big rock.png" is not "rock.png".
+    """
+    folder, _, name = item.old.rpartition("/")
+    for scan_folder in tree.folders:
+        if scan_folder.name == item.folder:
+            prefix = f"{folder}/" if folder else ""
+            yield from (
+                f"{prefix}{other}" for other in tree.names(scan_folder, folder)[1] if other.lower().endswith(f" {name.lower()}")
+            )
 
 
 def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationItem], names: Mapping[str, _MentionResult]) -> Fate:

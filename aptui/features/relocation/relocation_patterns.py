@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _ALONE = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "excludeMetaDataFiles")
 """O3DE's switches that are valid only with a command (`move` or `delete`), in the order in which O3DE reports them."""
-_INVALID = frozenset('<|>?"')
+_INVALID = frozenset('<|>?"\0')
 _FOLDERS = "Cannot operate on directories.  Please specify a file or use a wildcard to select all files within a directory."
 
 
@@ -300,7 +300,7 @@ def read_destination(found: FoundSource, destination: str, tree: DiskTree) -> De
     bad = sorted(_INVALID.intersection(given if found.is_plain else text))
     if bad:
         raise RelocationError(
-            f"the destination '{destination}' has characters that some systems do not allow: {' '.join(bad)}",
+            f"the destination '{destination}' has characters that some systems do not allow: {' '.join(bad)}".replace("\0", "NUL"),
             "Destination string contains invalid characters.",
         )
     if text.startswith("/") and tree.owner(text) is None:

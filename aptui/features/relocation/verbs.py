@@ -257,13 +257,13 @@ def _repair(move: Move) -> None:
 
 
 def _merge_uuid(left: bytes, belongs: bytes) -> None:
-    """Copy the UUID in the new identity file `belongs` into the list of earlier UUIDs in the old identity file `left`."""
+    """Copy the UUIDs in the new identity file `belongs` into the list of earlier UUIDs in the old identity file `left`."""
     with open(left, "rb") as old, open(belongs, "rb") as new:
         try:
             document, made = json.loads(old.read()), json.loads(new.read())
             legacy = document["UUID"].setdefault("legacyUuids", [])
-            if made["UUID"]["uuid"] not in legacy:
-                legacy.append(made["UUID"]["uuid"])
+            known = (document["UUID"].get("uuid"), *legacy)
+            legacy += [uuid for uuid in (made["UUID"]["uuid"], *made["UUID"].get("legacyUuids", ())) if uuid not in known]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f"'{os.fsdecode(left)}' or '{os.fsdecode(belongs)}' is not an identity file",

@@ -456,6 +456,18 @@ def test_move_rewrites_references_and_keeps_all_other_bytes(harness: RelocationH
     assert (report.counts.updated, report.updates[0].count, fates(report)) == (1, 3, {"a.scene": "mended"})
 
 
+def test_reference_to_a_file_whose_name_ends_with_the_moved_name_stays(harness: RelocationHarness) -> None:
+    for name in ("rock.png", "Big rock.png"):
+        harness.source(f"assets/art/{name}")
+    harness.source("assets/art/a.scene", '"Big rock.png" "rock.png" "art/big rock.png" "./big rock.png"')
+    for name in ("rock.png", "Big rock.png"):
+        harness.depend("assets/art/a.scene", f"art/{name.lower()}")
+
+    assert harness.do("art/rock.png", "art/stone.png", updates_references=True).is_whole
+
+    assert harness.text("assets/art/a.scene") == '"Big rock.png" "stone.png" "art/big rock.png" "./big rock.png"'
+
+
 def test_reference_to_a_product_path_is_rewritten(harness: RelocationHarness) -> None:
     harness.source("assets/Art/Rock.png", product="linux/art/rock.png.dds")
     harness.source("assets/a.scene", "art/rock.png.dds", product="linux/a.scene")
@@ -821,15 +833,15 @@ def test_repair_restores_the_uuid_of_a_source_moved_without_its_meta_file(assets
     assert (code, [row["uuid"] for row in json.loads(out)["identities"]]) == (0, [OLD])
 
 
-def test_uuid_of_a_newer_identity_file_becomes_a_legacy_uuid(tmp_path: Path) -> None:
+def test_uuids_of_a_newer_identity_file_become_legacy_uuids(tmp_path: Path) -> None:
     left, belongs = tmp_path / "a.txt.meta", tmp_path / "b.txt.meta"
     left.write_text(document(OLD, NEW[:-2] + "F}"))
-    belongs.write_text(document(NEW))
+    belongs.write_text(document(NEW, NEW[:-2] + "E}", OLD))
 
     verbs._repair(verbs.Move("b.txt", "a.txt", str(left), str(belongs)))
 
     stored = json.loads(belongs.read_text())["UUID"]
-    assert (stored["uuid"], stored["legacyUuids"]) == (OLD, [NEW[:-2] + "F}", NEW])
+    assert (stored["uuid"], stored["legacyUuids"]) == (OLD, [NEW[:-2] + "F}", NEW, NEW[:-2] + "E}"])
     assert [path.name for path in tmp_path.iterdir()] == ["b.txt.meta"]
 
 

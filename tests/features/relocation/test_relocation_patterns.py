@@ -230,7 +230,8 @@ def test_wildcards_in_a_pattern_match_as_much_as_possible(
         ("a/b/c/*", "d", "Source and destination paths must have the same number of wildcards."),
         ("a/b/c/*", "*/d/*", "Source and destination paths must have the same number of wildcards."),
         ("otherfile.tif", "new*.tif", "Source and destination paths must have the same number of wildcards."),
-        *[("a/b/c/*", f"d/*{sign}", "Destination string contains invalid characters.") for sign in '?<>|"'],
+        *[("a/b/c/*", f"d/*{sign}", "Destination string contains invalid characters.") for sign in '?<>|"\0'],
+        ("otherfile.tif", "new\0/", "Destination string contains invalid characters."),
         ("otherfile.tif", "", "Invalid format for move command."),
     ],
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from aptui.core.paths import to_text
 from aptui.features.relocation.moved_files import (
     Rename,
     UnreadableError,
@@ -41,6 +42,10 @@ def mended(text: str, *renames: Rename) -> str:
         ("@projectroot@/Textures/rock.png", "@projectroot@/Stones/rock 2.png"),
         ("assets/Textures/rock.png", "assets/Stones/rock 2.png"),
         ("/home/me/game/assets/Textures/rock.png", "/home/me/game/assets/Stones/rock 2.png"),
+        ("../assets/Textures/rock.png", "../assets/Stones/rock 2.png"),
+        ("${ROOT}/Textures/rock.png", "${ROOT}/Stones/rock 2.png"),
+        ("$(ROOT)/Textures/rock.png", "$(ROOT)/Stones/rock 2.png"),
+        ("url(/Textures/rock.png)", "url(/Stones/rock 2.png)"),
         ("the file Textures/rock.png.", "the file Stones/rock 2.png."),
         (OLD, NEW),
         (OLD.upper(), NEW.upper()),
@@ -59,7 +64,8 @@ def test_every_spelling_of_a_path_or_a_uuid_is_found(text: str, expected: str) -
     "text",
     [
         "MyTextures/rock.png", "other/Textures/rock.png", "../Textures/rock.png", "Textures/rock.png.meta", "Textures/rock.pngx",
-        "Textures/rock.png/x", "old-Textures/rock.png", "x.Textures/rock.png",
+        "Textures/rock.png/x", "old-Textures/rock.png", "x.Textures/rock.png", "oldassets/Textures/rock.png",
+        "Props (old)/Textures/rock.png", "[a]\\Textures\\rock.png", "{a}/Textures/rock.png", "Textureſ/rock.png",
     ],
 )  # fmt: skip
 def test_reference_to_a_longer_name_is_not_matched(text: str) -> None:
@@ -76,6 +82,30 @@ def test_relative_path_is_replaced_with_or_without_a_leading_dot() -> None:
 
 def test_replaced_path_in_a_url_stays_percent_encoded() -> None:
     assert mended("uri: my%20rock.png", Rename("my rock.png", "our rock.png", 0)) == "uri: our%20rock.png"
+
+
+def test_reference_below_a_scan_folder_with_blanks_and_brackets_is_replaced() -> None:
+    found = replace_names(
+        b"'/my game/assets (2)/a.png' /my game/assets (2)/b.png", [Rename("a.png", "c.png", 0)], ["/my game/assets (2)/"]
+    )
+
+    assert found.data == b"'/my game/assets (2)/c.png' /my game/assets (2)/b.png"
+
+
+def test_url_of_a_name_with_a_percent_sign_stays_percent_encoded() -> None:
+    rename = Rename("50%.png", "60 %.png", 0)
+
+    assert mended('"50%25.png" "50%.png"', rename) == '"60%20%25.png" "60 %.png"'
+
+
+def test_name_that_differs_in_a_letter_without_the_same_lower_case_is_not_matched() -> None:
+    assert mended("dıl.png dil.png", Rename("dil.png", "x.png", 0)) == "dıl.png x.png"
+
+
+def test_names_that_are_not_utf_8_are_replaced_byte_for_byte() -> None:
+    rename = Rename(to_text(b"a\xff.png"), to_text(b"b\xfe.png"), 0)
+
+    assert replace_names(b'"a\xff.png" "a%FF.png"', [rename], ()).data == b'"b\xfe.png" "b%FE.png"'
 
 
 def test_reference_whose_text_stays_valid_is_reported_as_unchanged() -> None:
