@@ -59,6 +59,8 @@ _FOLDERS_MAX = 64
 
 Each folder needs one lookup per name. If a platform has more folders, none of them is tried.
 """
+_CONDITIONS_AT_ONCE = 100
+"""Number of patterns in a query; SQLite refuses an expression with more than 1,000 levels, and each `OR` is a level."""
 _EXTENSION = "substr({0}, length(rtrim({0}, replace({0}, '.', ''))) + 1)"
 _REAL = f"(p.Flags & {INTERMEDIATE_FLAG}) = 0"
 _OF_PRODUCT = "JOIN Jobs j ON j.JobID = p.JobPK JOIN Sources s ON s.SourceID = j.SourcePK"
@@ -165,17 +167,14 @@ def choose_scanned(reader: Reader, patterns: Sequence[str] = (), product_ids: Se
     * a wildcard pattern (`*`, `?`) or a pattern of SQL LIKE (`%`) for names of products, with or without the platform;
     * the path of a source, a UUID or an asset id.
     """
-    conditions: list[str] = []
-    values: list[object] = []
-    for pattern in patterns:
-        condition, bound = _condition(pattern.strip().removesuffix("/") or "%")
-        conditions.append(condition)
-        values += bound
+    conditions: list[tuple[str, list[object]]] = [_condition(pattern.strip().removesuffix("/") or "%") for pattern in patterns]
     if product_ids:
-        conditions.append("p.ProductID IN (SELECT value FROM json_each(?))")
-        values.append(json.dumps(list(product_ids)))
-    where = f" AND ({' OR '.join(conditions)})" if conditions else ""
-    found = [Scanned(*row) for row in reader.ask(f"{_CHOSEN_SQL}{where}", values)]
+        conditions.append(("p.ProductID IN (SELECT value FROM json_each(?))", [json.dumps(list(product_ids))]))
+    found: set[Scanned] = set()
+    for some in _portions(conditions or [("1", [])], _CONDITIONS_AT_ONCE):
+        where = f" AND ({' OR '.join(condition for condition, _ in some)})"
+        values = [value for _, bound in some for value in bound]
+        found |= {Scanned(*row) for row in reader.ask(f"{_CHOSEN_SQL}{where}", values)}
     return sorted(found, key=lambda each: (each.name, each.product_id))
 
 

@@ -26,7 +26,7 @@ from msgspec import Struct, field
 
 LINE_LIMIT = 800
 """Maximum number of paths in one line, and maximum number of ids in one line; 0 = no limit."""
-SCANNER, VERSION = "aptui lines", "1"
+SCANNER, VERSION = "aptui lines", "2"
 """`ScannerId` and `ScannerVersion` in `MissingProductDependencies`.
 
 The version must be raised if changed code finds other names in the same bytes.
@@ -106,7 +106,8 @@ class NameScan:
         self._extensions = frozenset(extension.encode() for extension in extensions)
         self._limit = line_limit if line_limit > 0 else sys.maxsize
         self._names = Names()
-        self._rest = b""
+        self._rest = self._before = b""
+        """The bytes that were not scanned yet, and the last scanned bytes of a line that continues in them."""
         self._seen: set[bytes] = set()
         self._path_count = self._id_count = 0
         """Numbers of paths and ids found in the current line, for `line_limit`."""
@@ -134,14 +135,16 @@ class NameScan:
         """
         end = max(block.rfind(b"\n"), block.rfind(b"\r")) + 1
         begin = 0
-        if end and (self._path_count or self._id_count):
+        if end and (self._path_count or self._id_count or self._before):
             found = _BREAK.search(block)
             begin = found.end() if found else 0
             self._scan(block[:begin], self._limit)
         if end:
+            self._before = b""
             self._scan_lines(block[begin:end])
             self._path_count = self._id_count = 0
         self._scan(block[end:], self._limit)
+        self._before = (self._before + block[max(end, len(block) - _QUOTED_MAX) :])[-_QUOTED_MAX:]
 
     def _scan_lines(self, block: bytes) -> None:
         if block.count(b".") > self._limit or block.translate(_HEX).count(_EIGHT) > self._limit:
@@ -212,8 +215,10 @@ class NameScan:
         """Add a quoted name with spaces, for example `"Crystal Sunset (new).png"`.
 
         The last word of the name, here `(new).png`, is at `begin` to `end`, and a quote follows. The opening quote must be in the
-        same line, at most `_QUOTED_MAX` bytes before `begin`.
+        same line, at most `_QUOTED_MAX` bytes before `begin`; it may be in an earlier block.
         """
+        if begin < _QUOTED_MAX and self._before:
+            block, begin, end = self._before + block[: end + 1], begin + len(self._before), end + len(self._before)
         quote = block.rfind(block[end : end + 1], max(0, begin - _QUOTED_MAX), begin)
         if 0 <= quote < begin - 1 and not _BREAK.search(block, quote, begin):
             self._add_name(block[quote + 1 : end])

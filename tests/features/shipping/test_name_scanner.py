@@ -110,6 +110,19 @@ def test_name_search_does_not_depend_on_the_size_of_the_read_blocks() -> None:
     assert all(names_in(text, piece=size) == whole for size in (1, 2, 3, 7, 40, 64))
 
 
+@pytest.mark.parametrize("end", [20, 27, 30, 37, 43, 60])
+def test_quoted_name_with_blanks_is_found_at_the_end_of_a_read_block(end: int) -> None:
+    data = f'{{"a":"{"x" * (PIECE - end)}","b":"dawn/Crystal Sunset (new).png","c":"tail"}}'
+
+    assert "dawn/crystal sunset (new).png" in names_in(data).paths
+
+
+def test_quote_in_an_earlier_line_begins_no_name_in_the_next_read_block() -> None:
+    data = f'"{"x" * (PIECE - 9)}"dawn\ncrystal sunset.png"'
+
+    assert list(names_in(data).paths) == ["sunset.png"]
+
+
 def test_name_search_limits_the_number_of_names_per_line() -> None:
     line = " ".join(f"{number}.png" for number in range(40)) + " " + " ".join(f"{number:032x}" for number in range(1, 41))
 
@@ -218,6 +231,12 @@ def reader(filled: Store) -> Reader:
 )  # fmt: skip
 def test_scan_chooses_products_by_pattern(reader: Reader, pattern: str, expected: list[int]) -> None:
     assert sorted(each.product_id for each in choose_scanned(reader, [pattern] if pattern else [])) == expected
+
+
+def test_scan_chooses_products_by_thousands_of_patterns(reader: Reader) -> None:
+    names = [each.name for each in choose_scanned(reader)]
+
+    assert [each.name for each in choose_scanned(reader, [*(f"none{number}" for number in range(1_200)), *names, *names])] == names
 
 
 def test_scan_chooses_products_by_id_and_pattern(reader: Reader) -> None:
