@@ -154,7 +154,7 @@ def time_line(reader: Reader, words: Sequence[str], _name_of: NameOf, width: int
     if not found.spans:
         return [*lines, (Part(" nothing ran", "muted"),)]
     cells = max(_LEAST_BAR, width - _LABEL - 2)
-    span_ms = max(span.ended_ms for span in found.spans) or 1
+    span_ms = max(1, *(span.ended_ms for span in found.spans))
     lines.append((Part(f" Critical path: {printing.count(len(found.critical), 'job')}, {brief(found.critical_ms)}", "header"),))
     runs = {span.run.job_id: span.run for span in found.spans}
     for job_id in found.critical[-_MOST:]:
@@ -174,7 +174,7 @@ def _lane(lane: int, found: Timeline, cells: int, span_ms: int) -> Parts:
     for span in found.spans:
         if span.lane != lane:
             continue
-        first = min(cells - 1, span.began_ms * cells // span_ms)
+        first = max(0, min(cells - 1, span.began_ms * cells // span_ms))  # a changed clock can put a run before its session
         last = min(cells - 1, max(first, (span.ended_ms * cells - 1) // span_ms))
         is_critical = span.run.job_id in critical
         role = "failed" if span.run.is_failed else "title" if is_critical else "muted"

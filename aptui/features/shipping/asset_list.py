@@ -22,6 +22,8 @@ FORMAT = "aptui asset list"
 VERSION = 1
 LIST_BYTES_MOST = 1 << 30
 """Maximum size of a list file."""
+MOST_BYTES = (1 << 63) - 1
+"""Maximum size of a product in a list; file systems have no larger files."""
 
 
 class ListedProduct(Struct, frozen=True):
@@ -32,7 +34,7 @@ class ListedProduct(Struct, frozen=True):
 
     name: str
     asset_id: str
-    size: Annotated[int, Meta(ge=-1)]
+    size: Annotated[int, Meta(ge=-1, le=MOST_BYTES)]
     digest: Annotated[str, Meta(pattern=r"^([0-9a-f]{2})*$")]
     source: str = ""
     pulled_in_by: str = ""

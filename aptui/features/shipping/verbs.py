@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -355,7 +356,15 @@ def _add(bundle: zipfile.ZipFile, product: ListedProduct, cache_dir: Path, *, is
 
 
 def manifest_in(path: Path) -> bytes | None:
-    """Return the manifest of a bundle, None if the file is not a bundle."""
+    """Return the manifest of a bundle, None if the file is not a bundle.
+
+    Raises:
+        UserError: the bundle is damaged or encrypted.
+        OSError: the bundle cannot be read.
+    """
+    import lzma  # imported here, because only `compare` and `bundle --list` read bundles
+    import zlib
+
     if not zipfile.is_zipfile(path):
         return None
     try:
@@ -363,3 +372,11 @@ def manifest_in(path: Path) -> bytes | None:
             return file.read(LIST_BYTES_MOST)
     except (KeyError, zipfile.BadZipFile):
         return b""
+    except (RuntimeError, ValueError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+        if isinstance(error, OSError) and error.errno not in (None, errno.EINVAL):  # a damaged bundle can also raise these errors
+            raise
+        raise UserError(
+            f"the bundle is damaged or encrypted: {line(str(error)) or 'it is truncated'}",
+            where=os.fspath(path),
+            hint="'aptui bundle SEED -o FILE' writes a bundle",
+        ) from None

@@ -92,6 +92,14 @@ def test_timeline_has_a_row_for_each_lane(store: Store, width: int) -> None:
     assert any(part.role == "failed" for parts in lines for part in parts)
 
 
+@pytest.mark.parametrize(("began_ms", "ended_ms"), [(-90_000, 1500), (-9_000, -8_000)])
+def test_timeline_shows_a_run_that_began_before_its_session(store: Store, began_ms: int, ended_ms: int) -> None:
+    ran(store, 1, began_ms, ended_ms)
+    session(store)
+
+    assert any("lane 1" in line and line.split()[2].startswith("█") for line in texts_of(time_line(store.reader(), [], str, 80)))
+
+
 def test_size_sheet_lists_sizes_with_bars(store: Store) -> None:
     night(store)
     reader = store.reader()

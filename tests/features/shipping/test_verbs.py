@@ -236,6 +236,10 @@ def test_compare_prints_the_differences_of_two_asset_lists(run: Run, rows: Rows)
         "", "[]", '{"format": 1}', "{" * 9, '{"format": "aptui asset list", "version": 9}',
         '{"format": "aptui asset list", "version": 1, "platform": "x", "seeds": [], "products": [{"name": 1}]}',
         '{"format": "aptui asset list", "version": 1, "platform": "x", "seeds": [], "products": {"a": 1}}',
+        json.dumps({
+            "format": "aptui asset list", "version": 1, "platform": "x", "seeds": [],
+            "products": [{"name": "a", "asset_id": "b", "digest": "", "size": 10**400}],
+        }),
     ],
 )  # fmt: skip
 def test_compare_refuses_an_invalid_asset_list(run: Run, tmp_path: Path, text: str) -> None:
@@ -245,6 +249,28 @@ def test_compare_refuses_an_invalid_asset_list(run: Run, tmp_path: Path, text: s
 
     assert code == 3
     assert complaint.startswith("aptui: list.json: ")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+@pytest.mark.parametrize("damage", ["encrypted", "truncated", "changed"])
+def test_compare_refuses_a_damaged_bundle(run: Run, method: int, damage: str) -> None:
+    with zipfile.ZipFile("a.zip", "w", method) as bundle:
+        bundle.writestr("manifest.json", "one two three " * 40)
+    data = bytearray(Path("a.zip").read_bytes())
+    entry = data.index(b"PK\x01\x02")
+    if damage == "encrypted":
+        data[6] = data[entry + 8] = 1
+    elif damage == "truncated":
+        del data[entry - 20 : entry]
+    else:
+        data[43 + 8 : 43 + 16] = b"\xff" * 8
+    Path("a.zip").write_bytes(data)
+
+    code, _, complaint = run("compare", "a.zip", "a.zip")
+
+    assert code == 3
+    assert complaint.startswith("aptui: a.zip: ")
+    assert "internal error" not in complaint
 
 
 def test_compare_refuses_a_missing_asset_list(run: Run) -> None:
