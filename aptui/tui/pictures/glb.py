@@ -106,13 +106,15 @@ def _extent(tree: Object) -> list[float]:
 def place_primitives(tree: Object) -> Iterator[tuple[Matrix | None, Object]]:
     """Yield (transformation to the scene, primitive) for all nodes; after `_MOST_STEPS`, yield (None, {}) and end."""
     nodes, meshes = (as_objects(tree.get(name)) for name in ("nodes", "meshes"))
-    children = {child for node in nodes for child in _indices(node.get("children"), nodes)}
-    todo = [(index, _unit()) for index in range(len(nodes)) if index not in children]
+    children = [_indices(node.get("children"), nodes) for node in nodes]
+    below = {child for listed in children for child in listed}
+    todo = [(index, _unit()) for index in range(len(nodes)) if index not in below]
     steps = 0
     while todo:
         index, above = todo.pop()
         here = _times(above, _matrix(nodes[index]))
-        todo += [(child, here) for child in _indices(nodes[index].get("children"), nodes)]
+        # Nodes beyond the limit are never visited. A node that lists itself many times would fill the memory with them.
+        todo += [(child, here) for child in children[index][: max(0, _MOST_STEPS - steps - len(todo))]]
         steps += 1
         for mesh in _indices([nodes[index].get("mesh")], meshes):
             for primitive in as_objects(meshes[mesh].get("primitives"))[: _MOST_STEPS - steps]:

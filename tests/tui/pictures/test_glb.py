@@ -1,3 +1,5 @@
+import tracemalloc
+
 import pytest
 from gltf_sample import Sample, glb
 
@@ -34,6 +36,20 @@ def test_only_the_json_part_of_a_glb_file_is_read_for_its_facts():
 )
 def test_bytes_that_are_not_a_glb_have_no_facts(data):
     assert describe_glb(data) == []
+
+
+def test_nodes_that_share_very_many_children_need_little_memory(monkeypatch):
+    monkeypatch.setattr("aptui.tui.pictures.glb._MOST_STEPS", 200)
+    data = glb({"nodes": [{"children": [1]}, {"children": [1] * 10_000}]})
+    tracemalloc.start()
+    try:
+        facts = describe_glb(data)
+        _now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert dict(facts) == {"Triangles": "0", "Vertices": "0", "Nodes": "2"}
+    assert peak < 4 << 20
 
 
 @pytest.mark.parametrize(
