@@ -18,8 +18,11 @@ import numpy as np
 from aptui.tui.widgets.cells import Spans
 
 BLOCK_BYTES = 256 * 1024
-_LINE_BYTES = 64 * 1024
-"""Maximum length of a line that is read."""
+LINE_BYTES = 80 * 1024
+"""Maximum length of a line that is read.
+
+A longer line has more characters than `logpane` shows, also if each needs four bytes. So the pane notes that it cuts the line.
+"""
 _NEWLINE = 10
 _STEP_LINES = 200_000
 """Maximum number of lines that one search for a log level, such as error, goes through."""
@@ -240,7 +243,7 @@ class FileLines:
         block, data, _ = self._loaded
         base = block * BLOCK_BYTES
         if block < 0 or not base <= start < base + len(data) or (end := data.find(b"\n", start - base)) < 0:
-            data, base = os.pread(self._fd, _LINE_BYTES, start), start
+            data, base = os.pread(self._fd, LINE_BYTES, start), start
             end = data.find(b"\n")
         return data[start - base : end if end >= 0 else len(data)].removesuffix(b"\r")
 

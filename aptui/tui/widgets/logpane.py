@@ -113,7 +113,7 @@ _SHOWN_ORDER = "IWED"
 _LEVEL_NAMES = {"I": "infos", "W": "warnings", "E": "errors", "D": "debug lines"}
 _LEVEL_CELLS = 9
 _MOST_CHARS = 16_384
-"""Maximum number of characters of a line that are measured and drawn; the rest is left out."""
+"""Maximum number of characters of a line that are measured and drawn; an ellipsis replaces the rest."""
 _SHIFT_CELLS = 16
 _LEAST_FOR_WINDOW, _LONGEST_WINDOW = 76, 20
 _BEFORE_CONTEXT, _LEAST_VALUE, _BETWEEN_PAIRS = 14, 12, "   "
@@ -356,7 +356,7 @@ class LogPane(Rows):
         return [piece for piece in pieces if piece.text], text_role
 
     def _text(self, line: LogPaneLine) -> tuple[str, Spans]:
-        text = line.text[:_MOST_CHARS]
+        text = _cut(line.text)
         spans = line.spans
         if self._spans_of is not None:
             text = safe(text).text
@@ -407,7 +407,7 @@ class LogPane(Rows):
         """Return the text of the line under the cursor if the text does not fit into its row, else ""."""
         if self.is_wrapped or not self.painting.width or self.cursor >= self.count_rows() or self._height_of(self.cursor) == 1:
             return ""
-        return self.source.line(self._place(self.cursor)).text[:_MOST_CHARS]
+        return _cut(self.source.line(self._place(self.cursor)).text)
 
     @property
     def max_scroll_y(self) -> int:
@@ -482,3 +482,7 @@ class LogPane(Rows):
         """Scroll long lines horizontally."""
         self._offset = 0 if self.is_wrapped else max(0, self._offset + steps * _SHIFT_CELLS)
         self.refresh()
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MOST_CHARS else f"{text[:_MOST_CHARS]}{glyph('ellipsis')}"

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from aptui.tui.widgets.log_sources import BLOCK_BYTES, FileLines, LogPaneLine, MemoryLines
+from aptui.tui.widgets.log_sources import BLOCK_BYTES, LINE_BYTES, FileLines, LogPaneLine, MemoryLines
 from aptui.tui.widgets.logpane import LogPane
 from tests.tui.widgets.widgets_harness import lines_of, play
 
@@ -117,6 +117,31 @@ def test_wrapped_lines_show_all_text_and_keep_cursor_visible():
     play(pane, script, size=(40, 10))
 
 
+def test_line_that_is_cut_ends_with_an_ellipsis():
+    pane = LogPane(MemoryLines([LogPaneLine("", "E", "", "x" * 16_384), LogPaneLine("", "E", "", "x" * 16_384 + "end")]))
+
+    async def script(app, pilot):
+        assert pane.cut_text() == "x" * 16_384
+        await pilot.press("j")
+        assert pane.cut_text() == "x" * 16_384 + "…"
+        await pilot.press("ctrl+w")
+        assert "xxx…" in "".join(lines_of(pane))
+
+    play(pane, script, size=(200, 100))
+
+
+def test_long_line_of_wide_characters_in_a_file_ends_with_an_ellipsis(tmp_path):
+    (tmp_path / "long.log").write_text("\U0001f600" * 70_000)
+    pane = LogPane(source := FileLines(tmp_path / "long.log"))
+    source.index()
+
+    async def script(app, pilot):
+        assert pane.cut_text().endswith("\U0001f600…")
+
+    play(pane, script)
+    source.close()
+
+
 def test_log_search_highlights_hits_and_steps_through_them():
     pane = LogPane(MemoryLines(log(*"I" * 30)))
 
@@ -183,6 +208,6 @@ def test_unusual_log_files_have_the_expected_lines(tmp_path, text):
 
     assert source.line_count() == len(text.splitlines())
     for index in {0, source.line_count() // 2, source.line_count() - 1} if text else ():
-        assert source.raw(index).decode() == text.splitlines()[index][: 64 * 1024] or len(text.splitlines()[index]) > 64 * 1024
+        assert source.raw(index).decode() == text.splitlines()[index][:LINE_BYTES] or len(text.splitlines()[index]) > LINE_BYTES
         assert source.index_of(source.key(index)) == index
     source.close()

@@ -27,7 +27,7 @@ from aptui.shared.errors import KnownError
 from aptui.store.joblog import JobLogLine, parse_text
 from aptui.tui.background import LatestOnly
 from aptui.tui.screens.logs.log_tabs import STANDARD, LineFilter, LogTab, clean_texts, filter_of, parse_filter
-from aptui.tui.widgets.log_sources import FileLines, LineSource, LogPaneLine, MemoryLines, level_letter
+from aptui.tui.widgets.log_sources import LINE_BYTES, FileLines, LineSource, LogPaneLine, MemoryLines, level_letter
 
 LARGEST_BYTES = 256 << 20
 """Maximum size of a file whose lines are indexed (bytes).
@@ -36,7 +36,6 @@ A larger file is shown without levels and hits; the pager can search it.
 """
 _TAIL_BYTES = 256 << 10
 _BLOCK_BYTES = 1 << 20
-_LINE_BYTES = 64 << 10
 _CONTEXT_BYTES = 64 << 10
 _MOST_LINES = 4096
 
@@ -75,7 +74,7 @@ class OpenLogFile:
 
     def record(self, start: int, *, has_context: bool = False) -> JobLogLine:
         """Return the line at an offset, on request with the context records before it."""
-        raw = self.read(start, _LINE_BYTES).partition(b"\n")[0]
+        raw = self.read(start, LINE_BYTES).partition(b"\n")[0]
         before = self._context_before(start) if has_context else b""
         return (_records(before + raw) or [_NO_RECORD])[-1]
 
