@@ -22,6 +22,7 @@ from aptui.config.dirs import DATABASE, asset_database
 from aptui.core.paths import as_text, from_text, normalize, os_path
 from aptui.core.patterns import wildcard
 from aptui.shared.errors import UserError
+from aptui.shared.files.replacing import open_regular
 from aptui.shared.printing import line
 from aptui.store.queries.asset_graph import AssetGraph, Node, is_product
 from aptui.store.queries.assets import parse_asset_id, source_ids
@@ -67,7 +68,7 @@ def find_misspelt(item: NamedSource) -> Iterator[Misspelling]:
 def _text_of(root: str, path: str) -> bytes:
     """Return the bytes of a text file; return b"" if the file is binary or cannot be read."""
     try:
-        with open(os.path.join(os_path(root), os_path(path)), "rb") as stream:
+        with open_regular(os.path.join(os_path(root), os_path(path))) as stream:
             data = stream.read(_BINARY_SAMPLE)
             return b"" if b"\0" in data else data + stream.read(_LARGEST_TEXT)
     except OSError:

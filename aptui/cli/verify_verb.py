@@ -37,6 +37,7 @@ from aptui.core.state.commits import name_of
 from aptui.engine.loop.opening import with_intermediates
 from aptui.shared import printing
 from aptui.shared.errors import UserError
+from aptui.shared.files.replacing import open_regular
 from aptui.store.queries.checks import Finding, OrphanFile, examine_products, orphans, still_orphans
 from aptui.store.queries.reader import JobRow, Reader
 from aptui.worker.file_access import FileChanged, hash_file
@@ -352,7 +353,7 @@ def _describe_difference(one: StagedProduct, size: int, path: str, what: str) ->
 def _first_difference(one: str, other: str) -> int:
     """Return the offset of the first byte that differs, -1 if the files are equal or cannot be read."""
     try:
-        with open(one, "rb") as left, open(other, "rb") as right:
+        with open_regular(one) as left, open_regular(other) as right:
             offset = 0
             while True:
                 here, there = left.read(_CHUNK_BYTES), right.read(_CHUNK_BYTES)

@@ -25,7 +25,7 @@ from aptui.config.load import check_with, tree
 from aptui.config.yaml import config_schema, nodes
 from aptui.config.yaml.nodes import Node
 from aptui.shared.errors import HostError, UserError
-from aptui.shared.files.replacing import not_written, replace_bytes
+from aptui.shared.files.replacing import not_written, read_regular, replace_bytes
 
 Value = str | int | float | bool
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9 ._/-]*[A-Za-z0-9]|[0-9]+(ms|s|m|h|B|kB|MB|GB|TB|KiB|MiB|GiB|TiB)")
@@ -217,7 +217,7 @@ def inline(value: Any) -> str:
 
 def _read(file: Path) -> bytes | None:
     try:
-        return file.read_bytes()
+        return read_regular(file)
     except FileNotFoundError:
         return None
     except OSError as error:

@@ -34,6 +34,7 @@ from aptui.core.patterns import ignore_matcher
 from aptui.core.settings import is_settings
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
+from aptui.shared.files.replacing import read_regular
 
 _MOST_FILES = 100_000
 """Maximum number of files that are counted, so that a huge folder takes little time. Users can add further rules by hand."""
@@ -357,8 +358,7 @@ def _find_template(names: Sequence[str]) -> str:
 def _read(file: Path, size: int = -1) -> bytes:
     """Return the first bytes of a file (-1 = all), b"" if it cannot be read."""
     try:
-        with file.open("rb") as opened:
-            return opened.read(size)
+        return read_regular(file, size)
     except OSError:
         return b""
 
@@ -605,7 +605,8 @@ def _tag_cache(folder: Path) -> Path | None:
     file = folder / "Cache" / "CACHEDIR.TAG"
     try:
         file.parent.mkdir(exist_ok=True)
-        file.write_text(_CACHE_TAG, encoding="ascii")
+        with open(file, "w", encoding="ascii", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK, 0o666)) as stream:
+            stream.write(_CACHE_TAG)  # a pipe in place of the file cannot be opened, and does not block
     except OSError:  # a file, or another user's folder, has the path of the cache; the first run reports this problem
         return None
     return file
@@ -614,11 +615,11 @@ def _tag_cache(folder: Path) -> Path | None:
 def _have_git_ignore(folder: Path) -> Path | None:
     """Add the cache to `.gitignore` unless a line names it already."""
     file = folder / ".gitignore"
-    before = _read(file).decode("utf-8", "replace")
-    if any(line.strip().strip("/") == "Cache" for line in before.splitlines()):
-        return None
-    gap = "" if not before or before.endswith("\n") else "\n"
     try:
+        before = read_regular(file).decode("utf-8", "replace") if os.path.lexists(file) else ""
+        if any(line.strip().strip("/") == "Cache" for line in before.splitlines()):
+            return None
+        gap = "" if not before or before.endswith("\n") else "\n"
         with file.open("a", encoding="utf-8") as stream:
             stream.write(f"{gap}/Cache/\n")
     except OSError as error:
@@ -634,7 +635,7 @@ def _read_own_patterns(folder: Path) -> list[str]:
     found: list[str] = []
     for path in sorted(folder.glob("*.py")):
         try:
-            tree = ast.parse(path.read_bytes()[:_MOST_CODE_BYTES])
+            tree = ast.parse(read_regular(path, _MOST_CODE_BYTES))
         except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
             continue
         for node in ast.walk(tree):

@@ -172,6 +172,20 @@ def test_verify_finds_and_repairs_wrong_products(run: Run, project: Path) -> Non
     assert run("verify")[0] == 0
 
 
+def test_pipe_in_place_of_a_product_does_not_block_verify(run: Run, project: Path) -> None:
+    run("batch")
+    product = project / "Cache/linux/a.txt"
+    product.unlink()
+    os.mkfifo(product)
+
+    damaged, out, _ = run("verify", "--json")
+    repaired, _, _ = run("verify", "--repair")
+
+    assert (damaged, repaired) == (1, 0)
+    assert [(each["product"], each["problem"]) for each in json.loads(out)["findings"]] == [("linux/a.txt", "damaged")]
+    assert product.read_text() == "a"
+
+
 def test_verify_does_not_count_a_product_as_repaired_if_its_job_failed(run: Run, project: Path) -> None:
     run("batch")
     (project / "Cache/linux/a.txt").write_text("A")

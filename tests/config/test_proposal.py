@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -53,6 +54,26 @@ def test_proposal_has_the_rules_of_each_game_engine(tmp_path: Path, engine: str)
     assert all(rule.count == 1 for rule in found.rules)
     proposal.write(found)
     assert {builder.name for builder in load(tmp_path).project.builders} == rules
+
+
+@pytest.mark.parametrize("name", ["Cargo.toml", "project.json", "builders/own.py", "assets/a.tmx", "Cache/CACHEDIR.TAG"])
+def test_pipe_in_place_of_a_file_does_not_block_init(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    os.mkfifo(tmp_path / name)
+    (tmp_path / "a.png").write_text("")
+
+    assert main.main(["init", str(tmp_path)]) == 0
+
+    assert (tmp_path / "aptui.yaml").is_file()
+    assert (tmp_path / name).is_fifo()
+
+
+def test_pipe_in_place_of_gitignore_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / ".git").mkdir()
+    os.mkfifo(tmp_path / ".gitignore")
+
+    assert main.main(["init", str(tmp_path)]) == 2
+    assert "it is not a regular file; add the line '/Cache/'" in capsys.readouterr().err
 
 
 def test_a_folder_of_art_gets_builders_for_sprites_maps_and_texts(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from msgspec import Struct, field
 
 from aptui.config.configuration import Config
 from aptui.config.packing import canonical, pack
+from aptui.shared.files.replacing import read_regular
 from aptui.shared.forms import prepare_form
 
 
@@ -135,8 +136,7 @@ class Options(Struct, frozen=True):
 def is_project(folder: str) -> bool:
     """Whether a folder contains an O3DE project: a `project.json` with a project's name."""
     try:
-        with open(os.path.join(folder, MARKER), "rb") as file:
-            return b'"project_name"' in file.read(1 << 16)
+        return b'"project_name"' in read_regular(os.path.join(folder, MARKER), 1 << 16)
     except OSError:
         return False
 

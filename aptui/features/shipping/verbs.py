@@ -33,7 +33,7 @@ from aptui.features.shipping.asset_list import (
 from aptui.features.shipping.asset_list import compare as differences
 from aptui.shared import printing
 from aptui.shared.errors import HostError, UserError
-from aptui.shared.files.replacing import replace_bytes, replacing
+from aptui.shared.files.replacing import open_regular, replace_bytes, replacing
 from aptui.shared.printing import line
 from aptui.store.queries.asset_graph import AssetGraph, Node
 
@@ -334,7 +334,7 @@ def _add(bundle: zipfile.ZipFile, product: ListedProduct, cache_dir: Path, *, is
     path = product_path(cache_dir, product.name)
     digest, size = hashlib.sha256(), 0
     try:
-        with path.open("rb") as file:
+        with open_regular(path) as file:
             expected = os.fstat(file.fileno()).st_size
             with bundle.open(_entry(product.name, expected, is_compressed=is_compressed), "w") as packed:
                 while data := file.read(_CHUNK):

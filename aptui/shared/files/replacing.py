@@ -160,6 +160,19 @@ def lock_file(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def open_regular(path: str | bytes | Path) -> BinaryIO:
+    """Open a file for reading, as `read_regular` does; the caller closes it.
+
+    Raises:
+        OSError: the file cannot be read, or is not a regular file.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))
+    return open(descriptor, "rb")
+
+
 def read_regular(path: str | bytes | Path, limit: int = -1, *, is_tail: bool = False) -> bytes:
     """Return the bytes of a file, at most `limit` of them; -1 = all. With `is_tail`, the last bytes instead of the first.
 
@@ -168,18 +181,12 @@ def read_regular(path: str | bytes | Path, limit: int = -1, *, is_tail: bool = F
     Raises:
         OSError: the file cannot be read, or is not a regular file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-    try:
-        seen = os.fstat(descriptor)
-        if not stat.S_ISREG(seen.st_mode):
-            raise OSError(errno.EINVAL, "it is not a regular file")
-        with open(descriptor, "rb", closefd=False) as file:
-            if is_tail:
-                limit = min(limit, seen.st_size)  # `read` reserves memory for all the bytes that it is asked for
-                file.seek(seen.st_size - limit)
-            return file.read(limit)
-    finally:
-        os.close(descriptor)
+    with open_regular(path) as file:
+        if is_tail:
+            size = os.fstat(file.fileno()).st_size
+            limit = min(limit, size)  # `read` reserves memory for all the bytes that it is asked for
+            file.seek(size - limit)
+        return file.read(limit)
 
 
 def read_private(path: str, what: str, limit: int) -> bytes:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import sqlite3
@@ -20,6 +21,7 @@ from aptui.core.model import SHOWN
 from aptui.core.paths import cache_path, from_text, os_path, to_text
 from aptui.core.run_report import ContentFacts
 from aptui.shared.errors import KnownError
+from aptui.shared.files.replacing import open_regular
 from aptui.store.queries.reader import PRODUCTS_SQL, ProductRow, Reader, open_reader
 
 # These functions check the version of SQLite and the integrity of the asset database, its products and the files in the cache.
@@ -123,10 +125,10 @@ def _finding(product: ProductRow, reader: Reader, root: bytes) -> Finding | None
 
 def _problem(root: bytes, name: str, recorded: bytes) -> str:
     try:
-        with open(root + b"/" + from_text(cache_path(name)), "rb") as file:
+        with open_regular(root + b"/" + from_text(cache_path(name))) as file:
             found = hashlib.file_digest(file, "sha256").digest()
-    except OSError:
-        return "missing"
+    except OSError as error:
+        return "damaged" if error.errno == errno.EINVAL else "missing"
     return "damaged" if recorded and found != recorded else ""
 
 

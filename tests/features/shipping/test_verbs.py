@@ -120,6 +120,16 @@ def test_bundle_bytes_depend_only_on_the_chosen_products(run: Run, rows: Rows) -
     assert all(other == first for other in others)
 
 
+def test_bundle_refuses_a_pipe_in_place_of_a_product(run: Run, rows: Rows) -> None:
+    (rows.path.parent / "linux/p0").unlink()
+    os.mkfifo(rows.path.parent / "linux/p0")
+
+    code, _, complaint = run("bundle", "s0", "-o", "a.zip")
+
+    assert (code, "cannot be read: it is not a regular file; run 'aptui verify'" in complaint) == (2, True)
+    assert not Path("a.zip").exists()
+
+
 def test_bundle_is_written_to_a_pipe(run: Run, rows: Rows) -> None:
     os.mkfifo("pipe")
     reader = os.open("pipe", os.O_RDONLY | os.O_NONBLOCK)

@@ -24,6 +24,7 @@ from aptui.config.load import ConfigMessage
 from aptui.features.o3de.project_facts import ENGINE_MEMORY, MARKER, Options, is_project
 from aptui.features.o3de.registry.input_recorder import InputRecorder, probe_again
 from aptui.shared.errors import UserError, nearest
+from aptui.shared.files.replacing import read_regular
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
@@ -73,7 +74,7 @@ def claims(folder: Path) -> bool:
     if not is_project(str(folder)):
         return False
     try:
-        return _COMPLETE.search((folder / dirs.FILE_NAME).read_bytes()) is None
+        return _COMPLETE.search(read_regular(folder / dirs.FILE_NAME)) is None
     except OSError:
         return True
 
