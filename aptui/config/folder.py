@@ -146,22 +146,20 @@ def _file_of(folder: str, project: Project, is_ignored: Callable[[str], bool]) -
 
 
 def find_spelling(root: str, rel: str) -> str:
-    """Return the path of `rel` below `root` in the spelling of the file system, ignoring case; "" if it does not exist."""
-    path = root
-    for name in rel.split("/") if rel else ():
-        exact = f"{path}/{name}"
-        path = exact if os.path.lexists(os_path(exact)) else _in_another_case(path, name)
-        if not path:
-            break
-    return path if path and os.path.lexists(os_path(path)) else ""
+    """Return the path of `rel` below `root` in the spelling of the file system, ignoring case; "" if it does not exist.
 
-
-def _in_another_case(folder: str, name: str) -> str:
+    If the names of several folders differ only in case, all of them are searched, first the folder with the exact name.
+    """
+    exact = f"{root}/{rel}" if rel else root
+    if os.path.lexists(os_path(exact)):
+        return exact
+    name, _, below = rel.partition("/")
     try:
-        listed = sorted(as_text(item) for item in os.listdir(os_path(folder)))
+        listed = [as_text(item) for item in os.listdir(os_path(root))]
     except OSError:
         return ""
-    return next((f"{folder}/{item}" for item in listed if item.lower() == name.lower()), "")
+    folders = sorted((item for item in listed if item.lower() == name.lower()), key=lambda item: (item != name, item))
+    return next((found for item in folders if (found := find_spelling(f"{root}/{item}", below))), "")
 
 
 def main() -> None:

@@ -134,6 +134,28 @@ def test_scan_reads_the_settings_of_the_winning_file(tmp_path: Path) -> None:
     assert json.loads(seen(tmp_path)[""] or "")["builders"].keys() == {"game"}
 
 
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ("Art/hero.png", "art/hero.png"),
+        ("art/VILLAIN.png", "Art/villain.png"),
+        ("ART/both.png", "Art/both.png"),
+        ("art/both.png", "art/both.png"),
+        ("ART/Sub/deep.png", "art/sub/deep.png"),
+        ("ART/other.png", ""),
+        ("ART", "Art"),
+        ("", "."),
+        ("none/hero.png", ""),
+    ],
+)
+def test_file_is_found_in_each_folder_whose_name_differs_only_in_case(tmp_path: Path, asked: str, found: str) -> None:
+    for name in ("Art/villain.png", "Art/both.png", "art/hero.png", "art/both.png", "Art/sub/other.png", "art/sub/deep.png"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+
+    assert config_folder.find_spelling(str(tmp_path), asked) == (str(tmp_path / found) if found else "")
+
+
 def test_settings_file_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "game").mkdir()
