@@ -34,6 +34,7 @@ from aptui.engine.watch import limits as watch_limits
 from aptui.link.places import NETWORK
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, install_advice
+from aptui.shared.files.replacing import describe_unwritable
 from aptui.shared.health import DoctorCheck
 from aptui.store.queries.checks import faults, folder_count, has_wal_reset_bug, sqlite_version
 from aptui.store.queries.reader import Reader, open_reader
@@ -309,8 +310,8 @@ def _watches(config: Config) -> Result:
 
 def _cache(config: Config) -> Result:
     cache, there = config.cache_dir, _existing(config.cache_dir)
-    if not os.access(there, os.W_OK | os.X_OK):
-        return "fail", f"'{there}' cannot be written", "correct its permissions, or choose another folder as 'cache'"
+    if problem := describe_unwritable(cache):
+        return "fail", problem, "correct its permissions, or choose another folder as 'cache'"
     if os.path.realpath(cache) != os.path.join(os.path.realpath(cache.parent), cache.name):
         return "warn", f"'{cache}' is a link to '{os.path.realpath(cache)}'", "give the real folder as 'cache'"
     kind = filesystem(there)

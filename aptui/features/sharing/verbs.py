@@ -11,17 +11,18 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from aptui.batch.options import engine_arguments, load_config, load_to_run, options_of
 from aptui.config import trust
 from aptui.config.dirs import user_file
 from aptui.shared import printing
 from aptui.shared.errors import HostError, KnownError, UserError, install_advice
-from aptui.shared.files.replacing import read_private
+from aptui.shared.files.replacing import describe_unwritable, read_private
 from aptui.shared.health import DoctorCheck
 
 if TYPE_CHECKING:
-    from aptui.config.configuration import Config
+    from aptui.config.configuration import Config, SharedCacheSettings
     from aptui.features.sharing.stores.local import StoreMaintenance
     from aptui.shared.result_store import SharingSum
 
@@ -440,7 +441,10 @@ def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
 
 
 def _check_shared_cache(config: Config) -> DoctorCheck:
-    """Check whether users of the shared cache could put a product of their own into this project's cache."""
+    """Check whether the shared cache can be used, and whether its users could put products of their own into this project's cache.
+
+    Nothing is written. The store that an untrusted project names is not contacted.
+    """
     from aptui.config.trust import risks_of
 
     sharing = config.sharing
@@ -456,6 +460,9 @@ def _check_shared_cache(config: Config) -> DoctorCheck:
                 "copy the team's key to this path (chmod 600); only one member of a team makes the key, with 'aptui cache init'"
             )
             return DoctorCheck("shared cache", "fail", str(error), advice)
+    if sharing.is_remote and trust.is_trusted(config) and (problem := _describe_unusable(sharing)):
+        advice = "check the address, the network and the permissions; 'aptui cache test' repeats this check"
+        return DoctorCheck("shared cache", "fail", "; ".join((problem, *risks)), advice)
     if risks:
         return DoctorCheck(
             "shared cache",
@@ -467,8 +474,22 @@ def _check_shared_cache(config: Config) -> DoctorCheck:
     return DoctorCheck("shared cache", "ok", message)
 
 
+def _describe_unusable(sharing: SharedCacheSettings) -> str:
+    """Return why the shared cache cannot be read, or, if it is a folder that this machine writes to, why it cannot be written."""
+    from aptui.features.sharing.namespaces import probe
+
+    answer = probe(replace(sharing, mode="client"))
+    if answer.is_bad:
+        return f"{answer.address}: {answer.message}"
+    return describe_unwritable(sharing.store) if sharing.writes and "://" not in sharing.store else ""
+
+
 def _check_local_store(config: Config) -> DoctorCheck:
-    """Warn if checkouts share files by hard links."""
+    """Check whether the store can be written. Warn if checkouts share files by hard links."""
+    path = config.sharing.local_store
+    if path and (problem := describe_unwritable(path)):
+        advice = "correct its permissions, or choose another folder as 'local_store.path'"
+        return DoctorCheck("local store", "fail", f"{problem}, so results are not stored", advice)
     if config.sharing.local_store and config.sharing.links:
         message = "with 'local_store.links: hard', a program that writes into a product changes it in every checkout"
         return DoctorCheck(

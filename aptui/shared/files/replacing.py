@@ -13,6 +13,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -111,6 +112,16 @@ def is_stream(path: Path) -> bool:
     return not is_file or (path.is_symlink() and path.is_relative_to("/dev")) or path.is_relative_to("/proc")
 
 
+def describe_unwritable(folder: str | Path) -> str:
+    """Return why files cannot be written to a folder, "" if they can. A missing folder must be one that can be made."""
+    place = os.path.abspath(folder)
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    if not os.path.isdir(place):
+        return f"'{place}' is not a folder"
+    return "" if os.access(place, os.W_OK | os.X_OK) else f"'{place}' cannot be written"
+
+
 def refuse_unwritable(file: str) -> None:
     """Raise an error if a file cannot be written; called before the long work that makes the file's content.
 
@@ -160,7 +171,7 @@ def lock_file(path: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def open_regular(path: str | bytes | Path) -> BinaryIO:
+def open_regular(path: str | bytes | Path) -> BufferedReader:
     """Open a file for reading, as `read_regular` does; the caller closes it.
 
     Raises:

@@ -14,6 +14,7 @@ import pytest
 from homes import own_project
 from verb_project import Run
 
+from aptui.features.sharing import namespaces
 from aptui.features.sharing import verbs as cache_verbs
 from aptui.features.sharing.stores.placing import Lease
 from aptui.shared.errors import UserError
@@ -311,7 +312,11 @@ def test_cache_init_creates_the_team_key_once_and_prints_instructions(run: Run, 
     assert run("cache", "stats")[0] == 0
 
 
-def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_path: Path) -> None:
+def test_doctor_reports_risks_of_a_shared_cache(
+    run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(namespaces, "probe", lambda _sharing: namespaces.ProbeAnswer("", "the store answered"))
+
     def values_of(text: str, name: str = "shared cache") -> dict[str, str]:
         (project / "aptui.yaml").write_text(CONFIG + text)
         return next(check for check in json.loads(run("doctor", "--json")[1]) if check["name"] == name)
@@ -328,8 +333,54 @@ def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_pat
         in values_of(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["said"]
     )
     (tmp_path / "key").chmod(0o600)
-    assert values_of(f"shared_cache: {{mode: client, store: 'https://x', team_key_file: {tmp_path / 'key'}}}\n")["state"] == "ok"
+    store = tmp_path / "share"
+    store.mkdir()
+    assert values_of(f"shared_cache: {{mode: client, store: {store}, team_key_file: {tmp_path / 'key'}}}\n")["state"] == "ok"
     assert values_of("local_store: {links: hard}\n", "local store")["state"] == "warn"
+
+
+@pytest.mark.parametrize("store", ["http://127.0.0.1:9/x", "{tmp_path}/missing"])
+def test_doctor_reports_a_shared_cache_that_cannot_be_read(run: Run, project: Path, tmp_path: Path, store: str) -> None:
+    store = store.format(tmp_path=tmp_path)
+    (project / "aptui.yaml").write_text(CONFIG + f"shared_cache: {{mode: client, store: '{store}', trust: unsealed}}\n")
+
+    code, out, _ = run("doctor", "--json")
+
+    found = next(check for check in json.loads(out) if check["name"] == "shared cache")
+    assert (code, found["state"]) == (1, "fail")
+    assert found["said"].startswith(f"{store}: ")
+    assert "aptui cache test" in found["advice"]
+
+
+def test_doctor_reports_stores_that_cannot_be_written(
+    run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    share = tmp_path / "share"
+    share.mkdir()
+    (tmp_path / "file").touch()
+    (project / "aptui.yaml").write_text(
+        CONFIG + f"shared_cache: {{mode: server, store: '{share}', trust: unsealed}}\nlocal_store: {{path: {tmp_path}/file/store}}\n"
+    )
+    monkeypatch.setattr(os, "access", lambda path, _mode: path != str(share))
+
+    code, out, _ = run("doctor", "--json")
+
+    found = {check["name"]: (check["state"], check["said"]) for check in json.loads(out)}
+    assert code == 1
+    assert found["shared cache"] == ("fail", f"'{share}' cannot be written")
+    assert found["local store"] == ("fail", f"'{tmp_path}/file' is not a folder, so results are not stored")
+    assert list(share.iterdir()) == []
+
+
+def test_doctor_does_not_contact_the_store_of_an_untrusted_project(
+    run: Run, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (project / "aptui.yaml").write_text(CONFIG + "shared_cache: {mode: client, store: 'http://127.0.0.1:9/x', trust: unsealed}\n")
+    monkeypatch.delenv("APTUI_TRUST")
+
+    out = run("doctor", "--json")[1]
+
+    assert next(check for check in json.loads(out) if check["name"] == "shared cache")["state"] == "warn"
 
 
 @pytest.mark.parametrize("is_script", [False, True])
