@@ -312,9 +312,7 @@ def test_cache_init_creates_the_team_key_once_and_prints_instructions(run: Run, 
     assert run("cache", "stats")[0] == 0
 
 
-def test_doctor_reports_risks_of_a_shared_cache(
-    run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_reports_risks_of_a_shared_cache(run: Run, project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(namespaces, "probe", lambda _sharing: namespaces.ProbeAnswer("", "the store answered"))
 
     def values_of(text: str, name: str = "shared cache") -> dict[str, str]:
@@ -359,7 +357,8 @@ def test_doctor_reports_stores_that_cannot_be_written(
     share.mkdir()
     (tmp_path / "file").touch()
     (project / "aptui.yaml").write_text(
-        CONFIG + f"shared_cache: {{mode: server, store: '{share}', trust: unsealed}}\nlocal_store: {{path: {tmp_path}/file/store}}\n"
+        CONFIG
+        + f"shared_cache: {{mode: server, store: '{share}', trust: unsealed}}\nlocal_store: {{path: {tmp_path}/file/store}}\n"
     )
     monkeypatch.setattr(os, "access", lambda path, _mode: path != str(share))
 
