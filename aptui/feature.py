@@ -40,8 +40,6 @@ A `format` module has these functions: `claims(folder)`; `refuse_unreadable(fold
 cannot be read; `code_folders(config)`, which returns the folders with the code of the project's builders; and `load`,
 `layer_trees`, `check_with` and `explain`. The last four take the same arguments as the functions with these names in
 `aptui.config`, except that `load` takes no `workers`.
-
-Tests: `tests/test_feature.py`.
 """
 
 from __future__ import annotations

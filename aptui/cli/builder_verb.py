@@ -1,8 +1,6 @@
 """`builder`: write a new builder with its test, and run a builder on one file in the foreground.
 
 `builder run` needs no engine and no database. The builder runs in this process, so that `breakpoint()` reaches the terminal.
-
-Tests: `tests/cli/test_builder_verb.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 The user types a verb with its words and gets an answer in lines; filters are those of `aptui jobs`. Printed lines never change. One
 line before each answer reports the events since the last answer; `follow` prints one line for each event.
-
-Tests: `tests/cli/test_conversation.py`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 `help` and `docs` print the reference as text, Markdown or a man page; `completion` prints shell code that completes words. The
 pages of the reference are generated from the parsers of the verbs, the schema, the fields of the filter, and the OpenAPI document.
 `docs` also prints the shipped pages that people wrote, for example the guide.
-
-Tests: `tests/cli/test_manual.py`.
 """
 
 from __future__ import annotations

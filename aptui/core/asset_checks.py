@@ -2,8 +2,6 @@
 
 The pipeline runs the checks with `block` before it commits a result; `store.queries.checks` runs all of them on stored
 products. Budgets, commands and findings of `aptui lint` concern more than one job and cannot block.
-
-Tests: `tests/core/test_asset_checks.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """A server's connection to the engine, for an event loop: sends requests, and receives answers and notices.
 
 `EngineLink` reconnects after the connection is lost. One thread reads from the connection, and calls functions in the event loop.
-
-Tests: `tests/link/test_engine_link.py`.
 """
 
 from __future__ import annotations

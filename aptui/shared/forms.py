@@ -4,8 +4,6 @@ When msgspec first decodes into a record, it reads the annotations of the record
 result with the class, field by field. If a second thread decodes into the class before all fields are stored, it reads empty
 fields, and the process dies by SIGSEGV (msgspec 0.22). So the code that makes a decoder must call `prepare_form` first; a test
 checks this for all of aptui.
-
-Tests: `tests/shared/test_forms.py`.
 """
 
 from __future__ import annotations

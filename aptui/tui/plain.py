@@ -1,8 +1,6 @@
 r"""Messages as plain lines in the terminal's own scrollback, for the key `\` and for dumb terminals.
 
 This module works without Textual.
-
-Tests: `tests/tui/test_plain.py`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 The first step analyses the source, like a builder without steps. Later steps analyse their sources during the job, because these
 sources are products of earlier steps. The scan folder of later steps is the temporary folder of the run. A product that no later
 step processes is a product of the job.
-
-Tests: `tests/worker/test_step_chain.py`.
 """
 
 from __future__ import annotations

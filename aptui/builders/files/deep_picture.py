@@ -2,8 +2,6 @@
 
 This module lets Pillow decode the picture twice, because with the opposite byte order Pillow reads the lower byte of each sample.
 The result is exact for PNG, and for TIFF unless its channels are stored separately and compressed.
-
-Tests: `tests/builders/files/test_deep_picture.py`.
 """
 
 from __future__ import annotations

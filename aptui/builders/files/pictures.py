@@ -4,8 +4,6 @@ Only listed formats are accepted, no reader runs a program, and the number of pi
 
 Pillow alone would try every format: its EPS reader starts Ghostscript on untrusted bytes. Pillow's messages name Python variables
 and byte strings, so this module replaces all of them.
-
-Tests: `tests/builders/files/test_pictures.py`.
 """
 
 from __future__ import annotations

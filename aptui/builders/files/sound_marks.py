@@ -3,8 +3,6 @@
 Libsndfile ignores loop points and markers. This module reads: `smpl`, `cue `, `inst` and `LIST adtl` of a WAV (Multimedia
 Programming Interface and Data Specifications 1.0, and its 1994 update); MARK and INST of an AIFF (version 1.3); the tags LOOPSTART,
 LOOPLENGTH and LOOPEND, in samples, of Ogg, FLAC and MP3 files.
-
-Tests: `tests/builders/files/test_sound_marks.py`.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 A worker takes as long to start as the engine takes to import its modules. So the `EarlyWorker` is started as soon as it is known
 that there is work, and the worker and the engine start at the same time.
-
-Tests: `tests/engine/pool/test_spawning.py`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ workers are busy: the local pool is filled first, in the order of the queue. A j
 its time limit) or reads undeclared files there runs locally from then on. The local run confirms the failure, or finds the files.
 
 A job whose builder needs something that this machine lacks (`needs`) always goes to the cluster, and waits for a suitable worker.
-
-Tests: `tests/features/cluster/test_cluster_pool.py`.
 """
 
 from __future__ import annotations

@@ -5,8 +5,6 @@ Dask only calls `run` with a task and transports its answer. `aptui worker` load
 
 The engine's scan folders do not exist on the worker. A job finds its input files in temporary folders, and every path in the answer
 is translated back. The answer lists missing files, because these files may exist on the engine's machine.
-
-Tests: `tests/features/cluster/test_task.py`.
 """
 
 from __future__ import annotations

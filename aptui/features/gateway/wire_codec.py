@@ -1,8 +1,6 @@
 """The requests and notifications of the gateway's WebSocket: their names and their JSON form. This module opens no socket.
 
 `DESCRIPTION` explains the protocol; `wire_records` has a record for each request, answer and notification.
-
-Tests: `tests/features/gateway/test_wire_codec.py`.
 """
 
 from __future__ import annotations

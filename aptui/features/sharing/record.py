@@ -3,8 +3,6 @@
 A record describes the result of a job: its products, log and counts.
 A record may come from another machine, so it is checked: names of products must be valid for a builder of this machine, and no name
 may lead out of the folder of the products.
-
-Tests: `tests/features/sharing/test_record.py`.
 """
 
 from __future__ import annotations

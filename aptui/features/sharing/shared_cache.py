@@ -2,8 +2,6 @@
 
 Lookups run in threads, and workers never wait for lookups. If a lookup is slow, its job runs here as well, and the first result
 wins. Errors count as misses and are reported once. Only the loop calls these methods; threads return results through `_done`.
-
-Tests: `tests/features/sharing/test_shared_cache.py`.
 """
 
 from __future__ import annotations

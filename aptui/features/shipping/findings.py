@@ -2,8 +2,6 @@
 
 `lint` finds misspelled references, dead dependencies, unreachable assets, and names that differ only in case. `check` applies the
 checks of `aptui.yaml`. Both read the database and the sources, and change nothing.
-
-Tests: `tests/features/shipping/test_findings.py`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 A product's bytes are read once. The names in it are stored with the SHA-256 of the bytes; later scans only look the names up
 again, because the assets may have changed. The file is read again if its bytes, the limit, or the extensions of assets have
 changed.
-
-Tests: `tests/features/shipping/test_missing_search.py`.
 """
 
 from __future__ import annotations

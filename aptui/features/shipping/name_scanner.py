@@ -8,8 +8,6 @@ position. It translates all bytes to classes at once, finds the signs of a name 
 
 The forms are those of O3DE's `LineByLineDependencyScanner.cpp`, with three intended differences: bytes above 127 are letters
 (UTF-8), a folder may contain a dot, and a quoted name may contain any character.
-
-Tests: `tests/features/shipping/test_name_scanner.py`.
 """
 
 from __future__ import annotations

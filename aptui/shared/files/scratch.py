@@ -1,8 +1,6 @@
 """Temporary folders. If a process is killed, the next process that makes such folders removes the folder of the killed process.
 
 A process holds a lock on its folder, which the kernel releases when the process ends. A folder without a lock is abandoned.
-
-Tests: `tests/shared/files/test_scratch.py`.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ within one line: in a text with line breaks, `^` and `$` match at the ends of ea
 
 Patterns of plain words, which users type most, are searched with numpy instead of RE2. RE2 would take longer if, for example, every
 second text matches, because it needs one call for each match.
-
-Tests: `tests/store/jobs/test_regex.py`.
 """
 
 from __future__ import annotations

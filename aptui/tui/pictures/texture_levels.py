@@ -2,8 +2,6 @@
 
 A level (mip) is one size of the texture, the largest first. Each layer of an array, and each of the six faces of a cube map, is a
 picture; the faces of a layer follow each other. A header is not trusted: offsets may be outside the file, and sizes may be wrong.
-
-Tests: `tests/tui/pictures/test_texture_levels.py`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Text is made safe twice. First, every widget calls `make_safe` for the text that
 before output) makes remaining control characters visible and keeps the width of the strip. The wall is a hook in `Strip.render`,
 the function that turns segments into output. `install` verifies that the hook sees all text that Textual writes. If the hook
 misses text, as may happen with a new version of Textual, foreign text is hidden.
-
-Tests: `tests/tui/terminal/test_safety.py`.
 """
 
 from __future__ import annotations

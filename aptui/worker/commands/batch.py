@@ -7,8 +7,6 @@ the stem of the file. Alternatively, the program writes a manifest with one line
 used only if the program succeeded and each product belongs to exactly one file. Otherwise the program is started again for each
 half of the files, so that one bad file does not make other files fail. A single file is processed as without `batch`, with the same
 products, errors and log.
-
-Tests: `tests/worker/commands/test_batch.py`.
 """
 
 from __future__ import annotations

@@ -6,8 +6,6 @@ If a program dies, gives an invalid answer, or is stopped in the middle of a job
 program again. A change of its command line, environment variables, memory limit or files also restarts it. The program may write to
 stderr at any time. To stdout it may write only answers. It has to end when its stdin is closed. `BUILDERS.md` describes the
 protocol for authors.
-
-Tests: `tests/worker/commands/test_persistent.py`.
 """
 
 from __future__ import annotations

@@ -8,8 +8,6 @@
 
 `sending` has ETags, conditional requests and ranges. Names of products are in lower case; requests are converted. Names that are
 not UTF-8 are percent-encoded byte by byte.
-
-Tests: `tests/features/gateway/http/test_http_files.py`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@
 list does not end accepted connections. The screen can change the configuration and the stored file while no engine is running. The
 engine, and through it every screen, gets a report at once when a connection begins, ends or is refused. While data is transferred,
 the engine gets one report per second. Long reports are shortened and sent less often, because the engine must read them.
-
-Tests: `tests/features/gateway/peers/test_peer_connections.py`.
 """
 
 from __future__ import annotations

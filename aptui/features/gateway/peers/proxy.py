@@ -3,8 +3,6 @@
 `/v1/proxy/{name}/{rest}` is open to clients that have a WebSocket with the same token from the same address. The service receives
 neither the gateway's token nor its cookies, cannot set cookies, and cannot redirect the gateway. The answers of the service are
 marked so that scripts in them do not run in a browser, because these scripts would have the rights of the gateway's pages.
-
-Tests: `tests/features/gateway/peers/test_proxy.py`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ A message is an object of an O3DE class: an element `BaseClass1` for the base cl
 `RequireFencing` of the base class requests a barrier: the answer waits until earlier changes on the disk are processed. A reader
 ignores unknown fields and gives missing fields their default value. Sources: O3DE's `AssetProcessorMessages`, `AssetRegistry` and
 `EditorAssetSystemAPI`.
-
-Tests: `tests/features/o3de/connection/test_o3de_messages.py`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,6 @@
 Paths begin with an alias (`@products@`, `@user@`, `@usercache@`, `@log@`). A relative path is below `@products@`; an absolute path
 must be below the folder of an alias. Products are read only: only the engine changes the cache. Every operation starts at a
 descriptor of the alias' folder and follows no link (`shared.files.confinement`). Paths of products match in upper or lower case.
-
-Tests: `tests/features/o3de/connection/test_virtual_files.py`.
 """
 
 from __future__ import annotations

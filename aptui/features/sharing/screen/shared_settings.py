@@ -1,8 +1,6 @@
 """The team's cache on the Shared cache screen. The user edits a draft of mode, location and patterns, and can test the draft.
 
 The draft is saved into the project's `aptui.yaml`; unchanged text stays as it is (`config.edit`).
-
-Tests: `tests/features/sharing/screen/test_shared_settings.py`.
 """
 
 from __future__ import annotations

@@ -1,8 +1,6 @@
 """A circuit breaker for a store, and calls with a deadline.
 
 After some failures the breaker opens for a while, so that the store is not called; then it admits one attempt.
-
-Tests: `tests/features/sharing/stores/test_breaker.py`.
 """
 
 from __future__ import annotations

@@ -7,8 +7,6 @@ A file is written to a temporary file, synced, and then published in one step.
     <root>/tmp/                                    files that are being written
 
 A writer that is killed leaves a file in `tmp`; `sweep` removes it later.
-
-Tests: `tests/features/sharing/stores/test_folder_store.py`.
 """
 
 from __future__ import annotations

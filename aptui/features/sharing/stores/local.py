@@ -7,8 +7,6 @@ changed blob is removed.
 
 Records have a seal of this machine (`here`), made with a secret in the store. Records that other machines have uploaded need a
 trusted seal of the team.
-
-Tests: `tests/features/sharing/stores/test_local.py`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,6 @@ Over HTTP, results are read and written by GET, HEAD and PUT of `ac/<key>` and `
 
 The server is not trusted: answers have a maximum length, are not decompressed, and each operation has a timeout, even if bytes
 trickle in. Redirects are not followed.
-
-Tests: `tests/features/sharing/stores/test_remote_stores.py`.
 """
 
 from __future__ import annotations
