@@ -318,14 +318,10 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
             hints.refresh_if_changed()
 
     def on_command_line_submitted(self, event: CommandLine.Submitted) -> None:
-        """Run a command of the `:` line."""
+        """Close the `:` line and run its command."""
         self.bar.close()
         self.person.remember("commands", event.text)
         shell_commands.run(self, event.text, self.commands())
-
-    def on_command_line_command_closed(self) -> None:
-        """Show the hints in place of the `:` line."""
-        self.bar.close()
 
     def question(self, text: str, choices: Sequence[Choice]) -> None:
         """Ask the user in a box; the last choice is the safe choice, which changes nothing."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from aptui.shared.errors import KnownError
@@ -126,7 +127,7 @@ class CancelledError(Exception):
 class BackgroundTask:
     """Runs slow work in a thread, one task at a time; a task can be cancelled.
 
-    The UI's thread calls all methods except `check` and `is_cancelled`.
+    The UI's thread calls all methods except `check`.
 
     Args:
         name: name of the thread.
@@ -163,14 +164,9 @@ class BackgroundTask:
         self._thread.start()
         return True
 
-    @property
-    def is_cancelled(self) -> bool:
-        """Whether the work was cancelled."""
-        return self._is_closed or self._is_cancelled
-
     def check(self) -> None:
         """Raise CancelledError if the work was cancelled; `work` calls it often."""
-        if self.is_cancelled:
+        if self._is_closed or self._is_cancelled:
             raise CancelledError
 
     def cancel(self) -> None:
@@ -192,23 +188,19 @@ class BackgroundTask:
         cancelled: Callable[[], object],
     ) -> None:
         try:
-            result = work(self)
+            report: Callable[[], object] = partial(then, work(self))
         except CancelledError:
-            self._end(cancelled)
+            report = cancelled
         except KnownError as error:
-            self._end(failed, error)
+            report = partial(failed, error)
         except Exception as error:  # noqa: BLE001  # raised again in the UI's thread
-            self._end(_raise, error)
-        else:
-            self._end(then, result)
+            report = partial(_raise, error)
+        self._deliver(self._report, report)
 
-    def _end(self, report: Callable[..., object], *what: object) -> None:
-        self._deliver(self._report, report, what)
-
-    def _report(self, report: Callable[..., object], what: tuple[object, ...]) -> None:
+    def _report(self, report: Callable[[], object]) -> None:
         self._thread = None
         if not self._is_closed:
-            report(*what)
+            report()
 
 
 def _raise(error: Exception) -> None:

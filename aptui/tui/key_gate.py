@@ -57,21 +57,13 @@ class Keyboard:
             return ""
         pane, focused = self._pane(), self._app.focused
         if pane is None:
-            return "" if self._leaves(key) else "the first screen"
+            return "" if self._action(key) == _LEAVE else "the first screen"
         if self._held and not self._app.screen.is_modal:
-            return "" if self._leaves(key) else next(iter(self._held.values()))
+            return "" if self._action(key) == _LEAVE else next(iter(self._held.values()))
         if focused is not None and pane not in focused.ancestors_with_self:
             return ""
         awaited = pane.name_awaited(focused)
-        return "" if awaited in _ROWS and self._goes_away(key) else awaited
-
-    def _leaves(self, key: str) -> bool:
-        """Return whether a key closes the screen; such a key must work before any row is shown."""
-        return self._action(key) == _LEAVE
-
-    def _goes_away(self, key: str) -> bool:
-        """Return whether a key closes the screen or goes to another pane."""
-        return self._leaves(key) or self._action(key).startswith(_SHOW)
+        return "" if awaited in _ROWS and self._action(key).startswith((_LEAVE, _SHOW)) else awaited
 
     def _action(self, key: str) -> str:
         found = self._app.screen.active_bindings.get(key)

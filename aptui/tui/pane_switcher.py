@@ -121,9 +121,7 @@ class PaneSwitcher(Actions):
 
         self._app.run_worker(go())
 
-    def action_reveal(self, pane_id: str, text: str) -> None:
-        """Go to a pane and let the pane show `text`."""
-        self.reveal(pane_id, text)
+    action_reveal = reveal
 
     async def _show(self, pane_id: str) -> None:
         spec = next((each for each in self._specs if each.id == pane_id), None)
@@ -140,7 +138,9 @@ class PaneSwitcher(Actions):
                 self._app.notify(str(error), severity="warning", timeout=15)
                 self.refocus()
                 return
-        self._leave_pane()
+        if self.pane is not None:
+            self.remember_focus()
+            self.pane.deactivate()
         if pane_id not in self.mounted:
             await self._mount(spec)
         self._current = pane_id
@@ -158,11 +158,6 @@ class PaneSwitcher(Actions):
         self.mounted[spec.id] = pane
         if pane.wants_jobs and self._has_table_passed:
             self._read_jobs()
-
-    def _leave_pane(self) -> None:
-        if self.pane is not None:
-            self.remember_focus()
-            self.pane.deactivate()
 
     @property
     def _stage(self) -> ContentSwitcher:

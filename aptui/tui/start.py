@@ -1,7 +1,4 @@
-"""Opens the screen on a terminal: sets up signals and the garbage collector, and runs the app. A dumb terminal gets plain lines.
-
-Tests: `tests/tui/test_start.py`.
-"""
+"""Opens the screen on a terminal: sets up signals and the garbage collector, and runs the app. A dumb terminal gets plain lines."""
 
 from __future__ import annotations
 

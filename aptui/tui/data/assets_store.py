@@ -136,17 +136,6 @@ class Kind(StrEnum):
     PRODUCTS = "products"
 
 
-class FolderKeys:
-    """Keys of folders: negative numbers, stable for a path while the program runs."""
-
-    def __init__(self) -> None:
-        self._keys: dict[str, int] = {}
-
-    def of(self, path: str) -> int:
-        """Return the key of a folder by its path in lower case."""
-        return self._keys.setdefault(path, -1 - len(self._keys))
-
-
 class AssetTree(Struct):
     """One tree; nodes are numbers from 0.
 
@@ -287,20 +276,7 @@ class FilesRead(NamedTuple):
     times_ms: Ints
 
 
-class _OrderedFiles(NamedTuple):
-    """Files in the order of the tree; `at` is the index of each file's folder in `folders`, -1 for files at the top.
-
-    `folders` is {path in lower case: the path as the first file spells it}.
-    """
-
-    folders: dict[str, str]
-    at: Ints
-    names: Sequence[str]
-    ids: Ints
-    times_ms: Ints
-
-
-def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys) -> AssetTree:
+def read_tree(reader: Reader, kind: Kind, folder_keys: dict[str, int]) -> AssetTree:
     """Read a tree from the database; `folder_keys` are shared by all trees of a program, so that keys of folders stay the same."""
     ids, times = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     paths: list[str] = []
@@ -321,8 +297,8 @@ def read_tree(reader: Reader, kind: Kind, folder_keys: FolderKeys) -> AssetTree:
     return tree
 
 
-def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys) -> AssetTree:
-    """Return the tree of files."""
+def build_tree(kind: Kind, files: FilesRead, folder_keys: dict[str, int]) -> AssetTree:
+    """Return the tree of files; a folder that has no key yet gets the next negative number in `folder_keys` {path: key}."""
     spelled, at, file_names, ids, times_ms = _sort_files(files)
     place = range(len(spelled))
     numbers = {path: number for number, path in enumerate(spelled)}
@@ -333,7 +309,7 @@ def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys) -> AssetTr
     starts = np.concatenate([[total - counts[0]], first + sizes - counts[1:]]).astype(np.int64)
     nodes = starts[at + 1] + np.arange(len(at)) - np.repeat(np.cumsum(counts) - counts, counts)
     level = np.fromiter((path.count("/") for path in spelled), np.int32, len(place))
-    own_keys = np.fromiter(map(folder_keys.of, spelled), np.int64, len(place))
+    own_keys = np.fromiter((folder_keys.setdefault(path, -1 - len(folder_keys)) for path in spelled), np.int64, len(place))
 
     def lay_out(kind_of: type[np.signedinteger[Any]], of_folders: Ints, of_files: Ints) -> npt.NDArray[Any]:
         values = np.zeros(total, kind_of)
@@ -355,8 +331,12 @@ def build_tree(kind: Kind, files: FilesRead, folder_keys: FolderKeys) -> AssetTr
     )
 
 
-def _sort_files(files: FilesRead) -> _OrderedFiles:
-    """Sort files by folder, name without case, and id."""
+def _sort_files(files: FilesRead) -> tuple[dict[str, str], Ints, list[str], Ints, Ints]:
+    """Return the folders ({path in lower case: its first spelling}), then arrays of all files in the order of the tree.
+
+    The arrays are the index of the file's folder (-1 = at the top), its name, id and time. Files are sorted by folder, name without
+    case, and id.
+    """
     parts = [path.rpartition("/") for path in files.paths]
     folders = dict.fromkeys(folder for folder, _, _ in parts)
     spelled = _folders(folders)
@@ -365,7 +345,7 @@ def _sort_files(files: FilesRead) -> _OrderedFiles:
     at = np.fromiter((place_of[folder] for folder, _, _ in parts), np.int64, len(parts))
     names = [name for _, _, name in parts]
     order = np.lexsort((files.ids, rank([name.lower() for name in names]), at))
-    return _OrderedFiles(spelled, at[order], [names[number] for number in order.tolist()], files.ids[order], files.times_ms[order])
+    return spelled, at[order], [names[number] for number in order.tolist()], files.ids[order], files.times_ms[order]
 
 
 def _folders(paths: Collection[str]) -> dict[str, str]:
@@ -409,7 +389,7 @@ class AssetsStore:
         self._lock = threading.Lock()
         self._trees: dict[Kind, AssetTree] = {}
         self._visited: set[Kind] = set()
-        self._folder_keys = FolderKeys()
+        self._folder_keys: dict[str, int] = {}
         self._worker = LatestOnly[Callable[[], None]]("aptui-assets", self._read_and_wake, last=_HEALTH)
         self.unwell: UnwellSources | None = None
         self.version = 0

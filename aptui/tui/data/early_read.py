@@ -1,7 +1,4 @@
-"""Reads the jobs while the screen's modules are imported: SQLite releases Python's interpreter lock while it joins rows.
-
-Tests: `tests/tui/data/test_early_read.py`.
-"""
+"""Reads the jobs while the screen's modules are imported: SQLite releases Python's interpreter lock while it joins rows."""
 
 from __future__ import annotations
 

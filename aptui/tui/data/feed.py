@@ -19,7 +19,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from msgspec import Struct, field
+from msgspec import Struct
 from msgspec.structs import replace
 
 from aptui.core.notices import (
@@ -79,7 +79,7 @@ class JobNews(Struct, frozen=True, gc=False):
     moment: Moment = (0, 0)
 
 
-class Batch(Struct, frozen=True):
+class Batch(Struct):
     """Updates since the last frame, to apply in this order: `table`, `running`, `jobs`.
 
     Args:
@@ -96,7 +96,7 @@ class Batch(Struct, frozen=True):
     first: JobTable | None = None
     running: dict[int, int] | None = None
     jobs: tuple[JobNews, ...] = ()
-    percents: Mapping[int, JobProgress] = {}
+    percents: dict[int, JobProgress] = {}
     are_assets_stale: bool = False
     messages: tuple[EngineMessage, ...] = ()
     progress: Progress | None = None
@@ -105,14 +105,6 @@ class Batch(Struct, frozen=True):
     missing_scans: tuple[MissingScan, ...] = ()
     error: str = ""
 
-    def __bool__(self) -> bool:
-        """Return whether there is anything to draw."""
-        return bool(
-            self.table is not None or self.first is not None or self.running is not None or self.jobs or self.percents
-            or self.are_assets_stale or self.messages or self.progress or self.health or self.connections is not None
-            or self.missing_scans or self.error
-        )  # fmt: skip
-
     def parts(self, most: int = _PART) -> list[Batch]:
         """Split the batch into parts that are quick to apply. The list is reversed: `pop` returns the part to apply next.
 
@@ -120,21 +112,6 @@ class Batch(Struct, frozen=True):
         """
         rest = [Batch(jobs=self.jobs[at : at + most]) for at in range(most, len(self.jobs), most)]
         return [*reversed(rest), replace(self, jobs=self.jobs[:most]) if rest else self]
-
-
-class _Pending(Struct):
-    table: JobTable | None = None
-    first: JobTable | None = None
-    running: dict[int, int] | None = None
-    jobs: dict[JobKey, JobNews] = field(default_factory=dict)
-    percents: dict[int, JobProgress] = field(default_factory=dict)
-    are_assets_stale: bool = False
-    messages: list[EngineMessage] = field(default_factory=list)
-    progress: Progress | None = None
-    health: Health | None = None
-    connections: tuple[Connection, ...] | None = None
-    missing_scans: dict[tuple[str, bool], MissingScan] = field(default_factory=dict)
-    error: str = ""
 
 
 class Feed(NoticeListener):
@@ -170,7 +147,10 @@ class Feed(NoticeListener):
         self._early = early
         self._analyses = AnalysisKeys()
         self._lock = threading.Lock()
-        self._pending = _Pending()
+        self._pending = Batch()
+        # The waiting updates that a newer notice of the same job or scan replaces; `drain` puts them into the batch.
+        self._jobs: dict[JobKey, JobNews] = {}
+        self._scans: dict[tuple[str, bool], MissingScan] = {}
         self._shown: Moment | None = None  # (epoch, event number) of the newest rows that were read
         self._subscribed: Moment = (0, 0)
         self._is_read_due = True
@@ -192,7 +172,7 @@ class Feed(NoticeListener):
         with self._lock:
             # The notices of an earlier connection are discarded: their changes are in the answer to the new subscription, or in the
             # rows of the next read.
-            self._pending.jobs.clear()
+            self._jobs.clear()
             self._pending.running = {job_id: now_ms - for_ms for job_id, for_ms in running.items()}
             self._subscribed = (epoch, seq)
             self._delivered.clear()
@@ -202,14 +182,14 @@ class Feed(NoticeListener):
         """React to a lost connection: keep the rows, but show no job as running."""
         with self._lock:
             self._pending.running = {}
-            self._pending.jobs = {key: change for key, change in self._pending.jobs.items() if change.notice.status != "processing"}
+            self._jobs = {key: change for key, change in self._jobs.items() if change.notice.status != "processing"}
         self._wake()
 
     def receive(self, news: Sequence[NoticeLine]) -> None:
         """Receive notices; a notice replaces older notices of its kind or of its job."""
         received_ms = self._clock_ms()
         with self._lock:
-            jobs = self._pending.jobs
+            jobs = self._jobs
             for line in news:
                 notice = line.notice
                 if isinstance(notice, JobChanged):
@@ -242,11 +222,11 @@ class Feed(NoticeListener):
             case ConnectionsChanged():
                 pending.connections = notice.connections
             case MissingScan():
-                pending.missing_scans.pop((notice.name, notice.is_over), None)
-                pending.missing_scans[notice.name, notice.is_over] = notice
+                self._scans.pop((notice.name, notice.is_over), None)
+                self._scans[notice.name, notice.is_over] = notice
                 pending.are_assets_stale |= notice.is_over
             case EngineMessage():
-                pending.messages = [*pending.messages[1 - _MOST_MESSAGES :], notice]
+                pending.messages = (*pending.messages[1 - _MOST_MESSAGES :], notice)
 
     # ------------------------------------------------------------------------------------------------------------- reading
 
@@ -305,9 +285,7 @@ class Feed(NoticeListener):
     def _adopt(self, table: JobTable) -> None:
         self._pending.table, self._shown = table, table.moment
         self._pending.are_assets_stale = True
-        self._pending.jobs = {
-            key: received for key, received in self._delivered.items() if received.moment > table.moment
-        } | self._pending.jobs
+        self._jobs = {key: received for key, received in self._delivered.items() if received.moment > table.moment} | self._jobs
 
     def close(self) -> None:
         """End the reading thread."""
@@ -391,18 +369,17 @@ class Feed(NoticeListener):
     def drain(self) -> Batch:
         """Return the updates since the last call. Changes of jobs wait while a read is due."""
         with self._lock:
-            pending, shown = self._pending, self._shown
-            waits = shown is None or self._is_read_due or self._reading > 0
-            self._pending = _Pending(running=pending.running, jobs=pending.jobs, percents=pending.percents) if waits else _Pending()
-            jobs: tuple[JobNews, ...] = ()
-            if shown is not None and not waits:
-                jobs = tuple([news if news.moment > shown else replace(news, is_later=False) for news in pending.jobs.values()])
-                self._store_delivered(pending.jobs)
-            return Batch(
-                pending.table, pending.first, None if waits else pending.running, jobs, {} if waits else pending.percents,
-                pending.are_assets_stale, tuple(pending.messages), pending.progress,
-                pending.health, pending.connections, tuple(pending.missing_scans.values()), pending.error,
-            )  # fmt: skip
+            batch, shown = self._pending, self._shown
+            batch.missing_scans = tuple(self._scans.values())
+            self._pending, self._scans = Batch(), {}
+            if shown is None or self._is_read_due or self._reading > 0:
+                self._pending.running, self._pending.percents = batch.running, batch.percents
+                batch.running, batch.percents = None, {}
+            else:
+                batch.jobs = tuple([news if news.moment > shown else replace(news, is_later=False) for news in self._jobs.values()])
+                self._store_delivered(self._jobs)
+                self._jobs = {}
+            return batch
 
     def _store_delivered(self, jobs: dict[JobKey, JobNews]) -> None:
         self._delivered |= jobs

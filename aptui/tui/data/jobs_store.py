@@ -20,7 +20,7 @@ from operator import attrgetter
 import numpy as np
 from msgspec import Struct, field
 
-from aptui.core.notices import JobChanged, JobProgress
+from aptui.core.notices import JobProgress
 from aptui.shared.errors import InternalError, KnownError
 from aptui.shared.lean_imports import give_memory_back
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, TextMatch, parse
@@ -492,18 +492,12 @@ class JobsStore:
         failed = (self._table.number("status") == FAILED) & self._table.number("alive").astype(np.bool_)
         return {key for key in self._table.number("id")[failed].tolist() if key > 0}
 
-    def find_failed_among(self, keys: Sequence[int]) -> set[int]:
-        """Return which of these jobs are failed; keys of unknown jobs are ignored."""
-        return self._find_among(keys, FAILED)
-
-    def find_unfinished_among(self, keys: Sequence[int]) -> set[int]:
-        """Return which of these jobs are pending or running; keys of unknown jobs are ignored."""
-        return self._find_among(keys, PENDING, PROCESSING)
-
-    def _find_among(self, keys: Sequence[int], *statuses: int) -> set[int]:
+    def find_among(self, keys: Sequence[int], *statuses: str) -> set[int]:
+        """Return which of these jobs have one of the statuses; keys of unknown jobs are ignored."""
         rows = self._table.rows_of(keys)
         is_known, ids = rows >= 0, np.asarray(keys, np.int64)
-        return set(ids[is_known][np.isin(self._table.number("status")[rows[is_known]], statuses)].tolist())
+        codes = [STATUS_CODES[status] for status in statuses]
+        return set(ids[is_known][np.isin(self._table.number("status")[rows[is_known]], codes)].tolist())
 
     def failure_groups(self) -> list[CauseGroup]:
         """Return all failed jobs by their cause, the most frequent first."""
@@ -656,7 +650,7 @@ class JobsStore:
     def _apply_news(self, jobs: Sequence[JobNews]) -> None:
         table = self._next or self._table
         notices, is_later, received_ms = zip(*map(_CHANGE_FIELDS, jobs), strict=True)
-        keys = [notice.job_id or _analysis_key(table, notice) for notice in notices]
+        keys = [each.job_id or table.analyses.of(each.scan_folder, each.source, each.job_key) for each in notices]
         key_of = np.array(keys)
         status = np.array([_CODES[notice.status] for notice in notices], np.int8)
         is_running = status == PROCESSING
@@ -725,7 +719,3 @@ class JobsStore:
             wanted = sorted({code, *(int(codes[self._shown.rows_of(line)[0]]) for line in lines)})
             self._spans.update(zip(wanted, self.filter.spans([texts[code] for code in wanted]), strict=True))
         return self._spans[code]
-
-
-def _analysis_key(table: JobTable, notice: JobChanged) -> int:
-    return table.analyses.of(notice.scan_folder, notice.source, notice.job_key)

@@ -115,14 +115,11 @@ class CommandLine(Horizontal):
     ]
 
     class Submitted(Message):
-        """The user submitted a line with Enter."""
+        """The user submitted a line with Enter, or left the line; then `text` is ""."""
 
         def __init__(self, text: str) -> None:
             super().__init__()
             self.text = text
-
-    class CommandClosed(Message):
-        """The user left the line without a command."""
 
     def __init__(self, commands: Callable[[], Sequence[Command]], history: Callable[[], list[str]]) -> None:
         super().__init__(id="command")
@@ -169,7 +166,7 @@ class CommandLine(Horizontal):
     def action_close(self) -> None:
         """Leave the line."""
         self._offer(is_over=True)
-        self.post_message(self.CommandClosed())
+        self.post_message(self.Submitted(""))
 
     def action_complete(self, way: int) -> None:
         """Replace the typed text by its next (1) or previous (-1) completion."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 from aptui.shared.printing import count, sanitize
+from aptui.tui.background import run_in_background
 from aptui.tui.preferences.keymap import Actions, show_key
 from aptui.tui.terminal.output.display import DiffRenderingApp, output_of
 from aptui.tui.words import shorten
@@ -108,13 +109,7 @@ def _stop_until_foreground() -> None:
 
 
 class TerminalControl(Actions):
-    """Actions on the terminal of the app.
-
-    Args:
-        host: the app.
-        person: the user's remembered values, such as whether the mouse is on.
-        read_again: reads all data again.
-    """
+    """Actions on the terminal of the app."""
 
     def __init__(self, host: Host, person: UiMemory, read_again: Callable[[], object]) -> None:
         self._host, self._person, self._read_again = host, person, read_again
@@ -233,7 +228,7 @@ class Copying(Actions):
             free_width = self._host.app.size.width - _AROUND - len("copied ") - len(rest)
             self._host.show_toast(f"copied {shorten(sanitize(first), max(_LEAST_SNIPPET, min(_SNIPPET, free_width)))}{rest}")
 
-        self._clips.copy_soon(text, lambda copied: self._host.in_ui(say, copied.toast()), raw=raw)
+        run_in_background("aptui-copy", lambda: self._host.in_ui(say, self._clips.copy(text, raw=raw).toast()))
 
     def action_copy_or_quit(self) -> None:
         """Copy the selected text. If no text is selected, quit when the key is pressed twice within two seconds."""

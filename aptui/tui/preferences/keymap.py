@@ -214,12 +214,7 @@ def _character(name: str) -> str:
 
 
 class KeyBindings(Actions):
-    """Gives the keymap to Textual, and reads the keymap again on demand.
-
-    Args:
-        app: the app.
-        show_toast: shows a message.
-    """
+    """Gives the keymap to Textual, and reads the keymap again on demand."""
 
     def __init__(self, app: App[Any], show_toast: Callable[[str, str, float], object]) -> None:
         self._app, self._show_toast = app, show_toast

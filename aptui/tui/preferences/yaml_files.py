@@ -9,14 +9,13 @@ import hashlib
 import json
 import os
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from aptui import __version__
 from aptui.config.dirs import user_file, xdg
-from aptui.shared.errors import KnownError, UserError, nearest
-from aptui.shared.files.replacing import PRIVATE, replace_bytes
+from aptui.config.packing import write_compiled
+from aptui.shared.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from aptui.config.yaml.nodes import Node
@@ -44,13 +43,14 @@ def compile_file(file: Path, compile_node: Callable[[Node], Any]) -> Any:
         raise UserError(f"the file cannot be read: {(error.strerror or str(error)).lower()}", where=str(file)) from None
     kind = f"{compile_node.__module__}.{compile_node.__qualname__}"
     key = hashlib.sha256(repr((_FORM, __version__, kind, str(file), data)).encode()).hexdigest()
-    compiled = _find_compiled_file(file)
+    name = hashlib.sha256(os.fsencode(file)).hexdigest()[:24]
+    compiled = os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "screen", f"{name}.json")
     value = _recall(compiled, key)
     if value is None:
         from aptui.config.yaml.nodes import read_yaml  # imported here to keep the start fast: needed only after a file changed
 
         value = compile_node(read_yaml(data, str(file)))
-        _keep(compiled, key, value)
+        write_compiled(compiled, json.dumps({"key": key, "value": value}))
     return value
 
 
@@ -88,10 +88,6 @@ def text(node: Node, what: str) -> str:
     return node.value
 
 
-def _find_compiled_file(file: Path) -> str:
-    return os.path.join(xdg("XDG_CACHE_HOME", "~/.cache"), "screen", f"{hashlib.sha256(os.fsencode(file)).hexdigest()[:24]}.json")
-
-
 def _recall(compiled: str, key: str) -> Any:
     try:
         with open(compiled, encoding="ascii") as stream:
@@ -99,11 +95,3 @@ def _recall(compiled: str, key: str) -> Any:
         return value["value"] if value["key"] == key else None
     except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def _keep(compiled: str, key: str, value: Any) -> None:
-    """Write the compiled data to the cache; a failed write only makes the next start slower."""
-    with suppress(OSError, KnownError):
-        os.makedirs(os.path.dirname(compiled), mode=0o700, exist_ok=True)
-        data = json.dumps({"key": key, "value": value}).encode("ascii")
-        replace_bytes(Path(compiled), data, mode=PRIVATE, is_synced=False)

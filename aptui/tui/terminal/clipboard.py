@@ -2,8 +2,6 @@
 
 Inside tmux, only `load-buffer -w` reached the outer terminal in all tested configurations. GNU screen needs the sequence OSC 52,
 divided into pieces inside DCS. All other terminals get OSC 52. The content of the clipboard is never read.
-
-Tests: `tests/tui/terminal/test_clipboard.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +19,6 @@ from msgspec import Struct
 
 from aptui.config.dirs import xdg
 from aptui.shared.printing import sanitize_lines
-from aptui.tui.background import run_in_background
 from aptui.tui.terminal.safety import prepare_terminal
 from aptui.tui.words import size_text
 
@@ -88,12 +85,7 @@ class Clipboard:
         self._lock = threading.Lock()
 
     def copy(self, text: str, *, raw: bool = False) -> Copied:
-        """Copy a text and wait for the result, up to two seconds; call this method in a thread (see `copy_soon`).
-
-        Args:
-            text: the text; control sequences are removed.
-            raw: keep control sequences.
-        """
+        """Copy a text, without control sequences unless `raw`; wait for the result, up to two seconds. Call this in a thread."""
         if not raw:
             text = sanitize_lines(text)
         data = text.encode("utf-8", "surrogateescape")
@@ -104,10 +96,6 @@ class Clipboard:
             routes = self._send(data)
             is_large = len(data) > SAFE_BYTES * 3 // 4
             return Copied(len(data), routes, self._keep(data) if is_large or not routes else None)
-
-    def copy_soon(self, text: str, done: Callable[[Copied], object], *, raw: bool = False) -> None:
-        """Copy a text in a thread and call `done` in that thread."""
-        run_in_background("aptui-copy", lambda: done(self.copy(text, raw=raw)))
 
     def _send(self, data: bytes) -> tuple[str, ...]:
         multiplexer = prepare_terminal(self._environ).multiplexer

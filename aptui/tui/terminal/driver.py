@@ -304,7 +304,8 @@ class Terminal(LinuxDriver):
         self._is_leaving = True
         if self.output is not None and self.output.pace.answers:
             deadline = time.monotonic() + min(_ANSWERS_WITHIN_S, 3 * self.output.pace.round_trip_s + 0.05)
-            while (self.output.pace.under_way or self._awaits_pixels()) and time.monotonic() < deadline:
+            question = self._pixel_question
+            while (self.output.pace.under_way or (question and not question.is_answered)) and time.monotonic() < deadline:
                 time.sleep(0.005)
         super().disable_input()
 
@@ -329,9 +330,6 @@ class Terminal(LinuxDriver):
         self._when_answered = partial(self._end_question, question, then)
         self._loop.call_later(_PIXELS_WITHIN_S, self._when_answered)
         self.write(question.text)
-
-    def _awaits_pixels(self) -> bool:
-        return self._pixel_question is not None and not self._pixel_question.is_answered
 
     def _take_answers(self, text: str) -> tuple[str, str]:
         """Remove from input the terminal's answers to the question whether it shows pixels; called by the reading thread."""

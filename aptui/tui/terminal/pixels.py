@@ -3,8 +3,6 @@
 Two protocols are used: sixel, and the kitty graphics protocol with Unicode placeholders. The terminal's answers select the
 protocol, not the name in TERM. A placeholder is a text cell that shows a part of a picture. Therefore menus, scrolling and tmux
 move and cover a picture in the same way as text. tmux passes the picture itself on if its option `allow-passthrough` is set.
-
-Tests: `tests/tui/terminal/test_pixels.py`.
 """
 
 from __future__ import annotations
@@ -84,11 +82,7 @@ _MOST_CELL = 128
 
 
 class PixelQuestion:
-    """The questions to one terminal about pixels, and its answers so far.
-
-    Args:
-        environ: the environment, which names a multiplexer.
-    """
+    """The questions to one terminal about pixels, and its answers so far."""
 
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = dict(environ)

@@ -290,14 +290,7 @@ class Question(Menu):
     """
 
     @classmethod
-    def open(
-        cls,
-        app: App[Any],
-        question: str,
-        choices: Sequence[tuple[str, str, Callable[[], object]]],
-        *,
-        place: tuple[int, int] | None = None,
-    ) -> Question:
+    def open(cls, app: App[Any], question: str, choices: Sequence[tuple[str, str, Callable[[], object]]]) -> Question:
         """Open the question.
 
         Args:
@@ -311,7 +304,7 @@ class Question(Menu):
         runs = {key: run for key, _, run in choices}
         box = cls([*message_items, *items], lambda what: runs[what or safe](), first)
         box._chosen = len(message_items) + len(items) - 1
-        return box.open_in(app, place)
+        return box.open_in(app)
 
 
 class Confirm(Question):
@@ -326,11 +319,10 @@ class Confirm(Question):
         *,
         yes: str = "yes",
         no: str = "no",
-        place: tuple[int, int] | None = None,
     ) -> Question:
         """Open the question; `answer` is called with True (yes) or False (no, or Esc)."""
         choices = [("y", yes, partial(answer, True)), ("n", no, partial(answer, False))]
-        return cls.open(app, question, choices, place=place)
+        return cls.open(app, question, choices)
 
 
 class Checks(Menu):
@@ -342,7 +334,7 @@ class Checks(Menu):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "check", "switch on or off", id="menu.toggle"),
+        Binding("space", "choose", "switch on or off", id="menu.toggle"),
         Binding("enter", "finish", "done", id="menu.take"),
     ]
 
@@ -382,10 +374,6 @@ class Checks(Menu):
     def _check(self) -> None:
         self._items = [replace(item, label=f"{glyph('mark') if item.id in self._on else ' '} {item.label}") for item in self._plain]
 
-    def action_choose(self) -> None:
-        """Toggle the item that the user chose with its key or a click."""
-        self.action_check()
-
     def action_finish(self) -> None:
         """Close the menu.
 
@@ -396,8 +384,8 @@ class Checks(Menu):
             self._changed({item.id})
         self.answer(None)
 
-    def action_check(self) -> None:
-        """Toggle the current item."""
+    def action_choose(self) -> None:
+        """Toggle the current item, or the item that the user chose with its key or a click."""
         self._enter_chooses = False
         item = self._plain[self._chosen]
         if item.is_enabled:
@@ -530,12 +518,7 @@ class Prompt(Form):
         value: str = "",
         check: Callable[[str], str] = lambda _text: "",
     ) -> Prompt:
-        """Ask for a text.
-
-        Args:
-            value: the initial text.
-            check: returns the mistake in a text, "" = no mistake.
-        """
+        """Ask for a text, which begins with `value`; `check` returns the mistake in a text, "" = no mistake."""
 
         def check_line(values: dict[str, str]) -> tuple[str, str] | None:
             return ("text", mistake) if (mistake := check(values["text"])) else None

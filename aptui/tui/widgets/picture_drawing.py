@@ -103,10 +103,12 @@ class Picture:
         assert self._drawn_for is not None
         columns, rows, painter, screen = self._drawn_for
         output, ground = _pixel_output(widget, painter), _ground(widget, painter)
-        if output is not None and screen is not None and _is_fast_enough(widget, _estimate_bytes(columns, rows, screen)):
-            self._lines, self._is_least = [], False
-            self._encode(widget, output, ground)
-            return
+        if output is not None and screen is not None:
+            estimated_bytes = columns * screen.cell[0] * rows * screen.cell[1] // _PIXELS_A_BYTE
+            if _is_fast_enough(widget, estimated_bytes):
+                self._lines, self._is_least = [], False
+                self._encode(widget, output, ground)
+                return
         self._draw_cells(widget, ground, is_least=screen is not None)
 
     def _draw_cells(self, widget: Widget, ground: Ground, *, is_least: bool) -> None:
@@ -162,10 +164,6 @@ def _pixel_output(widget: Widget, painter: Painter) -> OutputLayer | None:
     """Return the output layer if it can show pixels and the theme has colours, else None (draw with characters)."""
     output = output_of(widget.app)
     return output if output is not None and output.pixels is not None and _has_colours(painter) else None
-
-
-def _estimate_bytes(columns: int, rows: int, screen: PixelScreen) -> int:
-    return columns * screen.cell[0] * rows * screen.cell[1] // _PIXELS_A_BYTE
 
 
 def _place(picture: PixelPicture, ground: Style) -> list[list[Segment]]:

@@ -483,10 +483,6 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Te
         self.move_cursor(index)
         return True
 
-    def list_selected_keys(self) -> list[int]:
-        """Return the rows for an action: the marked rows in the order of the view (hidden rows last), else the cursor's row."""
-        return self.marks.list_selected()
-
     def edge(self, *, is_cursor: bool, is_mark: bool, painter: Painter) -> Segment:
         """Return the cell at the left edge of a row: the bar of the cursor or the dot of a mark."""
         is_cursor = is_cursor and (self.leads or self.has_focus)

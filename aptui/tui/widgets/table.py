@@ -270,7 +270,7 @@ class Table(Rows):
 
     def join_selected_rows(self) -> str:
         """Return the marked rows that are in the view, or the row under the cursor, as text for copying: one row per line."""
-        return "\n".join(self.row_text(key) for key in self.list_selected_keys() if self.model.index_of(key) is not None)
+        return "\n".join(self.row_text(key) for key in self.marks.list_selected() if self.model.index_of(key) is not None)
 
     # ------------------------------------------------------------------------------------------------------ methods of `Rows`
 
@@ -458,8 +458,12 @@ class KeyValue(Table):
         return max(0, self.painting.width - _columns(_key_width(pairs))[0].width - _AROUND_VALUE) if self.size.width else 0
 
     def _rows_of(self, key: str, value: str) -> list[str]:  # noqa: ARG002  # subclasses use the key
-        """Return the lines of a value, with long lines split."""
-        return _rows_of(value, self._wrapped_width)
+        """Return the lines of a value. Lines wider than the column are split, except in a very narrow view."""
+        lines = value.splitlines() or [""]
+        if self._wrapped_width < _LEAST_VALUE:
+            return lines
+        texts = [safe(line).text for line in lines]
+        return [text[start:end].rstrip() for text in texts for start, end in wrap(text, self._wrapped_width)]
 
     def current(self) -> tuple[str, str] | None:
         """Return the (key, value) pair under the cursor, None if the table is empty."""
@@ -469,15 +473,6 @@ class KeyValue(Table):
 def _pair_cell(row: tuple[int, str, str], column_id: str) -> Cell:
     _, key, line = row
     return Cell(key, "key") if column_id == "key" else Cell(line, "value")
-
-
-def _rows_of(value: str, width: int) -> list[str]:
-    """Return the lines of a value. Lines wider than `width` are split, except in a very narrow view."""
-    lines = value.splitlines() or [""]
-    if width < _LEAST_VALUE:
-        return lines
-    texts = [safe(line).text for line in lines]
-    return [text[start:end].rstrip() for text in texts for start, end in wrap(text, width)]
 
 
 def _key_width(pairs: list[tuple[str, str]]) -> int:

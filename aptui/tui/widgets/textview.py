@@ -5,7 +5,7 @@ Sizes are bounded; the caller reads files in a thread.
     view = TextView(id="preview")
     view.show_preview(read_preview(path))     # in a thread: at most the first 256 KB; errors are shown in place
     view.show_preview(make_preview(data, "shader.lua"))   # the name selects the language
-    view.title()                              # "Lua  41 lines" for the title line; `Ready` reports a change
+    view.title()                              # "Lua  41 lines" for the title line
 
 Keys are those of `Rows`; left and right scroll long lines.
 """
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from msgspec import Struct
@@ -178,10 +177,6 @@ class TextView(Rows):
         Binding("left", "shift(-1)", "back to the start of lines", id="text.left", show=False),
     ]
 
-    @dataclass
-    class Ready(Rows.MarksChanged):
-        """Posted when another preview is shown."""
-
     def __init__(self, **named: Any) -> None:
         super().__init__(**named)
         self._preview = TextPreview("", ())
@@ -204,7 +199,6 @@ class TextView(Rows):
         if self.is_attached:
             self.scroll_to(y=0, animate=False, force=True)
         self.refresh()
-        self.post_message(self.Ready(self))
 
     def on_unmount(self) -> None:
         """Remove the picture from the terminal."""

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aptui.store.queries.checks import UNWELL
-from aptui.tui.data.assets_store import AssetModel, AssetTree, FilesRead, FolderKeys, Kind, UnwellSources, build_tree
+from aptui.tui.data.assets_store import AssetModel, AssetTree, FilesRead, Kind, UnwellSources, build_tree
 from aptui.tui.terminal.safety import glyph
 from aptui.tui.widgets.table import Column
 from aptui.tui.widgets.tree import VTree
@@ -108,7 +108,8 @@ class Screen:
     """The tree, its model and the search, connected as in the pane, but without threads and without a terminal."""
 
     def __init__(self) -> None:
-        self.plain, self._folder_keys = Plain(), FolderKeys()
+        self.plain = Plain()
+        self._folder_keys: dict[str, int] = {}
         self.newest: AssetTree | None = None
         self.unwell: UnwellSources | None = None
         self.model = AssetModel(self, Kind.SOURCES)  # type: ignore[arg-type]  # it asks for little

@@ -19,7 +19,7 @@ from aptui.store.jobs.filter import FilterError
 from aptui.store.queries import assets, dependencies, metrics
 from aptui.store.queries.metrics import Amount, Spent
 from aptui.store.queries.reader import Reader
-from aptui.tui.data.assets_store import AssetModel, AssetsStore, AssetTree, FilesRead, FolderKeys, Kind, build_tree
+from aptui.tui.data.assets_store import AssetModel, AssetsStore, AssetTree, FilesRead, Kind, build_tree
 from tests.store.conftest import BUILDER, Store, analysis_row, edge_row, job_row, source_row, uuid_of
 
 from ..database import database
@@ -35,10 +35,10 @@ PATHS = [
 ]
 
 
-def tree_of(paths: list[str], folder_keys: FolderKeys | None = None) -> AssetTree:
+def tree_of(paths: list[str], folder_keys: dict[str, int] | None = None) -> AssetTree:
     count = len(paths)
     files = FilesRead(paths, np.arange(1, count + 1), np.arange(count))
-    return build_tree(Kind.SOURCES, files, folder_keys or FolderKeys())
+    return build_tree(Kind.SOURCES, files, {} if folder_keys is None else folder_keys)
 
 
 def drawn(tree: AssetTree, nodes: object = None) -> list[str]:
@@ -79,7 +79,7 @@ def test_tree_of_random_paths_is_valid(paths: list[str]) -> None:
 
 
 def test_node_keys_stay_the_same_when_a_tree_is_rebuilt() -> None:
-    keys = FolderKeys()
+    keys: dict[str, int] = {}
     before = tree_of(PATHS, keys)
     after = tree_of([*PATHS, "aaa/new.txt"], keys)
 

@@ -213,7 +213,7 @@ def test_notices_are_kept_until_the_rows_are_read(feed: Feed) -> None:
     assert batch.table is not None
     assert batch.running == {1: NOW_MS}
     assert [(news.notice.job_id, news.is_later) for news in batch.jobs] == [(1, True)]
-    assert not feed.drain()
+    assert feed.drain() == Batch()
 
 
 def test_only_notices_that_are_newer_than_the_rows_are_marked_as_later(feed: Feed) -> None:

@@ -138,9 +138,9 @@ def test_jobs_and_failed_analyses_are_sorted_by_time(jobs: JobsStore) -> None:
 
 
 def test_failed_jobs_are_found_by_key_and_unknown_keys_are_ignored(jobs: JobsStore) -> None:
-    assert jobs.find_failed_among([1, 2, 5, 99]) == {2, 5}
+    assert jobs.find_among([1, 2, 5, 99], "failed") == {2, 5}
     with closing(JobsStore()) as empty:
-        assert empty.find_failed_among([1]) == set()
+        assert empty.find_among([1], "failed") == set()
 
 
 def test_cells_of_the_jobs_table_have_readable_text(jobs: JobsStore) -> None:

@@ -153,7 +153,7 @@ def test_log_search_highlights_hits_and_steps_through_them():
             at.append(pane.cursor)
         assert at == [2, 12, 22, 22, 12]
         await pilot.press("v", "j", "v")
-        assert len(pane.list_selected_keys()) == 2
+        assert len(pane.marks.list_selected()) == 2
 
     play(pane, script)
 

@@ -1,5 +1,7 @@
 """Menus, questions and prompts."""
 
+from functools import partial
+
 import pytest
 from textual.widgets import Static
 
@@ -43,12 +45,11 @@ def test_menu_gives_one_answer_and_restores_the_focus(keys, answer):
     play(table, script)
 
 
-@pytest.mark.parametrize("place", [None, (40, 10)])
-@pytest.mark.parametrize("opens", [Menu.ask, Confirm.ask, Prompt.ask])
-def test_pop_up_is_in_its_final_place_when_it_is_first_drawn(opens, place):
+@pytest.mark.parametrize("opens", [Menu.ask, partial(Menu.ask, place=(40, 10)), Confirm.ask, Prompt.ask])
+def test_pop_up_is_in_its_final_place_when_it_is_first_drawn(opens):
     async def script(app, pilot):
-        first = (ITEMS,) if opens == Menu.ask else ("Run 2,000 jobs again?",)
-        box = opens(app, *first, print, **({} if opens == Prompt.ask else {"place": place}))
+        first = "Run 2,000 jobs again?" if opens in (Confirm.ask, Prompt.ask) else ITEMS
+        box = opens(app, first, print)
         at_first = box.styles.offset
         await pilot.pause()
         await pilot.pause()

@@ -196,7 +196,7 @@ class AssetActions:
 
     def _list_marked_paths(self) -> list[str]:
         tree, model = self._trees.view, self._trees.model
-        nodes = [node for key in tree.list_selected_keys() if (node := model.node_of(key)) is not None] if tree.marks else []
+        nodes = [node for key in tree.marks.list_selected() if (node := model.node_of(key)) is not None] if tree.marks else []
         return [model.tree.path(node) for node in nodes] if model.tree is not None else []
 
     def _text_under_cursor(self) -> str:
@@ -213,7 +213,7 @@ class AssetActions:
 
     def _reprocess(self) -> None:
         """Run the jobs of the marked rows again, or of the row under the cursor."""
-        kind, keys = self._trees.kind, self._trees.view.list_selected_keys()
+        kind, keys = self._trees.kind, self._trees.view.marks.list_selected()
         folders = [_pattern(self._trees.model, key, kind) for key in keys if key < 0]
         files = [key for key in keys if key >= 0]
 

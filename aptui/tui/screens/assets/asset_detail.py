@@ -223,13 +223,10 @@ class FilePreview(TextView):
     def on_mount(self) -> None:
         """Report the size again when the terminal starts or stops showing pictures as pixels."""
         if isinstance(self.app, DiffRenderingApp):
-            self.app.pixels_changed.subscribe(self, lambda _: self._report_size())
+            self.app.pixels_changed.subscribe(self, lambda _: self.on_resize())
 
     def on_resize(self) -> None:
         """Report the new size."""
-        self._report_size()
-
-    def _report_size(self) -> None:
         self.refresh()
         self.post_message(self.Resized())
 
@@ -289,12 +286,7 @@ class ReferenceTree(VTree):
 
 
 class AssetDetail(Vertical):
-    """The details of one asset; `show` draws only the parts that changed.
-
-    Args:
-        queries: the thread that reads references and previews.
-        decoder: the thread that decodes pictures.
-    """
+    """The details of one asset; `show` draws only the parts that changed."""
 
     class PreviewReplaced(Message):
         """Posted when an explanation or a comparison that the user requested replaces the preview."""

@@ -217,11 +217,7 @@ class WayBack:
 
 
 class AssetNavigation:
-    """Puts the cursor on requested assets.
-
-    Args:
-        show_tree: shows another tree.
-    """
+    """Puts the cursor on requested assets."""
 
     def __init__(
         self, shell: Shell, readers: AssetReaders, trees: AssetTrees, selected: SelectedAsset, search: TreeSearch,

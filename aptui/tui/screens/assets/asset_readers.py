@@ -100,11 +100,7 @@ class QueryWorker:
 
 
 class AssetReaders:
-    """The readers of one screen, and the facts that the database does not have (`places`).
-
-    Args:
-        deliver, failed: as in `QueryWorker`.
-    """
+    """The readers of one screen, and the facts that the database does not have (`places`)."""
 
     def __init__(self, shell: Shell, deliver: Callable[..., object], failed: Callable[[str, KnownError], object]) -> None:
         cache_dir, config = shell.session.cache_dir, shell.config

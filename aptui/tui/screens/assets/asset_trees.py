@@ -189,7 +189,7 @@ class TreeSearch:
     @property
     def is_shown(self) -> bool:
         """Whether the visible tree shows the result for the text in the box."""
-        return self._describe_found() == self._box.text
+        return (self.found.text if self.found is not None else "") == self._box.text
 
     @property
     def is_under_way(self) -> bool:
@@ -200,9 +200,6 @@ class TreeSearch:
     def is_refused(self) -> bool:
         """Whether the search for the text in the box could not run, for example because of a mistake in the text."""
         return self._box.text == self._refused
-
-    def _describe_found(self) -> str:
-        return self.found.text if self.found is not None else ""
 
     def start(self) -> None:
         """Search the newest tree in the thread."""

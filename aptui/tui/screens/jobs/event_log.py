@@ -112,11 +112,7 @@ def ask_lines(shell: Shell, job_details: JobDetails | None, keys: Sequence[int],
 
 
 class LogCursor:
-    """Moves the cursor of a log to its most important line.
-
-    Args:
-        pane: returns the pane with the cursor.
-    """
+    """Moves the cursor of a log to its most important line."""
 
     def __init__(self, pane: Callable[[], LogPane]) -> None:
         self._pane = pane
@@ -731,6 +727,6 @@ class EventLog(Vertical):
     def action_copy(self, place: tuple[int, int] | None = None) -> None:
         """Open the menu of texts to copy, from the details or from the log."""
         if not self.details.has_focus:
-            ask_lines(self.shell, self.job_details, self.log_pane.list_selected_keys(), place)
+            ask_lines(self.shell, self.job_details, self.log_pane.marks.list_selected(), place)
         else:
             offer_pair(self.shell, self.details, place)

@@ -289,7 +289,7 @@ class JobsPane(Pane):
 
         The job whose log is shown is first.
         """
-        keys = self.table.list_selected_keys()
+        keys = self.table.marks.list_selected()
         if not self.table.marks and self.selection.key in keys:
             keys = list(dict.fromkeys([self.selection.key, *keys]))
         return [info for key in keys if (info := self.store.info(key)) is not None]

@@ -46,11 +46,7 @@ if TYPE_CHECKING:
 
 
 class SelectedJob:
-    """Shows the log of the selected job, and reads the job again after a notice about it.
-
-    Args:
-        log: returns the lower panes.
-    """
+    """Shows the log of the selected job, and reads the job again after a notice about it."""
 
     def __init__(self, store: JobsStore, log: Callable[[], EventLog]) -> None:
         self._store, self._log = store, log
@@ -113,7 +109,7 @@ class FixedJobs:
         Call this before the batch of notices is applied to the store, because the store still has the results of the previous runs.
         """
         fixed: dict[str, list[str]] = {}
-        failed = self._store.find_failed_among([news.notice.job_id for news in batch.jobs]) if batch.jobs else set()
+        failed = self._store.find_among([news.notice.job_id for news in batch.jobs], "failed") if batch.jobs else set()
         for notice in (news.notice for news in batch.jobs):
             if notice.job_id in failed:
                 self._failed.add(notice.job_id)
@@ -149,7 +145,7 @@ class LastVisit:
     def keep(self) -> None:
         """Store the failed jobs for the next visit. Jobs that failed before and wait to run again count as failed."""
         if self._store.is_loaded and self._is_compared:
-            failed = self._store.find_failed() | self._store.find_unfinished_among(list(self._failed))
+            failed = self._store.find_failed() | self._find_unfinished()
             self._pane.shell.memory.put("jobs.failed", sorted(failed)[:_MOST_FAILED])
             self._pane.shell.memory.put("jobs.left_ms", self._pane.shell.session.clock_ms())
 
@@ -182,8 +178,11 @@ class LastVisit:
         return (
             session.state is SessionState.ATTACHING
             or (progress is not None and (progress.is_scanning or progress.analyses_waiting + progress.analyses_running > 0))
-            or bool(self._store.find_unfinished_among(list(self._failed)))
+            or bool(self._find_unfinished())
         )
+
+    def _find_unfinished(self) -> set[int]:
+        return self._store.find_among(list(self._failed), "pending", "processing")
 
     def _read(self, infos: Sequence[JobRowInfo], project: Path | None) -> None:
         """Read when each of these jobs began to fail or to succeed; runs in a thread."""
@@ -271,13 +270,7 @@ def _describe_change(same: Sequence[JobRowInfo], change: OutcomeChange | None, r
 
 
 class CursorGoal:
-    """The job or row to which the cursor moves when the rows are complete.
-
-    Args:
-        table: returns the table.
-        clear_filter: removes the filter.
-        show_toast: shows a message.
-    """
+    """The job or row to which the cursor moves when the rows are complete."""
 
     def __init__(
         self,
@@ -331,11 +324,7 @@ _FLIPPED_S = 0.3
 
 
 class Resting:
-    """Decides when rows may move: `HOLD_S` after the last input, and at least `AGAIN_S` after the last sort.
-
-    Args:
-        clock: seconds of a monotonic clock.
-    """
+    """Decides when rows may move: `HOLD_S` after the last input, and at least `AGAIN_S` after the last sort."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -465,7 +465,7 @@ class LogsPane(Pane):
         """Open the menu of texts to copy: from the details if they have the focus, else from the lines."""
         if offer_pair(self.shell, self.details):
             return
-        path, marked = self.files.path, len(self.pane.list_selected_keys())
+        path, marked = self.files.path, len(self.pane.marks.list_selected())
         what = f"{marked:,} lines" if marked > 1 else "Line"
         copy, knows_all = self._copy_lines, self.records.knows(self.pane.source)
         choices: list[MenuChoice] = [
@@ -478,7 +478,7 @@ class LogsPane(Pane):
 
     def _copy_lines(self, *, is_all: bool, has_details: bool) -> None:
         pane = self.pane
-        keys = [pane.key_of(at) for at in range(pane.count_rows())] if is_all else pane.list_selected_keys()
+        keys = [pane.key_of(at) for at in range(pane.count_rows())] if is_all else pane.marks.list_selected()
         read, is_for_threads = self.records.reader(pane.source)
 
         def copy() -> None:

@@ -253,12 +253,7 @@ def tool_cell(tool: ToolRow, column: str) -> Cell:
 
 
 class SettingsEditor:
-    """Reads and changes settings.
-
-    Args:
-        shell: the app, in which a project is open.
-        changed: called when `known` changed.
-    """
+    """Reads and changes settings."""
 
     def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
         self._shell, self._changed = shell, changed

@@ -17,7 +17,6 @@ from textual.widgets import Static
 from aptui.config.dirs import asset_database
 from aptui.core.paths import key_of
 from aptui.link.port import Answer, Drain, ReadStatus, ReloadConfig, ReprocessJobs, RescanSources, ResumeJobs, RunNext, SetOption
-from aptui.shared.errors import KnownError
 from aptui.shared.printing import count
 from aptui.store.db.schema import translate_errors
 from aptui.store.queries.reader import open_reader
@@ -39,11 +38,7 @@ if TYPE_CHECKING:
 
 
 class FailedJobs:
-    """Counts the failed jobs in a thread, and runs them again.
-
-    Args:
-        changed: called when `total` changed.
-    """
+    """Counts the failed jobs in a thread, and runs them again."""
 
     def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
         self._shell, self._changed = shell, changed
@@ -84,7 +79,7 @@ class FailedJobs:
                 failed = list(reader.jobs(statuses={"failed"}))
             return [job.job_id for job in failed if job.job_id], sorted({key_of(job.source) for job in failed if not job.job_id})
 
-        if not self._task.start(work, self._ask_to_retry, self._complain):
+        if not self._task.start(work, self._ask_to_retry, lambda error: self._shell.show_toast(str(error), "error", 10)):
             self._shell.show_toast("the jobs are being counted; try again", "warning")
 
     def _ask_to_retry(self, failed: tuple[list[int], list[str]]) -> None:
@@ -97,20 +92,13 @@ class FailedJobs:
         ask = partial(self._shell.ask, ReprocessJobs(tuple(keys), tuple(job_ids)), f"{count(total, 'job')} queued to run again")
         self._shell.question(f"run {count(total, 'failed job')} again?", [Choice("y", "run them", ask), Choice("n", "no")])
 
-    def _complain(self, error: KnownError) -> None:
-        self._shell.show_toast(str(error), "error", 10)
-
 
 _WORDS = {"on": True, "off": False}
 _OPTION_NAMES = {"debug_output": "debug output", "fast_scan": "faster scanning"}
 
 
 class EngineTools:
-    """Sends requests to the engine, and stores the engine's options.
-
-    Args:
-        changed: called when `options` changed.
-    """
+    """Sends requests to the engine, and stores the engine's options."""
 
     def __init__(self, shell: Shell, changed: Callable[[], object]) -> None:
         self._shell, self._changed = shell, changed
@@ -136,13 +124,13 @@ class EngineTools:
         self.options = {str(name): bool(value) for name, value in options.items()} if isinstance(options, dict) else {}
         self._changed()
 
-    def resume(self) -> None:
-        """Resume the paused queue."""
-        self._shell.ask(ResumeJobs(), "resumed")
-
     def run_next(self) -> None:
         """Run one more job while paused."""
-        self._shell.ask(RunNext(), then=lambda answer: self._shell.show_toast(_show_start(answer)))
+
+        def report(answer: Answer) -> None:
+            self._shell.show_toast(f"running {answer['source']}" if answer.get("job_id") else "no job is pending")
+
+        self._shell.ask(RunNext(), then=report)
 
     def drain(self) -> None:
         """Finish the queue while new changes wait, after a confirmation."""
@@ -199,10 +187,6 @@ class EngineTools:
             Choice("n", "no"),
         ]
         self._shell.question("restart the engine?", choices)
-
-
-def _show_start(answer: Answer) -> str:
-    return f"running {answer['source']}" if answer.get("job_id") else "no job is pending"
 
 
 _ROOMY_LINES = 30
@@ -462,7 +446,7 @@ class ToolsPane(Pane):
             return
         acts: dict[str, Callable[[], object]] = {
             "pause": self.shell.engine.action_pause,
-            "resume": self._engine.resume,
+            "resume": partial(self.shell.ask, ResumeJobs(), "resumed"),
             "next": self._engine.run_next,
             "drain": self._engine.drain,
             "retry": self._failed.retry,

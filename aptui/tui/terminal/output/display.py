@@ -96,11 +96,7 @@ class ChangedLines(Compositor):
     def _render_chops(self, crop: Region, is_rendered_line: Callable[[int], bool]) -> Sequence[Mapping[int, Strip]]:
         """Return {column: strip that begins there} for each line, divided at the borders of widgets.
 
-        In lines that are not requested, None replaces each strip.
-
-        Args:
-            crop: the box around all requested lines.
-            is_rendered_line: whether a line is requested.
+        In lines that are not requested, None replaces each strip. `crop` is the box around all requested lines.
         """
         cuts = self.cuts
         wanted = [y for y in crop.line_range if is_rendered_line(y)]

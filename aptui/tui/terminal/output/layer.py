@@ -293,14 +293,12 @@ class OutputLayer:
         """Stop the output: remove pictures from the terminal, and reset its colours and attributes for the next program."""
         if self._is_open:
             removals = "".join(picture.removal for picture in self._pictures.values())
-            self._send(removals + ("\x1b]8;;\x1b\\\x1b[m" if self._has_links() else "\x1b[m"))
+            has_links = any(pen.link for pen in self._pen_of.values())
+            self._send(removals + ("\x1b]8;;\x1b\\\x1b[m" if has_links else "\x1b[m"))
         self._is_open = self._is_known = False
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-
-    def _has_links(self) -> bool:
-        return any(pen.link for pen in self._pen_of.values())
 
     def note_answer(self, column: int) -> None:
         """Note the reply to a query: the column of the cursor, counted from 0; thread-safe."""

@@ -4,8 +4,6 @@ A cell has a character and a style. Text becomes cells here, with the widths tha
 a cursor move, pen changes, and the characters. If the terminal supports it, runs of equal cells are repeated or erased by the
 terminal, and moved lines are scrolled. After ASCII text the column of the cursor is known. Terminals differ in the width of other
 characters, so text after such characters begins with a move to an absolute column.
-
-Tests: `tests/tui/terminal/output/test_painter.py`.
 """
 
 from __future__ import annotations
@@ -204,10 +202,6 @@ class Row:
         """Return an independent copy."""
         return Row(self.texts[:], self.pens[:])
 
-    def is_as(self, other: Row) -> bool:
-        """Return whether this line and `other` look the same."""
-        return self.texts == other.texts and self.pens == other.pens
-
     def write(self, x: int, text: str, pen: Pen, *, goes_on: bool = False) -> int:
         """Write a text and return the column after it; the text is cut at the end of the line.
 
@@ -352,12 +346,7 @@ REPEATS_ASCII, REPEATS_ALL, SCROLLS_COLUMNS = "repeats ASCII", "repeats all char
 
 
 class FramePainter:
-    """Makes the bytes of frames for one terminal.
-
-    Args:
-        pens: the cache of pens of the cells.
-        abilities: sequences that the terminal supports.
-    """
+    """Makes the bytes of frames for one terminal."""
 
     def __init__(self, pens: StyleCache, abilities: Abilities) -> None:
         self._pens, self._abilities = pens, abilities
@@ -397,7 +386,7 @@ class FramePainter:
             cursor: (column, line) of the cursor after the frame.
         """
         self._out, self.has_touched_pictures = [], False
-        changed = [y for y in sorted(lines) if not rows[y].is_as(self._rows[y])]
+        changed = [y for y in sorted(lines) if rows[y].texts != self._rows[y].texts or rows[y].pens != self._rows[y].pens]
         if len(changed) > _MOST_WITHOUT_SCROLL:
             changed = self._scroll(rows, changed, self._find_columns(changed, lines))
         for y in changed:
@@ -491,13 +480,14 @@ class FramePainter:
     def _ascii(self, y: int, x: int, text: str) -> None:
         """Write ASCII characters; send runs of one character in a short form."""
         done = 0
+        can_erase = self._abilities.is_modern and self._pen is not None and self._erases(self._pen.blank)
         for run in _RUN.finditer(text) if len(text) >= _WORTH_REPEATING else ():
             count = run.end() - run.start()
             if REPEATS_ASCII in self.tested:
                 self._plain(y, x + done, text[done : run.start() + 1])
                 self._out.append(f"\x1b[{count - 1}b")
                 self._advance(count - 1)
-            elif count >= _WORTH_ERASING and run[1] == " " and self._abilities.is_modern and self._can_erase_now():
+            elif count >= _WORTH_ERASING and run[1] == " " and can_erase:
                 self._plain(y, x + done, text[done : run.start()])
                 self._move_cursor(y, x + run.start())
                 self._out.append(f"\x1b[{count}X")
@@ -511,9 +501,6 @@ class FramePainter:
             self._move_cursor(y, x)
             self._put(text)
             self._advance(len(text))
-
-    def _can_erase_now(self) -> bool:
-        return self._pen is not None and self._erases(self._pen.blank)
 
     def _put(self, text: str) -> None:
         # `safety` has made the text safe already. This is the last check before the text is sent.

@@ -181,7 +181,7 @@ class Visit:
                 key=key, status="failed" if key in self.failed_too else self.status, source="a.png", platform="pc", error=""
             ),
             find_failed=lambda: self.failed_too | ({1} if self.status == "failed" else set()),
-            find_unfinished_among=lambda keys: set(keys) if self.status == "pending" else set(),
+            find_among=lambda keys, *_statuses: set(keys) if self.status == "pending" else set(),
         )
         self.last = LastVisit(SimpleNamespace(shell=shell, database=tmp_path / "none.sqlite"), store)
         self.last.restore()
