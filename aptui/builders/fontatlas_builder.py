@@ -481,10 +481,6 @@ Pairs = dict[tuple[str, str], int]
 def read_kerning(font: Any, glyphs: Collection[str]) -> Pairs:
     """Return {(first glyph, second glyph): change of their distance in font units} of all pairs of `glyphs` with kerning.
 
-    Args:
-        font: an opened font of fontTools.
-        glyphs: names of glyphs.
-
     Raises:
         OverflowError: the font has more than `MOST_PAIRS` pairs.
         Exception: any exception that damaged bytes cause.

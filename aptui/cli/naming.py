@@ -115,9 +115,6 @@ def refuse_unknown_run(number: int, count: int) -> None:
 def refuse_failed_analysis(row: JobRow, purpose: str, hint: str) -> None:
     """Raise an error if the row is a failed analysis, which is listed like a job but is not a job.
 
-    Args:
-        purpose: the refused action, as a verb.
-
     Raises:
         UserError: the row is a failed analysis.
     """

@@ -183,13 +183,7 @@ def _engine_root(config: Config | None) -> str:
 
 
 def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typed: bool) -> str:
-    """Return the reason to print lines instead of a screen, or "".
-
-    Args:
-        arguments: the command line.
-        environ: the environment.
-        is_typed: whether keys can be read from a terminal.
-    """
+    """Return the reason to print lines instead of a screen, or ""."""
     if getattr(arguments, "plain", False):
         return "--plain"
     if environ.get("ACCESSIBLE", "0") not in {"", "0"}:

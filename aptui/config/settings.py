@@ -1,7 +1,4 @@
-"""Settings of single features in `aptui.yaml`: retries and resources of runs, alerts, cluster, gateway.
-
-Tests: `tests/config/test_settings.py`.
-"""
+"""Settings of single features in `aptui.yaml`: retries and resources of runs, alerts, cluster, gateway."""
 
 from __future__ import annotations
 

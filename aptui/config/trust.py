@@ -424,13 +424,7 @@ def _is_private(folder: str) -> bool:
 
 
 def risks_of(sharing_store: str, *, is_used: bool, is_sealed: bool) -> list[str]:
-    """Return warnings about the security of a shared cache, one clause each.
-
-    Args:
-        sharing_store: the address of the shared cache.
-        is_used: whether the shared cache is used.
-        is_sealed: whether results are verified with a key.
-    """
+    """Return warnings about the security of a shared cache, one clause each."""
     if not is_used:
         return []
     from urllib.parse import urlsplit

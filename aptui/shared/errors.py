@@ -1,7 +1,4 @@
-"""Errors that users see, each with its exit code. The failure of a builder is a result, not one of these exceptions.
-
-Tests: `tests/shared/test_errors.py`.
-"""
+"""Errors that users see, each with its exit code. The failure of a builder is a result, not one of these exceptions."""
 
 from __future__ import annotations
 

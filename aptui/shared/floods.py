@@ -1,7 +1,4 @@
-"""Limits log records that clients can cause: writes a maximum number of records of each kind, and only counts further records.
-
-Tests: `tests/shared/test_floods.py`.
-"""
+"""Limits log records that clients can cause: writes a maximum number of records of each kind, and only counts further records."""
 
 from __future__ import annotations
 

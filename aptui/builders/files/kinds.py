@@ -1,7 +1,4 @@
-"""Finds the kind of a file by its first bytes, so that an error can name the kind. Files are not decoded here.
-
-Tests: `tests/builders/files/test_kinds.py`.
-"""
+"""Finds the kind of a file by its first bytes, so that an error can name the kind. Files are not decoded here."""
 
 from __future__ import annotations
 

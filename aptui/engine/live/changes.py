@@ -49,11 +49,7 @@ _GATHER_S = 0.1
 
 
 class WrittenIntermediates:
-    """The intermediates that the watcher reported and that the engine has not checked yet.
-
-    Args:
-        cache: the cache folder.
-    """
+    """The intermediates that the watcher reported and that the engine has not checked yet."""
 
     def __init__(self, cache: bytes) -> None:
         self._cache = cache + b"/"

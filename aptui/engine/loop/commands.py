@@ -59,11 +59,7 @@ if TYPE_CHECKING:
 
 
 class Deletions:
-    """The products that one engine deletes as soon as the removal of their rows is saved.
-
-    Args:
-        context: the shared objects of the engine.
-    """
+    """The products that one engine deletes as soon as the removal of their rows is saved."""
 
     def __init__(self, context: EngineContext) -> None:
         self._context = context

@@ -163,12 +163,7 @@ _AT_MOST = 16
 
 
 class SingleFiles:
-    """Checks single files, without the other files of their folders.
-
-    Args:
-        context: the shared objects of the engine.
-        is_own: whether a file is aptui's own.
-    """
+    """Checks single files, without the other files of their folders."""
 
     def __init__(self, context: EngineContext, is_own: Callable[[bytes, os.stat_result], bool]) -> None:
         self._context, self._is_own = context, is_own

@@ -166,14 +166,7 @@ def settings_for(
 
 
 class WorkerManager:
-    """The workers of a pool.
-
-    Args:
-        selector: the selector of the loop.
-        listener: receives the frames of workers, and is notified when they die.
-        clock: seconds of a monotonic clock.
-        settings: settings of the worker processes.
-    """
+    """The workers of a pool."""
 
     def __init__(
         self, selector: selectors.BaseSelector, listener: WorkerListener, clock: Callable[[], float], settings: PoolSettings

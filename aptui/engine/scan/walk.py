@@ -292,9 +292,6 @@ class SharedFiles:
 
     A round checks every shared file once. It begins at least a second after the previous round, and checks take at most 1/50 of the
     time.
-
-    Args:
-        clock: monotonic seconds.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

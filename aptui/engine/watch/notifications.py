@@ -144,13 +144,7 @@ class _Losses(Struct):
 
 @dataclass(slots=True)
 class RootNotifications:
-    """The notifications of one root. Any thread may call its methods; they call `notify` without the lock.
-
-    Args:
-        root: the root.
-        settings: the intervals and delays of the watcher.
-        notify: receives the notifications.
-    """
+    """The notifications of one root. Any thread may call its methods; they call `notify` without the lock."""
 
     root: NotifiedRoot
     settings: WatchTimings

@@ -67,12 +67,7 @@ _NICE = 10
 
 @dataclass(slots=True, kw_only=True)
 class GatewayParts(GatewayContext):
-    """All objects of one gateway: the fields of `GatewayContext`, and the objects that only the gateway process starts and ends.
-
-    Args:
-        sessions: the open WebSockets.
-        publisher: converts notices of the engine to notifications for clients.
-    """
+    """All objects of one gateway: the fields of `GatewayContext`, and the objects that only the gateway process starts and ends."""
 
     sessions: WireSessions
     publisher: NewsPublisher

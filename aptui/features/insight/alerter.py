@@ -3,8 +3,6 @@
 An alert runs a program, calls a web hook or notifies the user. It sends a digest, a summary that reports many jobs. The engine's
 listener only records a notice and returns. A separate thread waits for further notices, and then sends the digests. Programs and
 web hooks have a timeout; an error is reported once. A job is reported when it begins to fail, not each time it fails again.
-
-Tests: `tests/features/insight/test_alerter.py`.
 """
 
 from __future__ import annotations
@@ -98,11 +96,7 @@ class Alerter:
             self._work(is_working=notice.is_working)
 
     def close(self, *, has_rested: bool = False) -> None:
-        """Send the pending alerts and stop; this takes at most `_CLOSE_LIMIT_S` seconds.
-
-        Args:
-            has_rested: whether the engine finished all work.
-        """
+        """Send the pending alerts and stop; this takes at most `_CLOSE_LIMIT_S` seconds."""
         with self._changed:
             self._is_over = True
             if has_rested and self._ran:

@@ -3,8 +3,6 @@
 The file is untrusted. Its names and sizes are checked before any file is written, and its `capsule.json` before any code runs. Only
 the configuration keys that a job needs are used. The settings of the user who runs the capsule determine where products are
 written, which alerts are sent, and how jobs are sandboxed.
-
-Tests: `tests/features/insight/test_received_capsule.py`.
 """
 
 from __future__ import annotations
@@ -162,9 +160,6 @@ def read_facts(data: bytes) -> CapsuleFacts:
 
 def receive(file: str, folder: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> tuple[CapsuleFacts, ReceivedProject]:
     """Unpack a capsule into a new folder, and return its facts and the project there.
-
-    Args:
-        limit_bytes: maximum size of all files together.
 
     Raises:
         UserError: the file is not a capsule, exceeds the limit, or a newer aptui wrote it.

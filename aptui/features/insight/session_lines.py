@@ -1,7 +1,4 @@
-"""Makes the lines of the sheets of `:history`, `:timeline`, `:size` and `:check`, in a background thread.
-
-Tests: `tests/features/insight/test_session_lines.py`.
-"""
+"""Makes the lines of the sheets of `:history`, `:timeline`, `:size` and `:check`, in a background thread."""
 
 from __future__ import annotations
 

@@ -3,8 +3,6 @@
 This machine's store is searched first, then the team's store. If a store is unreachable, slow or wrong, the lookup counts as a
 miss; the store is reported once and not used for a while. Any thread may call, and no call waits longer for a store than the
 configuration allows.
-
-Tests: `tests/features/sharing/test_service.py`.
 """
 
 from __future__ import annotations
@@ -38,11 +36,7 @@ from aptui.shared.result_store import Account, Mismatch, Store, StoreError
 
 
 class Stopwatch:
-    """A clock at 1/n of normal speed while n lookups run, so that the durations of all lookups add up to the elapsed time.
-
-    Args:
-        clock: returns seconds.
-    """
+    """A clock at 1/n of normal speed while n lookups run, so that the durations of all lookups add up to the elapsed time."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock, self._at_s, self._shown_s, self._count = clock, clock(), 0.0, 0

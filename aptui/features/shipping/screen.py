@@ -162,7 +162,7 @@ class MissingScans(AssetExtension):
         The arguments are a name for all entries, the number of entries, patterns of folders, and ids of products.
         """
         model, kind = self._trees.model, self._trees.kind
-        keys = self._trees.view.list_selected_keys()
+        keys = self._trees.view.marks.list_selected()
         if not keys or model.tree is None:
             return
         nodes = [node for key in keys if (node := model.node_of(key)) is not None]

@@ -268,12 +268,7 @@ class HttpSocket(RequestHandler):
 
 
 class SocketLimits:
-    """All connections of one server.
-
-    Args:
-        limit: maximum number of connections.
-        header_limit_s: maximum time in seconds for a request's headers.
-    """
+    """All connections of one server."""
 
     def __init__(self, limit: int, header_limit_s: float) -> None:
         self._limit, self._header_limit_s = limit, header_limit_s

@@ -1,8 +1,6 @@
 """Checks of each request: client address, Host, Origin, token, scope, rate; the audit log; and limits of connections.
 
 The first line of a handler is `identity = require(request, Scope.READ)`. `middleware` checks Host and Origin before any handler.
-
-Tests: `tests/features/gateway/access/test_guard.py`.
 """
 
 from __future__ import annotations
@@ -374,11 +372,7 @@ class ClientConnection(HttpSocket):
 
 
 class ConnectionLimits(SocketLimits):
-    """All connections of one gateway.
-
-    Args:
-        limit: maximum number of connections.
-    """
+    """All connections of one gateway."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(limit, HEADER_LIMIT_S)

@@ -1,7 +1,4 @@
-"""`GET /v1/changes`: the change feed as NDJSON. `store.queries.change_tail` documents its records.
-
-Tests: `tests/features/gateway/http/test_change_feed.py`.
-"""
+"""`GET /v1/changes`: the change feed as NDJSON. `store.queries.change_tail` documents its records."""
 
 from __future__ import annotations
 

@@ -42,9 +42,6 @@ class Fact(Line):
     """A widget that shows facts side by side on one or more lines; each fact is (key, value, role).
 
     Facts that do not fit are left out.
-
-    Args:
-        most_lines: maximum number of lines.
     """
 
     def __init__(self, *, id: str | None = None, most_lines: int = 1) -> None:  # noqa: A002  # Textual's name

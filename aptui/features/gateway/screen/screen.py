@@ -1,7 +1,4 @@
-"""The Connections screen: the engine's page and the gateway's page (`gateway_page`).
-
-Tests: `tests/features/gateway/screen/test_screen.py`.
-"""
+"""The Connections screen: the engine's page and the gateway's page (`gateway_page`)."""
 
 from __future__ import annotations
 

@@ -99,11 +99,7 @@ def _wait_for_child(child: int) -> int:
 
 
 class Bridge:
-    """Transfers bytes between a terminal and the standard streams of this process.
-
-    Args:
-        terminal: descriptor of the terminal.
-    """
+    """Transfers bytes between a terminal and the standard streams of this process."""
 
     def __init__(self, terminal: int) -> None:
         self._terminal = terminal

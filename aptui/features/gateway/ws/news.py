@@ -49,13 +49,7 @@ Only clients that had read all earlier frames are waited for.
 
 
 class NewsPublisher:
-    """Converts notices of the engine to notifications for clients.
-
-    Args:
-        config: configuration of the project.
-        database: completes the notices.
-        sessions: the receivers.
-    """
+    """Converts notices of the engine to notifications for clients."""
 
     engine: EngineLink
 

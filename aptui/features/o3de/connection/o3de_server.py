@@ -1,7 +1,4 @@
-"""The sockets of O3DE's asset processor protocol: frames, limits, negotiation, and one session per client.
-
-Tests: `tests/features/o3de/connection/test_o3de_server.py`.
-"""
+"""The sockets of O3DE's asset processor protocol: frames, limits, negotiation, and one session per client."""
 
 from __future__ import annotations
 

@@ -300,9 +300,6 @@ def files_of(folder: str, tags: Sequence[str], recorder: InputRecorder) -> tuple
     number of tags, then by their first different tag: a file is merged later if its tag comes later in `tags`. Within one file,
     tags are sorted by hash value, as in O3DE (`SettingsRegistryImpl::IsLessThan`).
 
-    Args:
-        tags: the active specialisations.
-
     Raises:
         UserError: more than 128 files are used, a file has a tag twice, or two files have the same name and tags. For this
             comparison, merge patches and JSON patches are not distinguished.
@@ -399,12 +396,7 @@ _BEYOND = 1 << 63
 
 
 class Registry:
-    """The merged tree of settings. It returns values, and all places that set a key.
-
-    Args:
-        recorder: reads the files.
-        tags: the active specialisations.
-    """
+    """The merged tree of settings. It returns values, and all places that set a key."""
 
     def __init__(self, recorder: InputRecorder | None = None, tags: Sequence[str] = TAGS) -> None:
         self.root = Node({}, "")

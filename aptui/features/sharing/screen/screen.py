@@ -1,7 +1,4 @@
-"""The Shared cache screen: contents of this project's cache, problems and repairs of this cache, and a line about the team's cache.
-
-Tests: `tests/features/sharing/screen/test_screen.py`.
-"""
+"""The Shared cache screen: contents and problems of this project's cache, its repairs, and a line about the team's cache."""
 
 from __future__ import annotations
 
@@ -427,7 +424,7 @@ class CachePane(Pane):
         """Ask to run the jobs of findings again: of marked rows, of the row under the cursor, or of all."""
         table = self.tables.findings
         self.repair_commands.ask_to_repair(
-            [self.tables.problem(key) for key in table.list_selected_keys()] if table.has_focus else []
+            [self.tables.problem(key) for key in table.marks.list_selected()] if table.has_focus else []
         )
 
     def action_delete(self) -> None:

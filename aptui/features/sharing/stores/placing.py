@@ -1,7 +1,4 @@
-"""Places files by reflink, hard link or copy, transfers and checks bytes, and locks the store for several processes.
-
-Tests: `tests/features/sharing/stores/test_placing.py`.
-"""
+"""Places files by reflink, hard link or copy, transfers and checks bytes, and locks the store for several processes."""
 
 from __future__ import annotations
 
