@@ -133,7 +133,6 @@ class Workers:
     They end at the end of the `with` block.
 
     Args:
-        count: number of workers.
         environment: variables added to the environment of the workers.
         writes: folders outside the cache that the workers may write to.
     """

@@ -136,7 +136,6 @@ class FailureCounter:
     """Engine listener that stops the engine at a maximum number of failures.
 
     Args:
-        limit: maximum number of failures.
         stop: stops the engine; called once.
     """
 

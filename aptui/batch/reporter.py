@@ -43,7 +43,6 @@ class Reporter:
 
     Args:
         stream: for progress and failures; stdout is for data.
-        clock: returns monotonic seconds.
     """
 
     def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:

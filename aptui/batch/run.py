@@ -234,7 +234,6 @@ def _describe_difference(name: str, mine: str, engines: str) -> str:
     The text does not contain the values, because they may be secret.
 
     Args:
-        name: the name of the variable.
         mine: digest of its value in this process, "" = not set.
         engines: digest of its value in the engine, "" = not set.
     """

@@ -297,7 +297,6 @@ def complete(summary: Summary, config: Config, wanted: Namespace, began_ms: int)
     Args:
         wanted: the values of these options. If no job ran and `--json` is not set, slow, flaky and draft jobs are found only if
             an option needs them.
-        began_ms: time of the start of the run.
     """
     asked, builders = _find_asked_platforms(config), {builder.uuid: builder.name for builder in config.project.builders}
     is_all = bool(summary.jobs_run or wanted.json)
@@ -352,7 +351,6 @@ def collect(config: Config, reporter: Reporter, jobs_run: int, builders: Mapping
     """Return the summary of a run that has ended.
 
     Args:
-        config: the engine's configuration.
         reporter: the reporter of the run, which counted the jobs that ran and recorded the slowest of them.
         jobs_run: number of processing runs.
         builders: {uuid: name} of all builders of the engine.

@@ -136,7 +136,6 @@ def show_count(count: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: "1 tile", "4,200 tiles".
 
     Args:
-        count: the number.
         noun: the singular form.
         plural: the plural form, if it is not the noun with "s" or, after "sh" and "x", with "es".
     """
@@ -183,7 +182,6 @@ def messages(output: str, pattern: re.Pattern[str]) -> list[CompilerMessage]:
     """Return the messages in a compiler's output, each once.
 
     Args:
-        output: the output of the compiler.
         pattern: matches the line of a message; its groups are `kind` and `text`, and optionally `file` and `line`.
     """
     found = []

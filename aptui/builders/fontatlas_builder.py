@@ -344,8 +344,6 @@ def _fill_overlaps(field: Pixels, slot: Any, spread: int) -> Pixels:
     value is used of this field and of the field that FreeType computes from a picture of the glyph, which is less exact.
 
     Args:
-        field: distance field of the glyph.
-        slot: the loaded glyph.
         spread: width of the field around the picture of the glyph.
     """
     import freetype

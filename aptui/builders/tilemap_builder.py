@@ -178,7 +178,6 @@ class LdtkReader:
 
     Args:
         source: path of the project below its scan folder.
-        read: returns the bytes of another file.
     """
 
     def __init__(self, source: str, read: ReadFile) -> None:

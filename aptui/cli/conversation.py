@@ -53,7 +53,6 @@ class Conversation:
 
     Args:
         arguments: the command line, which names the project.
-        out: stream for answers.
         copy: copies a text and returns a sentence that reports the result.
         follow: prints events until the user ends it.
         news: returns the events since the last call in one line, or "".
@@ -190,7 +189,6 @@ class SessionEvents:
     Args:
         session: the project's session, whose notices are received from now on.
         questions: the user's input, unbuffered, because a typed line ends `follow`.
-        out: stream for lines.
     """
 
     def __init__(self, session: Session, questions: BinaryIO, out: TextIO) -> None:

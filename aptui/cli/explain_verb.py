@@ -169,7 +169,6 @@ class ExplainedProject(Struct, frozen=True):
         root: the effective configuration; each node has its file and line.
         builders: all builders, completed from their Python classes (`engine.registry`).
         nodes: {builder: its node in the configuration}.
-        settings: the settings of folders.
         files: {settings file above the explained path, relative to its scan folder: absolute path}.
     """
 

@@ -134,8 +134,6 @@ class Rebuilt(Struct, frozen=True):
         seed: number that selected the sample.
         total: number of jobs from which the sample was selected.
         counts: {builder: number of its jobs in the sample}.
-        chosen: the sample.
-        differences: the differences between results of its jobs.
     """
 
     seed: int

@@ -273,7 +273,6 @@ class Compiler:
     """Compiles the merged layers to records, and collects the mistakes, so that one error report names all of them.
 
     Args:
-        root: the layers, merged.
         wanted: the requested platforms; None = all enabled platforms.
     """
 

@@ -199,7 +199,6 @@ class Art(Struct, frozen=True):
 
         Args:
             builder: the name in the key `uses`.
-            has_textures: whether the project makes GPU textures.
         """
         if builder == "audio":
             rules = [("effects", {"format": "adpcm"}), ("voice", {"format": "opus", "channels": "mono"})]

@@ -36,7 +36,6 @@ class FolderSeen(Struct, frozen=True):
     The folder is a relative path; its files may be in several scan folders.
 
     Args:
-        seq: the event's number.
         folder: relative folder in lower case, "" = top.
         facts: the new and changed files, each with its digest if the digest is stored; without files that a file of an earlier
             scan folder overrides (`core.paths.merge_folder`).

@@ -34,7 +34,6 @@ class Resources:
 
     Args:
         limits: (name of a resource, number of runs that may hold it at a time).
-        builders: the builders of the project.
     """
 
     def __init__(self, limits: Iterable[tuple[str, int]], builders: Iterable[Builder]) -> None:

@@ -45,7 +45,6 @@ def serve(
     """Run an engine until it is stopped.
 
     Args:
-        config: the checked configuration.
         load: reads the configuration again.
         skips_start_scan: skip the scan for changes that were made while no engine ran.
         is_detached: whether the process has no terminal.

@@ -226,7 +226,6 @@ def write_project(folder: Path, *, has_page: bool = False) -> None:
     """Write the demo project into `folder`, which may be missing, empty, or a demo project; correct files are not written again.
 
     Args:
-        folder: the folder of the project.
         has_page: whether to add the model that the demo's page in the browser shows.
 
     Raises:

@@ -89,7 +89,6 @@ def complete(
     configuration replace the patterns of the class. A file in `builders/` whose name starts with `_` is a helper, not a builder.
 
     Args:
-        config: the checked configuration.
         cache_file: the registry's file; may be absent, unreadable or unwritable.
         notify: called with errors of scripts that adapters run; other builders continue to work.
         asks_versions: whether to run the version commands of tools; otherwise the stored versions are used.

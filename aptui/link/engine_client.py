@@ -114,7 +114,6 @@ class EngineClient:
         """Connect to the engine of a cache; every client that needs the engine of one project uses this function.
 
         Args:
-            cache_dir: the cache folder.
             kind: kind of client (tui, cli, batch or a name that the client chooses), for the list of connections.
             name: the client's name, for the list of connections.
             timeout_s: maximum time for the hello.

@@ -34,7 +34,6 @@ class EngineLink:
     """A connection to the engine of a cache. When the connection ends, it is made again.
 
     Args:
-        cache_dir: the cache.
         on_notices: called in the event loop with a batch of notices.
         on_change: called in the event loop with True when an engine is connected, before its first notice, and with False when the
             connection is lost.

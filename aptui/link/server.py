@@ -58,7 +58,6 @@ class LinkLimits(Struct, frozen=True):
     """Limits of one client, and of all clients together.
 
     Args:
-        connections: maximum number of clients.
         message_s: time limit (seconds) for the first message, and for the end of each later message that has begun.
         begun_bytes: maximum total size of the unfinished messages of all clients; the client that exceeds the maximum is dropped.
         waiting_bytes: maximum size of the lines that wait for one client; a client that exceeds the maximum is dropped.
@@ -140,8 +139,6 @@ class LinkServer:
         path: path of the socket; its folder is created if it is missing, and must belong to this user.
         selector: selector of the loop; the data of its keys is a function that is called with the mask of events.
         answerer: handles the requests, and is notified of clients that left.
-        limits: limits of the clients.
-        clock: returns the seconds of a monotonic clock.
         credentials: returns the process at the other end of a connection.
     """
 

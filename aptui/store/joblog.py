@@ -357,7 +357,6 @@ class EngineLog:
     """The engine's own log, `<folder>/<base>.log`; a full log is renamed to `<base>.<epoch>.log`, and only the newest logs stay.
 
     Args:
-        started_ms: start time of the engine.
         begins: text of the first record; "" = the first three records are those with which O3DE's logs begin.
     """
 

@@ -29,7 +29,6 @@ class LatestOnly(Generic[R]):
     """A thread that handles the newest request of each kind and drops older requests; the first request starts the thread.
 
     Args:
-        name: name of the thread.
         handle: called in the thread with the kind and the request.
         last: the kind of requests that are handled only while no request of another kind is waiting; "" = all kinds are equal.
         pause_s: debounce time. If the thread began the last request less than `3 * pause_s` ago, it first waits until no request
@@ -130,7 +129,6 @@ class BackgroundTask:
     The UI's thread calls all methods except `check`.
 
     Args:
-        name: name of the thread.
         deliver: called by the thread with a function and its arguments; runs the function in the UI's thread.
     """
 

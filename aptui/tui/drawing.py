@@ -61,11 +61,9 @@ class FrameClock:
     """Calls `draw` in the app's thread after a frame was requested.
 
     Args:
-        app: the app.
         draw: draws one frame, or applies a part of the updates and returns True if more are left.
         rest_s: returns the delay (seconds) before the next frame of updates, so that a slow connection has room for keys.
         key_s: returns the delay (seconds) until the next check whether the last key was echoed, 0 = no key waits for its echo.
-        clock: returns seconds; tests replace it.
     """
 
     def __init__(
@@ -216,7 +214,6 @@ class FrameDrawing:
 
     Args:
         feed: returns the reader of updates, None = not opened yet.
-        switcher: the panes.
         gate: holds keys until the rows or filters that they act on are shown.
     """
 

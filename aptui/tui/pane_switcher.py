@@ -34,7 +34,6 @@ class PaneSwitcher(Actions):
     """Mounts panes when they are first visited, and shows one pane, or a sheet (help, info, news …) in its place.
 
     Args:
-        specs: all panes.
         memory: remembers which pane was shown last.
         wake: requests a frame.
         read_jobs: reads the table of jobs again; called when a pane opens too late to receive the table from the feed.

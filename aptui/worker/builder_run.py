@@ -331,12 +331,7 @@ def process(
     """Perform one job: call the builder, check and hash its products.
 
     Args:
-        order: the order of the job.
-        builder: the job's builder.
-        platforms: all configured platforms.
-        load: returns the instance of the builder.
         sharing: state that several runs share; None = the run uses separate folders.
-        log: receives the log records.
         threads: maximum number of threads of a Python builder.
     """
     started_ns, began_ns = time.perf_counter_ns(), time.time_ns()

@@ -27,7 +27,6 @@ class BuilderVariables:
     Builders in Python also get one thread of OpenBLAS, because each worker should use one core.
 
     Args:
-        builders: the builders of this worker.
         values: (name, value) of the variables that are set in the engine's environment.
     """
 

@@ -78,7 +78,6 @@ def read_catalogs(name: str, data: bytes) -> list[TextCatalog]:
 
     Args:
         name: file name. Its extension decides the format; its stem is the language unless the content names the language.
-        data: all bytes.
 
     Raises:
         BrokenTextError: the file is damaged, or of another kind.

@@ -46,7 +46,6 @@ def read_data(name: str, data: bytes, *, delimiter: str = "auto", infers_types: 
 
     Args:
         name: its extension decides the format.
-        data: all bytes.
         delimiter: separator of the cells of a CSV: a key of `DELIMITERS`, or auto.
         infers_types: convert columns of numbers or booleans; otherwise every cell is text.
         max_mib: larger files are refused.

@@ -44,7 +44,6 @@ class SoundMeter:
 
     Args:
         rate: samples a second.
-        channel_count: channels of each block.
         threshold: highest absolute value of a sample that counts as silence.
         measures_loudness: False saves time; then `loudness` is -inf.
     """

@@ -79,7 +79,6 @@ def open_picture(
     """Return an opened picture that is not decoded yet.
 
     Args:
-        data: all bytes of a file.
         name: name of the file. If it ends with `.tga`, the format TGA is also accepted.
         formats: Pillow's names of the accepted formats.
         most_megapixels: a larger picture is rejected before it is decoded.

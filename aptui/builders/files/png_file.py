@@ -163,7 +163,6 @@ def write_png16(stream: IO[bytes], samples: Samples) -> None:
     """Write a PNG with 16 bits a channel.
 
     Args:
-        stream: the output.
         samples: height × width × channels: grey, grey and alpha, RGB, or RGB and alpha.
     """
     import numpy as np

@@ -85,7 +85,6 @@ class MapReader:
 
     Args:
         source: path of the map below its scan folder.
-        read: returns the bytes of another file.
     """
 
     def __init__(self, source: str, read: ReadFile) -> None:

@@ -89,7 +89,6 @@ def rewrite(document: Document, contents: GltfContents, *, quantises: bool, adds
 
     Args:
         document: a document that passed the checks, and has no `obstacle`; its tree is changed.
-        contents: reads the elements of the document's accessors.
         quantises: write attributes as integers where their range allows it (`geometry.quantise_attribute`).
         adds_tangents: compute missing tangents (`tangents.compute_tangents`).
     """

@@ -295,7 +295,6 @@ class MergedTree:
     """The merged layers; mistakes are collected, so that the user sees all of them at once.
 
     Args:
-        root: the layers, merged.
         folder: the project's folder, the base of relative paths.
     """
 

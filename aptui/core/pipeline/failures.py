@@ -66,12 +66,9 @@ class Failures(PipelinePart):
         """Record why `job`, which is in its failed state already, failed.
 
         Args:
-            job: the job.
-            text: the error of the job.
             now_ms: when the job failed.
             kind: the kind of failure (`core.retry`), None if no setting can have made the job fail.
             keeps_claims: whether the job still claims its product names, so that other jobs with these names may conflict with it.
-            drops_products: whether the products of the job are deleted.
         """
         job.error, job.flaky, job.is_forced, job.stale_count = text, "", False, 0
         builder = self._builders[job.builder]

@@ -211,13 +211,7 @@ _COVERING = (DependencyKind.FINGERPRINT, DependencyKind.ORDER)
 
 
 class Jobs:
-    """The jobs in flight, and the effects of their transitions; all classes of the pipeline share one instance.
-
-    Args:
-        project: the part of the configuration that the core needs.
-        archive: the stored state.
-        log_name: returns the path of a job's log.
-    """
+    """The jobs in flight, and the effects of their transitions; all classes of the pipeline share one instance."""
 
     def __init__(self, project: Project, archive: Archive, log_name: LogName) -> None:
         self.project = project

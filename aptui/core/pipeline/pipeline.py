@@ -501,9 +501,6 @@ class Pipeline:
     """Makes all decisions; see the docstring of the module.
 
     Args:
-        project: the part of the configuration that the core needs.
-        archive: the stored state.
-        log_name: returns the path of a job's log.
         staging: absolute folder in which every run gets a folder (or file) named by its run key.
     """
 

@@ -26,11 +26,7 @@ _UNSETTLED = frozenset({JobState.WAITING, JobState.QUEUED, JobState.RUNNING, Job
 
 
 class Reports:
-    """Writes notices, logs and statistics into the ledger.
-
-    Args:
-        log_name: returns the path of a job's log.
-    """
+    """Writes notices, logs and statistics into the ledger."""
 
     def __init__(self, project: Project, ledger: Ledger, log_name: LogName) -> None:
         self.reports_every_step = False

@@ -135,7 +135,6 @@ class Cache:
     """The cache folder of one project, held by one engine at a time.
 
     Args:
-        root: absolute path.
         platforms: ids of all platforms that may have a folder here.
     """
 
@@ -554,7 +553,6 @@ class Cache:
         A folder without a row was not made by the engine: its files stay, and `say` reports the folder.
 
         Args:
-            index: the recorded products.
             say: receives sentences for users.
             trusts_times: whether to skip each folder whose ctime equals its recorded ctime.
         """

@@ -126,7 +126,6 @@ class ChangeTracker:
 
     Args:
         project: its scan folders and ignore rules.
-        cache: the cache folder.
         wake: ends the loop's sleep; called from the watcher's threads.
         settings_changed: called when a file of the configuration, or a project builder, may have changed.
     """

@@ -19,7 +19,6 @@ class HelperProcess:
     """Watches one process at a time. The process must end when its standard input closes, because a killed engine cannot end it.
 
     Args:
-        selector: the engine's selector.
         on_end: called with the exit code of a process that ended by itself.
         on_output: called when a process with a pipe as its standard output has written something, or has closed the pipe.
     """

@@ -76,7 +76,6 @@ class ConfigurationReload:
 
     Args:
         load: reads the configuration; called in a separate thread.
-        wake: ends the loop's sleep.
     """
 
     def __init__(self, load: Callable[[], Config], wake: Callable[[], None]) -> None:

@@ -83,9 +83,7 @@ class WatchedRoots:
     """The watcher of the folders that the present configuration names.
 
     Args:
-        config: returns the present configuration.
         take: receives change notifications, in the watcher's threads.
-        wake: ends the loop's sleep.
         say: reports a sentence to clients.
     """
 

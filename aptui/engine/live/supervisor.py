@@ -84,10 +84,8 @@ class EngineSupervisor:
     """The engine of one project, from `open` to `close`.
 
     Args:
-        config: the checked configuration.
         load: reads the configuration again; called in a separate thread.
         skips_start_scan: begin by watching, without a scan for earlier changes.
-        is_scanning_fast: the initial value of the attribute `is_scanning_fast`.
     """
 
     def __init__(

@@ -200,9 +200,7 @@ class CommandExecutor:
     """Performs the commands of one engine.
 
     Args:
-        context: the shared objects of the engine.
         scans: repeats the check of files that changed while they were read.
-        runs: sends orders to workers.
     """
 
     def __init__(self, context: EngineContext, scans: Scans, runs: RunDispatcher) -> None:

@@ -105,7 +105,6 @@ class EngineContext(Struct, frozen=True):
         live: the change tracker, None if the engine ends when it is idle.
         closing: closes the parts of the engine, in the reverse order of their opening.
         wake: ends the loop's sleep; any thread may call it.
-        is_stopping: whether the engine was asked to stop.
     """
 
     config: Config

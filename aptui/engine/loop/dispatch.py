@@ -218,7 +218,6 @@ class RunDispatcher:
     Args:
         context: the shared objects of the engine; the inbox among them receives the results.
         runs_builders: whether a job without a stored result runs; otherwise the job fails (`NOT_SHARED`).
-        early: a worker that was started before the engine.
     """
 
     def __init__(self, context: EngineContext, *, runs_builders: bool, early: EarlyWorker | None = None) -> None:

@@ -166,7 +166,6 @@ class Engine:
     """One project's engine.
 
     Args:
-        config: the checked configuration.
         listeners: called with every notice. Listeners must return quickly and must not raise.
         wants_all_news: also report pending and running jobs, not only jobs that ended.
         is_full_scan: read the bytes of every file, even if its size and times are unchanged.

@@ -304,7 +304,6 @@ class SessionRecorder:
     """Records the session of one engine, if one is in progress.
 
     Args:
-        folder: the project folder.
         now_ms: returns the time of day, in ms since 1970.
         head: returns the Git commit that is checked out in a folder.
     """

@@ -83,7 +83,6 @@ class CopyStaging(Struct, frozen=True):
 
     Args:
         staging: the folder for copies, absolute.
-        may_start: whether a job may start now.
         is_being_written: whether a process writes a source now, so that its copy is discarded. Its arguments are the absolute path,
             and whether the reader of the file has checked this already.
         discard: deletes the staged files of runs with these keys.
@@ -106,11 +105,9 @@ class HashQueue:
 
     Args:
         roots: {scan folder id: absolute path}.
-        next_seq: numbers orders and events.
         post: receives the `FilesHashed` event.
         is_live: whether clients wait. Then orders are small, and the engine itself reads a few small files.
         is_small_build: whether there is so little work that the engine itself reads and copies the files.
-        copying: how copies are staged while files are read.
         note_read: called with each file that was read, and the earliest time at which its reading began (nanoseconds since 1970,
             and monotonic seconds).
     """

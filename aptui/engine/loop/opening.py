@@ -45,7 +45,6 @@ class PreparedSession:
     """A project whose cache this process has locked, but whose engine is not open yet.
 
     Args:
-        config: the checked configuration.
         trusts_times: whether a file with the remembered size and times counts as unchanged; otherwise its bytes are read.
         own_paths: absolute paths that are not sources, besides aptui's own files of this configuration.
         starts_worker: start a worker as soon as it is known that there is something to do.

@@ -108,9 +108,6 @@ class FreshReads:
     These files are read again later, even if their times did not change. The second reading is trusted if it begins more than a
     tick after the first reading and the times are still equal. By then the file server's clock has moved on, even if it is ahead of
     this machine's clock, so every later change gives the file another time.
-
-    Args:
-        clocks: tick lengths of the clocks of the scan folders.
     """
 
     def __init__(self, clocks: FileClocks) -> None:
@@ -221,8 +218,6 @@ class RememberedFiles:
     Facts from checks of single files replace older facts.
 
     Args:
-        archive: reads the rows.
-        memory: holds the pending changes.
         to_save: returns the rows of a folder's pending changes.
         fresh: files that have to be read again even if their times are unchanged.
     """

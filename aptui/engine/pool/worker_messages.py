@@ -62,8 +62,6 @@ class RunQuestions:
 
     Args:
         channel: the engine's end of the socket pair; this object closes it.
-        selector: the selector of the loop.
-        clock: seconds of a monotonic clock.
         on_progress: called with the run key and the per cent when a worker reports the progress of its run.
     """
 

@@ -115,7 +115,6 @@ class PoolSettings(Struct, frozen=True):
         sandbox: workers are started in this sandbox; None = without a sandbox.
         staging: the folder that contains the workers' folders; files that dead workers left in it are removed. "" = another pool
             removes these files.
-        early: a worker that was started before the pool.
         idle_s: workers that were idle for this long are ended, except for the last worker, which is ended after `rest_s`.
     """
 
@@ -147,7 +146,6 @@ def settings_for(
     Args:
         environment: variables that are added to the environment of workers.
         writes: folders that workers may write to besides the staging folder.
-        early: a worker of this project that was started already.
         notify: called with a sentence if a sandbox is wanted and cannot be started.
 
     Raises:

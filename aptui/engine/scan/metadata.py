@@ -137,7 +137,6 @@ class Metadata(Struct):
         roots: {scan folder id: absolute path}.
         creates: whether missing identity files are created; a batch run uses only existing ones.
         delay_s: how long a source waits for a missing identity file before a new one is created.
-        clock: monotonic seconds.
 
     `held` has the sources that wait for their identity file: {(scan folder, relative path): end of the wait}. `mistakes` are
     sentences for users about files that cannot be used.

@@ -43,10 +43,7 @@ class Scanner:
     """One scan. Iterate over `steps`; each item has the events of a slice of the work.
 
     Args:
-        project: has the scan folders.
-        walk: lists the scan folders.
         remembered: the state that the last scan stored.
-        next_seq: gives each event its number.
         check: the result of the up-to-date check; folders that it has walked are not walked again. None = no check was made.
         is_full: read the bytes of every file, and trust no remembered digest.
         reassess: report every file, changed or not, because the configuration changed.

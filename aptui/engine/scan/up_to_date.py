@@ -165,8 +165,6 @@ def check(walk: Walk, digests: Digests, opens: Opens = nullcontext, files: int =
     """Walk the sources and compare each folder with its stored digest; return None if too many folders differ (`_MOST_DIFFERING`).
 
     Args:
-        walk: the walk through the scan folders.
-        digests: the stored digests of the folders.
         opens: opens the database, if the bytes of files in unchanged folders also have to be compared with stored digests.
         files: approximate number of stored files.
     """
@@ -353,7 +351,6 @@ class SettledPlatforms:
 
     Args:
         project: the project of this run, which processes `project.platforms` and does not process `project.resting_platforms`.
-        project_dir: the project's folder.
         builders: all builders, with the digests of their code.
         stored: the value of `PLATFORMS_STATE`.
     """

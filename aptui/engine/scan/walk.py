@@ -394,7 +394,6 @@ class Walk:
     """The walk through the scan folders.
 
     Args:
-        project: scan folders and ignore rules.
         own: recognises aptui's own files and folders, which are not sources.
         links: receives the links to files.
     """

@@ -97,8 +97,6 @@ class WatchTimings(Struct, frozen=True):
         failures_before_polling: failures of watching in a row before a root is polled.
         cookie_folder: an absolute folder in which files are made to learn when all earlier notifications have been handled
             (`watch.watcher.SyncCookie`).
-        clock: seconds, monotonic.
-        limits: returns the present limits of inotify.
         mountinfo: returns the contents of `/proc/self/mountinfo`.
         watch_count: returns the number of watches of an inotify descriptor.
     """

@@ -115,7 +115,6 @@ class ListingDifference(Struct, frozen=True):
 
     Args:
         changed: folders whose entries differ.
-        appeared: new folders.
         gone: deleted paths, if the listing keeps names.
         removed: deleted folders; subfolders of a deleted folder are left out.
     """

@@ -212,8 +212,6 @@ class WatchSupervisor:
     Only the thread that calls `turn` writes fields of a `RootWatch`, except for `broken`, `outdated`, `identity` and `check_at_s`.
 
     Args:
-        settings: times, and functions that return facts about this machine.
-        notify: receives the notifications.
         is_over: event that is set when the watcher ends.
         poke: event that is set to request a turn soon.
     """
@@ -232,7 +230,6 @@ class WatchSupervisor:
         """Watch exactly the wanted roots, and check whether the watches of these roots still work.
 
         Args:
-            wanted: the roots to watch.
             news: called after each change of the health of a root, and at the end.
 
         Returns:

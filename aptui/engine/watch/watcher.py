@@ -142,10 +142,8 @@ class Watcher:
     """Watches roots until it is closed.
 
     Args:
-        roots: what to watch.
         notify: receives notifications; called from several threads, must not block.
         notify_health: called with the state of all watched roots whenever it changes.
-        settings: times, and functions that return facts about this machine.
     """
 
     def __init__(

@@ -132,7 +132,6 @@ class InputTransfer:
     """Transfers files to and from the store; any thread may call.
 
     Args:
-        blob_store: address of the store.
         folders: the scan folders, absolute, in the order of a task.
     """
 

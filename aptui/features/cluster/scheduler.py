@@ -236,8 +236,6 @@ class Scheduler:
     """The connection to a cluster's scheduler.
 
     Args:
-        place: address and certificates.
-        blob_store: address of the store for files.
         setup: platforms, and the builders that may run remotely.
         folders: the scan folders, absolute, in the order of a task.
         post: called with the result of a task. The scheduler's thread calls `post`, `say`, and (when remote workers joined or left)

@@ -309,7 +309,6 @@ class Bench:
     """Worker processes of one configuration on this machine.
 
     Args:
-        setup: builders and platforms.
         folder: a folder for these worker processes only, with their code and jobs.
         slots: number of jobs at a time.
         store: the store with the project's builder code.

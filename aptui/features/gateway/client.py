@@ -94,10 +94,8 @@ class _PendingRequest(Struct):
 
     Args:
         answer: gets the answer or the error.
-        record: type of the answer's record.
         has_bytes: whether the bytes of a product follow the record. Then the request is complete when the last bytes have arrived.
         pieces: received bytes of the product.
-        answered: the received record.
     """
 
     answer: asyncio.Future[object]
@@ -153,7 +151,6 @@ class AsyncClient:
         A lost connection is restored: pending requests end with `Disconnected`, and the next notification is a `Resync`.
 
         Args:
-            token: token of this client.
             tls: accepted certificates, None = the certificates that this machine trusts.
             reconnect_s: how long to try to reconnect before `Disconnected` ends the client; 0 = never reconnect.
             place: returns (URL, token) for each further attempt; URL and token may change when the gateway restarts.

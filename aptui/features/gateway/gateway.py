@@ -108,9 +108,7 @@ class Gateway:
     """One gateway: `open`, then `close`.
 
     Args:
-        config: configuration of the project.
         token_file: used in place of the user's token file.
-        reread: returns the current configuration.
     """
 
     def __init__(self, config: Config, token_file: Path | None = None, reread: Callable[[], Config] | None = None) -> None:
@@ -233,7 +231,6 @@ def run(
 
     Args:
         say: called with a sentence about the address.
-        reread: returns the current configuration.
 
     Raises:
         KnownError: the gateway cannot listen.

@@ -103,9 +103,6 @@ class GatewayContext:
 
     Args:
         config: configuration of the project; its field `serve` has the settings of the gateway.
-        database: runs queries in threads.
-        engine: connection to the engine.
-        guard: access rules.
         pulse: wakes waiting tasks after each batch of notices.
         reread: returns the current configuration, None = the configuration does not change.
         draw_texture: draws a texture (path, name) for the demo's page; returns (size and format as text, PNG), or why the texture

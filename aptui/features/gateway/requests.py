@@ -61,7 +61,6 @@ class GatewaySupervisor:
     The gateway ends when its standard input closes. The kernel closes this input when the engine ends for any reason.
 
     Args:
-        live: the running engine.
         options: options of the engine's command line; the gateway gets them, too, and so reads the same configuration.
     """
 
@@ -195,7 +194,6 @@ class _BarrierRequest(Struct):
         is_synced: whether all earlier changes were reported to the engine.
         is_whole: whether the kernel reports changes of every folder, so that no change is missing.
         has_hurried: whether the engine was asked to run analyses before jobs.
-        has_saved: whether the engine was asked to save.
         ticket: number of the last write to the database that must be finished; -1 = jobs of some changes are not planned yet.
         epoch: number of the engine's start; the request is only valid for this start.
     """

@@ -211,8 +211,6 @@ def answer(expression: Expression, graph: AssetGraph, lookup: Callable[[Name], I
     """Evaluate a query.
 
     Args:
-        expression: the result of `parse`.
-        graph: answers questions about dependencies.
         lookup: returns the nodes that a name stands for; `answer` does not catch its exceptions.
     """
     evaluation = _Evaluation(graph, lookup)

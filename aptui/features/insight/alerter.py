@@ -55,11 +55,9 @@ class Alerter:
     """Listens to an engine and sends its alerts.
 
     Args:
-        config: returns the current configuration.
         failing: the jobs that have failed already when the engine starts.
         say: receives errors of sending, from any thread.
         terminal: the terminal whose bell is rung.
-        clock: monotonic seconds.
     """
 
     def __init__(

@@ -57,7 +57,6 @@ def sizes(reader: Reader, by: SizeBy, name_of: Callable[[bytes], str], depth: in
     """Return the groups of products, the largest first. This takes two seconds for a million products.
 
     Args:
-        by: how products are grouped.
         name_of: returns a builder's name for its UUID.
         depth: number of leading folders of a source's path that form the name of its group.
     """

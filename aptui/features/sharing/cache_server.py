@@ -64,7 +64,6 @@ class CacheServer:
     """Settings of the server.
 
     Args:
-        root: folder of the store.
         host: an address of this machine. Addresses other than the loopback need tokens, and TLS unless `is_plain` (then a proxy
             provides TLS).
         read_tokens: tokens that may read, in addition to the write tokens. Without read tokens, every client of a server on the
@@ -72,7 +71,6 @@ class CacheServer:
         write_tokens: {token: the namespace that it may write}; empty = no client may write, unless `is_writable`.
         is_writable: all clients may write to the trusted namespace; allowed on the loopback only.
         max_blob_bytes: maximum size of an upload.
-        most_connections: maximum number of connections.
         timeout_s: maximum time for a request's headers, and the additional time of a slow transfer.
         limit_bytes: size limit of the store, 0 = no limit.
     """

@@ -60,7 +60,6 @@ class Seal(Struct, frozen=True):
     """How this machine seals records, and which seals it requires on records of other machines.
 
     Args:
-        namespace: namespace of the results.
         team_key: secret of the team; if set, records need its MAC.
         signing_key: private ed25519 key (32 bytes) of a writer.
         writers: public ed25519 keys (32 bytes); if set, records need a signature of one of them.

@@ -137,8 +137,6 @@ class SharedCache:
     """Stored and shared results of one engine.
 
     Args:
-        service: finds results and stores them.
-        builders: builders of the project.
         folders: the scan folders in order of priority.
         wake, notify: functions that wake the loop and that report a message to users; any thread may call them.
         is_patient: wait for lookups of any duration instead of running the jobs.
@@ -159,8 +157,7 @@ class SharedCache:
         self._sharing, self._service, self._wake, self._cache_dir = sharing, service, wake, cache_dir
         self._notify, self._is_patient = notify, is_patient
         self.has_found = False
-        """Whether the last lookup found a result. If so, further jobs are looked up even before a worker is free for them.
-        """
+        """Whether the last lookup found a result. If so, further jobs are looked up even before a worker is free for them."""
         self._rules = SharingRules(sharing)
         self._builders = {builder.uuid: builder for builder in builders}
         self._named = {folder.name: folder.path for folder in folders}

@@ -116,7 +116,6 @@ def look_up_commit(config: Config, commit: str, platforms: str | None, *, trusts
 
     Args:
         config: configuration of the local project.
-        commit: name of the commit.
         platforms: ids of platforms, separated by commas; None = all enabled platforms.
         trusts_code: run the commit's builders and the version commands of its tools even if they differ from this checkout; they
             determine the jobs.

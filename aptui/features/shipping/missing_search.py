@@ -57,7 +57,6 @@ class Readers:
     """The reader processes, which are started on demand.
 
     Args:
-        count: maximum number of processes.
         extensions, line_limit: see `name_scanner.NameScan`.
     """
 
@@ -418,7 +417,6 @@ class MissingSearch:
     """A search in one thread.
 
     Args:
-        place: where to search.
         line_limit: maximum number of names in one line, 0 = no limit.
         is_given_up: called between pages of files; true ends the search.
     """

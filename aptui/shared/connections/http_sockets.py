@@ -68,7 +68,6 @@ class Acceptor:
     """Accepts connections on a bound socket.
 
     Args:
-        listening: the socket.
         factory: makes the protocol of a connection; called after the TLS handshake.
         context: TLS context, None = no TLS.
         free_capacity: called with a minimum age (seconds) before a connection is accepted; returns whether a connection fits.
@@ -409,7 +408,6 @@ class LimitedServer:
 
     Args:
         app: the application; its signal `on_shutdown` ends long requests.
-        limits: the connections of the server.
         acceptor: further arguments of `Acceptor`.
         handler_args: further arguments of aiohttp's request handler.
     """

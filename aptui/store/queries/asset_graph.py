@@ -172,7 +172,6 @@ class AssetGraph:
     """Queries of the graph in one database.
 
     Args:
-        reader: the database.
         platform: only products of this platform (and intermediates) are nodes; "" = all.
         links: only edges of these kinds are returned.
     """

@@ -154,7 +154,6 @@ class ChangeTail:
     """A position in the change feed of one database; it stays usable if the database is set aside and created again.
 
     Args:
-        path: path of the database.
         since: the number of the last entry that the client has; None = begin with a listing.
         database: a reader that several tails share in one thread; `close` leaves it open.
     """

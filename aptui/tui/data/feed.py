@@ -118,7 +118,6 @@ class Feed(NoticeListener):
     """Notices of one engine, joined with its database.
 
     Args:
-        database: the path of the asset database.
         builders: {UUID: name of a builder}.
         more_builders: returns the names of all builders, even those that take a while to find. It is called once in the reading
             thread, after the jobs were read. If a name differs from `builders`, the jobs are read again.

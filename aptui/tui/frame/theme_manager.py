@@ -100,7 +100,6 @@ class ThemeManager(Actions):
     """Registers themes with Textual and chooses one.
 
     Args:
-        host: the app.
         remember_focus: called before the picker takes the focus.
         refocus: puts the focus back into the pane.
         person: the user's remembered values, which include the chosen theme.

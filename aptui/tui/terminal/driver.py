@@ -100,9 +100,7 @@ class InputDecoder:
     Pasted text is not changed.
 
     Args:
-        decoder: decodes characters.
         is_asked: returns whether a reply of the terminal is due.
-        clock: returns seconds; tests replace it.
         take_answers: removes answers about pictures from text; returns (the rest, the first piece of an answer).
     """
 

@@ -41,7 +41,6 @@ class PixelScreen(Struct, frozen=True):
     """A terminal that shows pixels.
 
     Args:
-        protocol: the protocol for pictures.
         cell: width and height of a cell (pixels).
         colours: maximum number of colours of a sixel picture.
         is_wrapped: whether sequences are wrapped so that tmux passes them on.

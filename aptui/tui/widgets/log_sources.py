@@ -147,7 +147,6 @@ class FileLines:
     a process that reads a mapped file after it shrank is killed.
 
     Args:
-        path: path of the file.
         parse: makes a `LogPaneLine` from the bytes of a line, without its line end.
     """
 

@@ -38,7 +38,6 @@ class Column(Struct, frozen=True):
 
     Args:
         id: name of the column in `TableModel.cell`.
-        title: text in the header.
         width: in cells; 0 = a flexible column, which gets a share of the cells that the columns of fixed width leave free.
         min_width: minimum width in cells of a flexible column. A column becomes narrower only if no more columns can be dropped.
         align: "right" for numbers.

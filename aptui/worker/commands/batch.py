@@ -86,10 +86,7 @@ class SharedStarts:
         """Start the program for the files of several runs that differ only in their sources.
 
         Args:
-            orders: the runs.
-            builder: the builder of these runs.
             values: values of placeholders that are equal for all files.
-            environment: variables of the program.
         """
         self._known.update(order.run_key for order in orders)
         if len(orders) < 2:

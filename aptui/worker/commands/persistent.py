@@ -102,9 +102,7 @@ class PersistentPrograms:
 
         Args:
             builder: the builder whose program does the job.
-            command: starts the program.
             request: the job; `id` is its number.
-            environment: the environment variables of the program.
             output: receives the program's stderr.
             watch: called after the job is sent, and again when the job takes long.
             note_progress: called with the progress that the program reports, 0 … 1.

@@ -155,8 +155,6 @@ class Guard(Struct):
     """The access rules of one gateway.
 
     Args:
-        serve: configuration of the gateway.
-        tokens: the accepted tokens.
         audit: log of changing requests.
         admissions: called with each client's address before all other checks; each returns why the client is refused, "" = it is
             accepted.

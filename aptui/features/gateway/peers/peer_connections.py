@@ -243,9 +243,6 @@ class OutboundConnection:
     """One outgoing connection.
 
     Args:
-        dial: its settings.
-        http: HTTP session for connecting.
-        trust: accepted certificates.
         serve: serves a connected device until the connection ends.
         refuses: returns why the gateway must not connect to an address, "" = it may connect.
         changed: called when `state` or `trouble` has changed.
@@ -434,8 +431,6 @@ class Peers:
     """All connections of a gateway.
 
     Args:
-        context: shared objects of the gateway.
-        sessions: the open WebSockets.
         admission: the allowed and rejected lists; only tests pass them.
     """
 

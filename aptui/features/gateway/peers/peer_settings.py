@@ -126,7 +126,6 @@ def change_settings(file: Path, configured: PeerSettings, order: PeerOrder, proj
     """Change the effective settings by the `order` of a user, and store the result.
 
     Args:
-        configured: the configured settings.
         project_dir: project whose YAML files are written; None = only `file` is written.
 
     Raises:

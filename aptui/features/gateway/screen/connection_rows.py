@@ -112,7 +112,6 @@ class ConnectionTables(Container):
     The table of a list is the widget `connections-<name>`. Above the table is a bar with its title (`title_bar`).
 
     Args:
-        page: name of the page.
         names: names of the lists, which are the models of the tables.
     """
 

@@ -87,7 +87,6 @@ class Web:
 
     Args:
         terminal: textual-serve; its handler runs a screen.
-        rules: access rules.
     """
 
     def __init__(self, terminal: Server, rules: Guard) -> None:
@@ -158,7 +157,6 @@ class TerminalPage:
 
     Args:
         command: command that draws a screen on a terminal.
-        audit: file of the audit log.
         port: port of the loopback, 0 = any free port.
     """
 
@@ -202,7 +200,6 @@ async def run(config: Config, command: Sequence[str], port: int, say: Callable[[
     """Serve screens to browsers until a signal arrives.
 
     Args:
-        config: configuration of the project.
         command: command that draws its screen on a terminal.
         port: port of the loopback, 0 = any free port.
         say: called with the address.

@@ -96,7 +96,6 @@ class Wire:
     """Sends messages to one client.
 
     Args:
-        socket: the WebSocket.
         transport, writer: transport and writer of the WebSocket, if the client connected to the gateway. None if the gateway
             connected to a device: then aiohttp sends the messages, because it must mask each frame.
     """
@@ -227,11 +226,6 @@ class WireSession:
     """The session of one client: its WebSocket, its subscription, and the notifications that wait for it.
 
     Args:
-        context: shared objects of the gateway.
-        sessions: the sessions of all clients.
-        socket: the WebSocket.
-        identity: identity of the client.
-        number: number of the connection.
         wire: sends the messages of the session; None = aiohttp sends them.
     """
 
@@ -488,7 +482,6 @@ class WireSessions:
 
     Args:
         limit: maximum number of clients; clients with the token of the gateway's owner do not count for the others.
-        answer: answers the requests of the clients.
     """
 
     def __init__(self, limit: int, answer: Answering) -> None:

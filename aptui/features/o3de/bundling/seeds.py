@@ -67,7 +67,6 @@ class SeedList:
 
     Args:
         text: the text of the file, "" = the file is new.
-        seeds: the seeds in the file.
         stream: the parsed XML of the file, None = the file is JSON.
     """
 

@@ -133,7 +133,6 @@ class EventPrinter:
     """Prints the events of one run. A call returns quickly, and never raises.
 
     Args:
-        log_dir: the folder of job logs.
         root_of: returns the path of the scan folder with the given id, "" = the id is unknown.
         builder_of: returns the UUID, in braces, of the builder with the given name.
     """

@@ -76,7 +76,6 @@ class SharedSettings:
     """The draft of the shared cache's settings, and the menus that change the draft.
 
     Args:
-        shell: the app.
         changed: called when the line about the team's cache must be drawn again.
     """
 

@@ -46,7 +46,6 @@ class FolderStore:
 
     Args:
         root: the folder; it must exist, because an empty mount point is not a store.
-        namespace: namespace of the results.
         syncs: sync files to the disk before publishing.
     """
 

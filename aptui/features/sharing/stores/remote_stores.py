@@ -59,7 +59,6 @@ class HttpStore:
 
     Args:
         address: `http://…` or `https://…`; user and password in it are sent as Basic authentication and never printed.
-        namespace: namespace of the results.
         token: sent as Bearer authentication.
         limit_s: timeout (seconds) of an operation; the time for its bytes at `SLOWEST_BYTES_PER_S` is added.
         context: TLS context; by default the system's certificates.
@@ -377,7 +376,6 @@ class ObjectStore:
 
     Args:
         address: `s3://<bucket>[/<path>]` or another scheme.
-        namespace: namespace of the results.
         limit_s: timeout of one request.
         options: further arguments of `obstore.store.from_url`: endpoint, region, credentials.
     """

@@ -40,9 +40,7 @@ class AssetPlaces(Struct, frozen=True):
     """Facts about the project that the database does not have.
 
     Args:
-        cache_dir: path of the cache.
         orders: {name of a scan folder: number that sets its precedence, the lowest first}.
-        checks: the checks of products and sources.
         roots: (name, path) of each scan folder, in order of precedence.
         config: has the parameters of builders; None = unknown.
     """

@@ -84,7 +84,6 @@ def find(database: Path, config: Config | None, complete: Callable[[], Sequence[
     """Return all builders. The call may start a process, and takes a second with a million jobs, so make it in a thread.
 
     Args:
-        database: path of the asset database.
         config: configuration of the project, None = only a database exists.
         complete: returns the configured builders, completed by the facts in their code.
     """
@@ -316,7 +315,6 @@ class Metrics:
     """The metrics of one builder as a tree.
 
     Args:
-        database: path of the asset database.
         in_ui: calls a function in the app's thread.
         changed: called in the app's thread when entries arrived.
     """

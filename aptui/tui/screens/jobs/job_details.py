@@ -105,8 +105,6 @@ class DetailsReader:
     """Reads jobs in a thread.
 
     Args:
-        database: the asset database.
-        log_dir: the folder of the logs.
         deliver: called in the thread with the details of the requested job, and again with the author of `failing.commit`.
         project: the project folder, in whose Git history authors are found; None = the database has no project.
     """
@@ -277,7 +275,6 @@ class RunningLog:
         running_id: returns the id of the job whose running log is shown; 0 = none.
         accept: shows the lines.
         later: requests a frame after a delay in seconds.
-        clock: seconds of a monotonic clock.
     """
 
     def __init__(
@@ -354,8 +351,6 @@ def with_running(
 
     Args:
         job_details: the details as they were read from the database.
-        info: the current row of the job.
-        running: the known lines of a run in progress.
         is_wanted: False if the user stepped to another run.
     """
     is_over = info.status != "processing" or any(run.run_key == running.run_key for run in job_details.runs)

@@ -105,7 +105,6 @@ class LogPiece(Struct):
     """Lines that the thread found in a file; they replace all shown lines from the offset `start` on.
 
     Args:
-        view: the request.
         search: the parsed search of the request.
         file: the open file, in the first piece of a view.
         starts, levels: offset and level of each line.

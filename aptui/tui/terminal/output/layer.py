@@ -240,10 +240,8 @@ class OutputLayer:
 
     Args:
         send: writes to the terminal, in order with other output.
-        abilities: sequences that the terminal supports.
         loop: the app's event loop; frames are made there.
         is_taken: returns whether the terminal has accepted all output.
-        clock: returns seconds; tests replace it.
     """
 
     def __init__(

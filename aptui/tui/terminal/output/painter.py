@@ -85,7 +85,6 @@ class StyleCache:
 
         Args:
             old: the present pen of the terminal, None = unknown.
-            new: the pen to set.
             one_by_one: whether the terminal can turn off a single attribute without resetting the others.
         """
         found = self._changes.get((old, new, one_by_one))
@@ -208,7 +207,6 @@ class Row:
         Args:
             x: column of the first character.
             text: printable text.
-            pen: its style.
             goes_on: whether the previous text ends at `x`. If so, leading combining characters of `text` are added to the
                 character before `x`.
         """
