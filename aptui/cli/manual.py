@@ -397,9 +397,9 @@ def _sentence(text: str) -> str:
 SHELLS = {
     "bash": """\
 _aptui() {
-  local IFS=$'\\n' line="${COMP_WORDS[COMP_CWORD]}"
-  COMPREPLY=($(aptui completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null))
-  [[ ${#COMPREPLY[@]} -eq 0 ]] && COMPREPLY=($(compgen -f -- "$line"))
+  local line="${COMP_WORDS[COMP_CWORD]}"
+  mapfile -t COMPREPLY < <(aptui completion words -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+  [[ ${#COMPREPLY[@]} -eq 0 ]] && mapfile -t COMPREPLY < <(compgen -f -- "$line")
   [[ ${COMPREPLY[0]} == */ ]] && compopt -o nospace
 }
 complete -o filenames -F _aptui aptui""",
@@ -407,8 +407,8 @@ complete -o filenames -F _aptui aptui""",
 #compdef aptui
 _aptui() {
   local -a found
-  found=("${(@f)$(aptui completion words -- "${words[@]:1:$((CURRENT-1))}" 2>/dev/null)}")
-  if [[ -n "${found[1]}" ]]; then compadd -Q -- "${found[@]}"; else _files; fi
+  found=("${(@f)$(aptui completion words -- "${(@Q)words[2,CURRENT]}" 2>/dev/null)}")
+  if [[ -n "${found[1]}" ]]; then compadd -- "${found[@]}"; else _files; fi
 }
 compdef _aptui aptui""",
     "fish": """\

@@ -30,6 +30,7 @@ from msgspec.structs import replace
 from aptui.config.dirs import FILE_NAME, data_dir
 from aptui.config.yaml import nodes
 from aptui.config.yaml.nodes import Node
+from aptui.core.paths import as_text
 from aptui.core.patterns import ignore_matcher
 from aptui.core.settings import is_settings
 from aptui.shared import printing
@@ -546,6 +547,7 @@ def propose(folder: Path, copy_patterns: Sequence[str] = ()) -> Proposal:
         root = "."
     ignore = ("*.tmp", *engine.ignore, *(_root_documents(folder) if root == "." else ()))
     if copy_patterns:
+        copy_patterns = tuple(map(as_text, copy_patterns))
         for pattern in copy_patterns:
             nodes.pattern_of(Node(pattern, "--copy"))
         rule = ProposedRule("files", "copy", tuple(copy_patterns), _count_matches(folder / root, ignore, copy_patterns))
@@ -781,7 +783,7 @@ def _count_extensions(names: Iterable[str]) -> Counter[str]:
 
 def _count_matches(root: Path, ignore: Sequence[str], patterns: Sequence[str]) -> int:
     wanted = [pattern.lower() for pattern in patterns]
-    return sum(any(fnmatchcase(name.lower(), pattern) for pattern in wanted) for name in _files(root, ignore))
+    return sum(any(fnmatchcase(as_text(name).lower(), pattern) for pattern in wanted) for name in _files(root, ignore))
 
 
 def _files(root: Path, ignore: Sequence[str]) -> Iterable[str]:

@@ -423,6 +423,23 @@ def test_completion_code_is_valid_in_each_shell(shell: str, capsys: pytest.Captu
         assert ended.stdout == "batch builders\n"
 
 
+@pytest.mark.real
+@pytest.mark.parametrize("shell", ["bash", pytest.param("zsh", marks=needs("zsh"))])
+def test_completed_name_stays_one_word_in_the_shell(shell: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rock 1.png").touch()
+    assert main.main(["completion", shell]) == 0
+    code = capsys.readouterr().out
+    stub = "aptui() { for last; do :; done; echo \"$last\"; echo 'rock*'; }; "
+    calls = {
+        "bash": f"{code}\nCOMP_WORDS=(aptui why r) COMP_CWORD=2; _aptui; printf '%s\\n' \"${{COMPREPLY[@]}}\"",
+        "zsh": f"compdef() {{ }}; compadd() {{ print -rl -- \"$@\" }}; {code}\nwords=(aptui why 'r\\ 1') CURRENT=3; _aptui",
+    }
+
+    ended = subprocess.run([shell, "-c", stub + calls[shell]], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert ended.stdout == {"bash": "r\nrock*\n", "zsh": "--\nr 1\nrock*\n"}[shell]  # without `-Q`, `compadd` quotes the word
+
+
 def lines(*texts: str) -> list[JobLogLine]:
     return [JobLogLine(1, "w", text, 5) for text in texts]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,8 @@ from aptui.config.dirs import data_dir
 from aptui.config.load import load
 from aptui.config.yaml.config_schema import SCHEMA, check
 from aptui.config.yaml.nodes import read_yaml
+from aptui.core.paths import to_text
+from aptui.core.patterns import PatternSet
 from aptui.core.project import BuilderKind
 from aptui.shared.errors import InternalError, UserError
 
@@ -61,6 +64,17 @@ def test_init_without_assets_folder_uses_the_folder_itself(folder: Path) -> None
     loaded = load(folder)
     assert [scan.path for scan in loaded.project.scan_folders] == [str(folder)]
     assert [rule.kind for rule in loaded.project.builders] == [BuilderKind.COPY]
+
+
+def test_init_takes_copy_patterns_that_are_not_utf_8(folder: Path) -> None:
+    (folder / os.fsdecode(b"caf\xe9.txt")).write_text("x")
+
+    found = proposal.propose(folder, [os.fsdecode(b"caf\xe9.*")])
+    proposal.write(found)
+
+    assert [rule.count for rule in found.rules] == [1]
+    (builder,) = load(folder).project.builders
+    assert PatternSet([builder.patterns]).builders_for(to_text(b"caf\xe9.txt")) == (0,)
 
 
 def test_init_with_copy_patterns_writes_only_a_copy_rule(folder: Path) -> None:

@@ -126,7 +126,8 @@ class Clipboard:
             file = self._folder / f"copy-{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns() % 1_000_000:06}.txt"
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600), "wb") as stream:
                 stream.write(data)
-            for old in sorted(self._folder.glob("copy-*.txt"))[:-MOST_COPIES]:
+            others = sorted(each for each in self._folder.glob("copy-*.txt") if each != file)
+            for old in others[: 1 - MOST_COPIES]:  # the clock may have gone back, so `file` may not be the last name
                 old.unlink(missing_ok=True)
         except OSError:
             return None

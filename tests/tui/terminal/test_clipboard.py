@@ -108,6 +108,17 @@ def test_copy_register_keeps_the_last_texts_without_duplicates(tmp_path):
     assert len(board.register) == MOST_COPIES
 
 
+def test_new_copy_stays_if_older_copies_have_later_times(tmp_path):
+    (tmp_path / "copies").mkdir()
+    for number in range(MOST_COPIES):
+        (tmp_path / "copies" / f"copy-99990101-000000-{number:06}.txt").write_text("older")
+
+    copied = clipboard(tmp_path, []).copy("x" * SAFE_BYTES)
+
+    assert copied.file.read_text() == "x" * SAFE_BYTES
+    assert len(list((tmp_path / "copies").iterdir())) == MOST_COPIES
+
+
 def test_old_copies_are_deleted(tmp_path):
     board = clipboard(tmp_path, [])
     for _ in range(MOST_COPIES + 3):
