@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from copy import deepcopy
 from functools import cache
 from typing import Any
 
@@ -64,14 +65,16 @@ def trusted_params(builder: type[Any]) -> tuple[str, ...]:
 
 
 def check_params(schema: Schema, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `params` with the defaults of `schema` for missing parameters.
+    """Return `params` with the defaults of `schema` for missing parameters; each call returns new lists and dicts.
 
     Raises:
         ParamError: a parameter is unknown or has a wrong value. The error describes the first mistake and suggests a known name.
     """
     for mistake in param_mistakes(schema, params):
         raise mistake
-    return {name: params.get(name, rule.get("default")) for name, rule in schema["properties"].items()}
+    rules = schema.get("properties", {})
+    defaults = {name: rule.get("default") if isinstance(rule, Mapping) else None for name, rule in rules.items()}
+    return deepcopy({**defaults, **params})
 
 
 def library_versions(*names: str) -> str:

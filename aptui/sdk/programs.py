@@ -177,9 +177,16 @@ def run_logged(arguments: Sequence[str], folder: str, log: JobLog, **limits: int
     for line in lines:
         log.info(line)
     if result.status:
-        how = f"status {result.status}" if result.status > 0 else f"signal {signal.Signals(-result.status).name}"
+        how = f"status {result.status}" if result.status > 0 else _describe_signal(-result.status)
         raise JobError(f"{name} ended with {how}" + (f": {lines[-1].strip()}" if lines else ""))
     return result
+
+
+def _describe_signal(number: int) -> str:
+    try:
+        return f"signal {signal.Signals(number).name}"
+    except ValueError:  # most real-time signals have no name
+        return f"signal {number}"
 
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)\s*((?:(?:>=|<=|==|!=|~=|<|>)\s*[0-9][^\s,]*\s*,?\s*)*)")
@@ -234,10 +241,10 @@ def _find_version(name: str) -> str:
 def _is_within(version: str, sign: str, bound: str) -> bool:
     """Whether a version satisfies a bound. Releases are compared number by number; suffixes of pre-releases are ignored."""
     found, wanted = _numbers(version), _numbers(bound)
-    if sign == "~=":
-        return found >= wanted and found[: len(wanted) - 1] == wanted[:-1]
-    size = max(len(found), len(wanted))
+    size, equal = max(len(found), len(wanted)), len(wanted) - 1
     found, wanted = found + [0] * (size - len(found)), wanted + [0] * (size - len(wanted))
+    if sign == "~=":
+        return found >= wanted and found[:equal] == wanted[:equal]
     return {
         ">=": found >= wanted, "<=": found <= wanted, "==": found == wanted,
         "!=": found != wanted, "<": found < wanted, ">": found > wanted,

@@ -68,6 +68,19 @@ def test_options_have_the_defaults_of_a_record_or_a_schema():
     assert read_options(None, {"b": 2}) == {"b": 2}
 
 
+@pytest.mark.parametrize("schema", [{}, {"type": "object"}, {"properties": {"a": True}, "additionalProperties": True}])
+def test_options_have_every_parameter_that_the_schema_allows(schema):
+    assert read_options(schema, {"a": 1, "b": [2]}) == {"a": 1, "b": [2]}
+
+
+def test_changed_options_do_not_change_the_defaults_of_later_jobs():
+    schema = {"properties": {"tags": {"default": []}}}
+
+    read_options(schema, {})["tags"].append("left over")
+
+    assert read_options(schema, {}) == {"tags": []}
+
+
 @pytest.mark.parametrize(
     ("params", "error"),
     [
@@ -122,6 +135,7 @@ def test_program_output_is_logged_and_its_last_line_becomes_the_error(tmp_path):
         ("thing", "1.2", ""),
         ("thing>=1.2,<2", "1.10", ""),
         ("thing~=1.2", "1.9.1", ""),
+        ("thing~=3.0", "3", ""),
         ("thing == 1.2", "1.2.0", ""),
         (
             "thing>=1.10",

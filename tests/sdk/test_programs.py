@@ -4,7 +4,7 @@ import sys
 import pytest
 
 from aptui.builders.common import messages, summarize_errors
-from aptui.sdk import MissingError, find_program, has_library, library, program_digest, programs, run_program
+from aptui.sdk import JobError, JobLog, MissingError, find_program, has_library, library, program_digest, programs, run_program
 
 
 def test_error_names_a_package_that_is_not_installed():
@@ -69,6 +69,13 @@ def test_program_runs_in_the_given_folder_and_returns_both_output_streams(bin_fo
     assert (ended.status, ended.output) == (3, f"{tmp_path} a b C\nwrong\n")
     monkeypatch.setattr(programs, "MOST_OUTPUT_BYTES", 3)
     assert run_program([path], str(tmp_path)).output == str(tmp_path)[:3]
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(("number", "name"), [(15, "SIGTERM"), (40, "40")])
+def test_signal_that_ends_a_program_is_reported(number, name, tmp_path):
+    with pytest.raises(JobError, match=f"^sh ended with signal {name}$"):
+        programs.run_logged(["sh", "-c", f"kill -{number} $$"], str(tmp_path), JobLog(lambda *_line: None))
 
 
 @pytest.mark.real
