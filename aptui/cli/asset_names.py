@@ -86,10 +86,26 @@ def spelling(data: bytes, path: bytes) -> bytes | None:
         wanted = b"/".join(steps[first:])
         if wanted in data:
             return wanted
-        at = lowered.find(wanted.lower())
+        at = _find_word(lowered, wanted.lower())
         if at >= 0:
             return data[at : at + len(wanted)]
     return None
+
+
+_NAME_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-." + bytes(range(128, 256)))
+"""Bytes that continue a name: `A.PNG` in `DATA.PNG` is not a spelling of `a.png`."""
+
+
+def _find_word(text: bytes, wanted: bytes) -> int:
+    """Return the index of the first occurrence of `wanted` that is not a part of a longer name, -1 if it does not occur."""
+    at = text.find(wanted)
+    while at >= 0:
+        after = text[at + len(wanted) : at + len(wanted) + 1]
+        is_longer = after and after[0] in _NAME_BYTES and after not in b"-."
+        if not is_longer and not (at and text[at - 1] in _NAME_BYTES):
+            return at
+        at = text.find(wanted, at + 1)
+    return -1
 
 
 _GLOB = re.compile(r"[*?]")
