@@ -14,7 +14,7 @@ pytestmark = pytest.mark.real
 def test_hostile_builder_affects_only_its_own_jobs(tmp_path: Path) -> None:
     report = hostile.hostile_mix(tmp_path, rounds=1, seed=707)
 
-    assert report.faults == len(hostile.HOSTILES) == 19
+    assert report.faults == len(hostile.HOSTILES) == 20
     assert not report.violations
 
 

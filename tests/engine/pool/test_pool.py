@@ -346,55 +346,6 @@ def test_worker_returns_an_undecodable_name_in_its_text_form(harness, tmp_path):
 
 # ------------------------------------------------------------------------------------------------------- hostile builders
 
-LIMITED = {"limit_s": 0.5}
-HOSTILE = {
-    "Segv": (Outcome.LOST, "killed by SIGSEGV", {}),
-    "Abort": (Outcome.LOST, "killed by SIGABRT", {}),
-    "Exit3": (Outcome.LOST, "exited with status 3", {}),
-    "Hang": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
-    "Stubborn": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
-    "Spin": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
-    "Stopped": (Outcome.FAILED, "time limit of 0.5 s exceeded", LIMITED),
-    "Greedy": (Outcome.FAILED, "out of memory (limit 512 MiB)", {"memory_limit_bytes": 512 << 20}),
-    "Grandchild": (Outcome.FAILED, "builder left a process running, which was killed: sleep", {}),
-    "Daemon": (Outcome.FAILED, "builder left a process running, which was killed: sleep", {}),
-    "ForkMany": (Outcome.FAILED, "builder left a process running, which was killed: ", {}),
-    "KillsGroup": (Outcome.LOST, "killed by SIGKILL", {}),
-    "ReadsStdin": (Outcome.FAILED, "RuntimeError: stdin is empty", {}),
-    "OneLine": (Outcome.SUCCEEDED, "", {}),
-    "ManyLines": (Outcome.SUCCEEDED, "", {}),
-    "InvalidUtf8": (Outcome.SUCCEEDED, "", {}),
-    "ForkReturns": (Outcome.SUCCEEDED, "", {}),
-    "LeaksFiles": (Outcome.SUCCEEDED, "", {}),
-}
-
-
-KINDS = {
-    **dict.fromkeys(("Segv", "Abort", "Exit3"), "crash"), **dict.fromkeys(("Hang", "Stubborn", "Spin", "Stopped"), "timeout"),
-    "Greedy": "memory", "KillsGroup": "memory", "ReadsStdin": "error",
-}  # fmt: skip
-"""{hostile builder: kind of its failure, as in rules of `retry`}."""
-
-
-@pytest.mark.parametrize("class_name", HOSTILE)
-def test_hostile_builder_fails_but_other_orders_succeed(harness, class_name):
-    outcome, error, limits = HOSTILE[class_name]
-    pool = harness(GOOD, python_builder(class_name, "bad"))
-    bad, goods = pool.process_order("bad", **limits), [pool.process_order("good", f"g{number}.txt") for number in range(6)]
-
-    for order in (*goods[:3], bad, *goods[3:]):
-        pool.pool.send([order])
-    pool.until(lambda: len(pool.results) == 7)
-
-    result = pool.results[bad.run_key]
-    assert result.outcome == outcome
-    assert result.error.startswith(error)
-    assert result.kind == KINDS.get(class_name, "")
-    assert {pool.results[order.run_key].outcome for order in goods} == {Outcome.SUCCEEDED}
-    pool.pool.close(0.5)
-    # all orphans are children of this process, because the pool adopts them
-    assert [pid for pid in processes._living_children() if processes._is_alive(pid)] == []
-
 
 def test_hostile_builder_output_is_limited_and_readable(harness):
     pool = harness(*(python_builder(name, name) for name in ("OneLine", "ManyLines", "InvalidUtf8")), size=1)
