@@ -142,15 +142,6 @@ def test_cache_denies_other_users_access_to_its_own_folder_and_lock(tmp_path: Pa
     cache.close()
 
 
-def test_cache_can_be_opened_again_after_it_was_closed(cache: Cache) -> None:
-    cache.close()
-    other = Cache(cache.root, ["linux"])
-
-    other.acquire()
-
-    other.close()
-
-
 def test_cache_refuses_a_folder_that_contains_files_of_another_program(tmp_path: Path) -> None:
     (tmp_path / "linux").mkdir()
     (tmp_path / "linux" / "mine.txt").write_text("not yours")

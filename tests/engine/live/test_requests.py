@@ -129,11 +129,6 @@ def test_request_for_a_named_job_starts_only_that_job(project: LiveProject) -> N
         assert project.runs == Counter({"c.txt:data": 1})
 
 
-def test_request_to_run_next_is_refused_if_the_queue_is_not_paused(project: LiveProject) -> None:
-    with project.running():
-        assert "not paused" in project.ask(port.RunNext()).refused
-
-
 def test_request_to_run_next_returns_job_id_zero_if_no_job_is_pending(project: LiveProject) -> None:
     with project.running():
         project.ask(port.PauseJobs())
@@ -368,22 +363,6 @@ def test_settle_request_is_refused_if_the_engine_has_other_options(project: Live
         assert "debug output" in project.ask(port.Settle(debug_output=True)).refused
 
 
-def test_request_to_settle_is_refused_while_the_queue_is_paused(project: LiveProject) -> None:
-    with project.running():
-        project.ask(port.PauseJobs())
-
-        assert "paused" in project.ask(port.Settle()).refused
-
-
-def test_full_rescan_of_unchanged_files_runs_no_jobs(project: LiveProject) -> None:
-    with project.running():
-        project.forget()
-        project.ask(port.RescanSources(is_full=True))
-        project.until_idle()
-
-        assert not project.runs
-
-
 def test_reload_reports_changes_and_refuses_an_invalid_configuration(project: LiveProject) -> None:
     with project.running():
         assert project.ask(port.ReloadConfig()).answered == {"is_changed": False}
@@ -440,9 +419,3 @@ def test_settle_request_is_answered_after_another_client_has_disconnected(projec
         project.settle()
 
         assert not request.is_over
-
-
-def test_requests_with_an_unknown_worker_or_connection_are_refused(project: LiveProject) -> None:
-    with project.running():
-        assert "worker 99 does not exist" in project.ask(port.RestartWorker(99)).refused
-        assert "connection 99 does not exist" in project.ask(port.Disconnect(99)).refused

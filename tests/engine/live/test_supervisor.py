@@ -37,7 +37,7 @@ from aptui.engine.loop import scans
 from aptui.engine.loop.rest import RestRecorder
 from aptui.engine.watch.watcher import Watcher
 from aptui.link import places, port
-from aptui.shared.errors import BusyError, HostError, InternalError, UserError
+from aptui.shared.errors import HostError, InternalError, UserError
 from aptui.shared.health import WatchMode
 
 pytestmark = pytest.mark.real
@@ -925,13 +925,6 @@ def test_engine_uses_a_new_folder_at_the_path_of_its_moved_cache_folder(harm: st
         assert answer["cache_id"] in ("", identity_of(retrying.cache))
         assert opened == [identity_of(retrying.cache)]
         assert not live.is_stopping
-
-
-def test_second_engine_cannot_open_the_cache_of_a_running_engine(project: LiveProject) -> None:
-    with project.running():
-        second = EngineSupervisor(project.load(), project.load)
-        with pytest.raises(BusyError, match=str(os.getpid())):
-            second.open()
 
 
 def test_second_start_runs_no_jobs_for_unchanged_files(project: LiveProject) -> None:

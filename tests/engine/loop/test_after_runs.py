@@ -649,28 +649,3 @@ def test_error_of_a_builder_that_read_an_lfs_pointer_names_the_pointer(tmp_path:
 
     project.engine_run({"assets/cfg.inc": "7"})
     assert made(project) == {"a.out": "7 7"}
-
-
-def test_job_with_an_lfs_pointer_as_source_fails_until_the_file_arrives(tmp_path: Path) -> None:
-    project = LiveProject(tmp_path, CONFIG + 'builders: [{name: copies, copy: ["*.txt"]}]\n')
-    with project.running():
-        project.write("assets/a.txt", pointer_to("A"))
-        project.until(project.errors, "a failed job")
-        project.write("assets/a.txt", "A")
-        project.until_product(f"{HOST}/a.txt", "A")
-
-
-def test_job_with_an_lfs_pointer_as_companion_fails_until_the_file_arrives(tmp_path: Path) -> None:
-    project = Project(
-        tmp_path,
-        """
-scan_folders: [{name: game, path: assets}]
-companions: {"*.txt": up.cfg}
-builders: [{name: cc, patterns: ["*.txt"], command: "cat {source}.up.cfg > {products_dir}/{stem}.out"}]
-""",
-    )
-    project.engine_run({"assets/a.txt": "a", "assets/a.txt.up.cfg": pointer_to("A")})
-    assert project.errors() == {"a.txt:cc": "dependency 'a.txt.up.cfg' is not fetched from Git LFS: run 'git lfs pull'"}
-    project.engine_run({"assets/a.txt.up.cfg": "A"})
-
-    assert made(project) == {"a.out": "A"}
