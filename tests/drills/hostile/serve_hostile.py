@@ -45,7 +45,7 @@ GROWTH_LIMIT_BYTES = 192 << 20
 """Maximum growth of memory (bytes): room for an unfinished frame of each of 64 clients and 128 unauthenticated peers."""
 LOG_LIMIT_BYTES = 1 << 20
 """Maximum size of the log: a client that sends nonsense must not fill the disk."""
-_MISSED_S = 5.0
+_MISSED_S = 2.0
 """Timeout of the search for a broken rule (seconds). If no rule is broken, the timeout of all tests applies."""
 HALF_OPEN = 1_000
 _HELD_MOST = guard.UNIDENTIFIED_LIMIT + http_sockets.PENDING_LIMIT + 16
