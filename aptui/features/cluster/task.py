@@ -162,13 +162,13 @@ def _manifest(task: cluster_messages.Task) -> bytes:
 def cancel(names: Sequence[str]) -> None:
     """Stop the tasks with these names. A task that has not started yet is stopped when it starts."""
     for name in names:
+        while len(_state.cancelled_names) >= _MOST_CANCELLED:
+            _state.cancelled_names.pop(next(iter(_state.cancelled_names)), None)
+        _state.cancelled_names[name] = None  # before the search below: the task may start in between
         job = _state.jobs.get(name)
         if job is not None:
             job.cancel()
-            continue
-        while len(_state.cancelled_names) >= _MOST_CANCELLED:
-            _state.cancelled_names.pop(next(iter(_state.cancelled_names)), None)
-        _state.cancelled_names[name] = None
+            _state.cancelled_names.pop(name, None)
 
 
 # -------------------------------------------------------------------------------------------------------------- one job

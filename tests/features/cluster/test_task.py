@@ -137,3 +137,21 @@ def test_run_in_ended_worker_processes_is_refused(tmp_path):
         finally:
             for other in bench._answers.values():
                 other.cancel()
+
+
+def test_task_that_starts_while_it_is_cancelled_does_not_run(harness):
+    results = []
+
+    class Jobs(dict):
+        def get(self, name):
+            found = super().get(name)
+            if found is None:
+                results.append(harness.run())
+            return found
+
+    cluster_task._state.jobs = Jobs()
+
+    cluster_task.cancel(["job-7"])
+
+    assert [result.outcome for result in results] == [Outcome.CANCELLED]
+    assert harness.bench.orders == []
