@@ -264,7 +264,7 @@ def _log_of(config: Config, job_id: int, run_key: int) -> Path | None:
 
 _SHORT = 12
 """Number of displayed characters of a digest."""
-_OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed", Outcome.CANCELLED: "cancelled"}
+OUTCOMES = {Outcome.SUCCEEDED: "completed", Outcome.FAILED: "failed", Outcome.CANCELLED: "cancelled"}
 
 
 class _HistoryRun(Struct, frozen=True):
@@ -276,7 +276,7 @@ class _HistoryRun(Struct, frozen=True):
 
     @property
     def outcome(self) -> str:
-        return _OUTCOMES.get(Outcome(self.row.outcome), "lost")
+        return OUTCOMES.get(Outcome(self.row.outcome), "lost")
 
 
 def history(arguments: Namespace) -> int:

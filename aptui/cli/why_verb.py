@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from aptui.batch.options import load_last_config
 from aptui.batch.summary import log_path
+from aptui.cli.log_verb import OUTCOMES
 from aptui.cli.naming import find_job, find_source, jobs_named, meanings, unknown
 from aptui.cli.read_access import OpenedProject, as_running, open_for_reading, running_jobs
 from aptui.cli.read_verbs import engine_process, job_json
 from aptui.core.fingerprint import MISSING
 from aptui.core.model import describe_key
+from aptui.core.orders import Outcome
 from aptui.core.paths import as_text, os_path, product_at
 from aptui.shared import printing
 from aptui.store.queries.assets import dependents, edge_type, makers, sentence
@@ -172,7 +174,8 @@ def _run_json(run: RunRow, project: OpenedProject) -> dict[str, Any]:
     return {
         "completed": printing.iso(run.completed_ms),
         "duration_s": run.duration_ms / 1000,
-        "succeeded": run.outcome == 0,
+        "succeeded": run.outcome == Outcome.SUCCEEDED,
+        "outcome": OUTCOMES.get(Outcome(run.outcome), "lost"),
         "reason": run.reason,
         "error": run.error,
         "log": log_path(run.log_file, project.config.log_dir),
@@ -262,8 +265,8 @@ def _describe_inputs(job: dict[str, Any]) -> Iterator[tuple[str, str]]:
     if declared:
         yield f"      declared to depend on: {_list_names(declared)}", ""
     for run in job["runs"][1:]:
-        ending = "" if run["succeeded"] else ", failed"
-        yield f"      before: {_local(run['completed'])}: {printing.line(run['reason'])}{ending}", "dim"
+        ending = "" if run["succeeded"] else f"{run['outcome']}; it ran because: "
+        yield f"      before: {_local(run['completed'])}: {ending}{printing.line(run['reason'])}", "dim"
 
 
 def _list_names(names: Sequence[str]) -> str:

@@ -183,24 +183,25 @@ class LinkServer:
         """
         self._stop_listening()
         places.make_private(os.path.dirname(self.path))
-        places.remove_stale(self.path)
-        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # `bind` gives this mode to the socket's file (on Linux). A `umask` is not used, because it would also affect other
-            # threads.
-            os.fchmod(listener.fileno(), 0o600)
-            listener.bind(self.path)
-            self._bound = os.stat(self.path)
-            listener.listen(128)
+            places.remove_stale(self.path)
+            with contextlib.ExitStack() as opened:
+                listener = opened.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+                # `bind` gives this mode to the socket's file (on Linux). A `umask` is not used, because it would also affect other
+                # threads.
+                os.fchmod(listener.fileno(), 0o600)
+                listener.bind(self.path)
+                self._bound = os.stat(self.path)
+                listener.listen(128)
+                listener.setblocking(False)
+                self._selector.register(listener, selectors.EVENT_READ, self._on_connection)
+                opened.pop_all()
         except OSError as error:
-            listener.close()
             raise HostError(
                 f"socket '{self.path}' cannot be created: {error.strerror or error}",
                 hint="check its permissions and the free space on its disk",
             ) from error
-        listener.setblocking(False)
         self._listener = listener
-        self._selector.register(listener, selectors.EVENT_READ, self._on_connection)
 
     def close(self) -> None:
         """Send as many lines as possible without waiting, close all connections, and remove the socket.

@@ -59,6 +59,8 @@ def test_why_of_a_job_that_never_completed_names_the_first_failure(project: Path
     assert re.search("its last 3 runs failed, .*: its previous run failed", output_of(capsys, "why", "a.bad"))
     for _ in range(3):
         main.main(["batch"])
+    before = re.findall(r"before: .{19}: (.*)", output_of(capsys, "why", "a.bad"))
+    assert before[0] == "failed; it ran because: its previous run failed"
     assert "its last 5 or more runs failed" in output_of(capsys, "why", "a.bad")
 
 

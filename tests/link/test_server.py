@@ -315,6 +315,28 @@ def test_socket_that_cannot_be_created_is_a_host_error(harness: Harness) -> None
         harness.server.listen()
 
 
+@pytest.mark.parametrize("fault", ["no descriptor", "not selectable"])
+def test_socket_that_cannot_be_opened_or_watched_is_a_host_error_and_is_closed(
+    harness: Harness, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    harness.server.close()
+    before = set(os.listdir("/proc/self/fd"))
+
+    def refuse(*_words: object) -> None:
+        raise OSError(24, "Too many open files")
+
+    with monkeypatch.context() as patch:
+        if fault == "no descriptor":
+            patch.setattr("aptui.link.server.socket.socket", refuse)
+        else:
+            patch.setattr(harness.selector, "register", refuse)
+        with pytest.raises(HostError, match="cannot be created: Too many open files; check"):
+            harness.server.listen()
+
+    assert set(os.listdir("/proc/self/fd")) <= before
+    harness.server.listen()
+
+
 def test_closing_server_sends_waiting_notices_and_removes_its_socket(harness: Harness) -> None:
     guest = harness.subscriber()
     harness.server.publish(EngineMessage(1, 1, "good night"), 7, 1)

@@ -137,7 +137,7 @@ class GatewaySupervisor:
         """Handle the end of a gateway that ended by itself: plan its restart, and report why it ended."""
         now = time.monotonic()
         if now - self._began >= _STEADY_S:
-            self._retry_s = _RETRY_S[0]
+            self._retry_s, self._problem = _RETRY_S[0], ""
         self._fail(self._last_error() or f"the process of the gateway ended with exit code {code}", now)
 
     def _fail(self, why: str, now: float) -> None:

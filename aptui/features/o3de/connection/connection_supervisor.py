@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from aptui.engine.live.supervisor import EngineSupervisor
 
 _RETRY_S = (1.0, 15.0)
+_STEADY_S = 10.0
+"""Minimum run time (seconds) after which the retry delay of a process that ended is again the shortest one."""
 _LINE_BYTES = 4096
 _PROCESS = "aptui.features.o3de.connection.connection_process"
 
@@ -56,6 +58,7 @@ class ConnectionSupervisor:
         self._process = HelperProcess(live.selector, self._on_end, self._on_output)
         self._output = b""
         self._retry_at, self._retry_s = -math.inf, _RETRY_S[0]
+        self._began = -math.inf
         self._problem = ""
         live.parts.append(self)
         live.endings.append(self.close)
@@ -113,7 +116,7 @@ class ConnectionSupervisor:
         with contextlib.suppress(OSError):  # if the process has ended already, the next turn of the loop reports the end
             child.stdin.write(json.dumps(msgspec.to_builtins(self._settings)).encode() + b"\n")
             child.stdin.flush()
-        self._live.ports["o3de"] = self.port
+        self._live.ports["o3de"], self._began = self.port, now
 
     def _on_output(self, _mask: int) -> None:
         """Log the messages of the process about refused clients as warnings."""
@@ -134,7 +137,10 @@ class ConnectionSupervisor:
 
     def _on_end(self, code: int) -> None:
         """Handle a process that ended by itself."""
-        self._fail(f"aptui's server process ended with exit code {code}", time.monotonic())
+        now = time.monotonic()
+        if now - self._began >= _STEADY_S:
+            self._retry_s, self._problem = _RETRY_S[0], ""
+        self._fail(f"aptui's server process ended with exit code {code}", now)
 
     def _fail(self, why: str, now: float) -> None:
         self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])
