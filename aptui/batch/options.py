@@ -232,10 +232,36 @@ def report_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def refuse_ignored(arguments: Namespace, names: Iterable[str], why: str, hint: str = "remove it") -> None:
+    """Refuse options that would have no effect.
+
+    Args:
+        names: options without their dashes; an option was not given if its value is None, False or empty.
+        why: end of the sentence that begins with the option, for example "has no effect without '--rebuild'".
+
+    Raises:
+        UserError: one of the options was given.
+    """
+    for name in names:
+        value = getattr(arguments, name.replace("-", "_"), None)
+        if value is not None and value is not False and value not in ("", []):
+            raise UserError(f"'--{name}' {why}", hint=hint)
+
+
+def refuse_second_folder(arguments: Namespace) -> None:
+    """Refuse `--project` together with the argument DIR, which would override it.
+
+    Raises:
+        UserError: both were given.
+    """
+    if arguments.folder and arguments.project:
+        raise UserError("'--project' and DIR both name the folder of the project", hint="use only one of them")
+
+
 def depth_argument(parser: ArgumentParser) -> None:
     """Declare the option of verbs that group sources by their first folders; `check_list_options` checks it."""
     help_text = "with --by folder: group by the first N folders of the paths; 1 by default"
-    parser.add_argument("--depth", type=int, default=1, metavar="N", help=help_text)
+    parser.add_argument("--depth", type=int, metavar="N", help=help_text)
 
 
 def limit_argument(parser: ArgumentParser, line_count: int) -> None:
@@ -245,16 +271,19 @@ def limit_argument(parser: ArgumentParser, line_count: int) -> None:
         line_count: number of lines that are printed by default.
     """
     help_text = f"list at most COUNT lines; by default {line_count}, or all with --json"
-    parser.add_argument("--limit", type=int, default=0, metavar="COUNT", help=help_text)
+    parser.add_argument("--limit", type=int, metavar="COUNT", help=help_text)
 
 
 def check_list_options(arguments: Namespace) -> None:
-    """Check the values of `--depth` and `--limit`.
+    """Check the values of `--depth` and `--limit`, and set `--depth` to its default if it was not given.
 
     Raises:
-        UserError: a value is out of its range.
+        UserError: a value is out of its range, or `--depth` would have no effect.
     """
-    depth, limit = getattr(arguments, "depth", 1), getattr(arguments, "limit", 0)
+    limit = getattr(arguments, "limit", None) or 0
+    if getattr(arguments, "by", "folder") != "folder":
+        refuse_ignored(arguments, ["depth"], f"has no effect with '--by {arguments.by}'", "remove it, or use '--by folder'")
+    depth = arguments.depth = 1 if getattr(arguments, "depth", None) is None else arguments.depth
     if not 1 <= depth <= _DEEPEST:
         raise UserError(f"--depth: {depth} is not between 1 and {_DEEPEST}", hint="give a number in this range")
     if limit < 0:

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from aptui.batch.alone import new_folder
-from aptui.batch.options import load_config, load_to_run
+from aptui.batch.options import load_config, load_to_run, refuse_ignored
 from aptui.cli.log_verb import LEVEL_FORMS
 from aptui.cli.read_access import all_builders
 from aptui.config import folder as config_folder
@@ -84,6 +84,9 @@ def builder_arguments(parser: ArgumentParser) -> None:
 def builder(arguments: Namespace) -> int:
     """Write a new builder, or run a builder on a file."""
     if arguments.action == "new":
+        refuse_ignored(arguments, ["platform"], "has no effect with 'new'")
+        if arguments.file:
+            raise UserError("'new' does not use a FILE", hint="remove it; 'aptui builder run NAME FILE' runs the builder on a file")
         return _write_new(arguments.name, load_config(arguments).project_dir)
     if not arguments.file:
         raise UserError("no FILE is given", hint="run 'aptui builder run NAME FILE'")

@@ -21,7 +21,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from aptui import __version__, feature
-from aptui.batch.options import load_config
+from aptui.batch.options import load_config, refuse_ignored
 from aptui.cli.read_access import all_builders, hides_code
 from aptui.cli.read_verbs import engine_process
 from aptui.config import trust
@@ -86,6 +86,7 @@ def doctor_arguments(parser: ArgumentParser) -> None:
 def doctor(arguments: Namespace) -> int:
     """Print the results of all checks; exit 1 if a check fails."""
     if arguments.systemd:
+        refuse_ignored(arguments, ["json"], "has no effect with '--systemd'")
         printing.say(systemd_unit().rstrip())
         return 0
     checks = list(_checks(arguments))

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from aptui import feature
-from aptui.batch.options import consent
+from aptui.batch.options import consent, refuse_second_folder
 from aptui.config import dirs, load, proposal, trust
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
@@ -41,6 +41,7 @@ def init_arguments(parser: ArgumentParser) -> None:
 
 def init(arguments: Namespace) -> int:
     """Write an `aptui.yaml`."""
+    refuse_second_folder(arguments)
     if arguments.from_o3de:
         return _convert(arguments)
     folder = Path(arguments.folder or arguments.project or ".").absolute()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, field
 
-from aptui.batch.options import load_last_config
+from aptui.batch.options import load_last_config, refuse_ignored
 from aptui.batch.summary import log_path
 from aptui.cli.naming import find_job, jobs_named, refuse_unknown_run, unknown
 from aptui.cli.read_access import OpenedProject, log_file, open_for_reading
@@ -71,7 +71,9 @@ def log_arguments(parser: ArgumentParser) -> None:
 def log(arguments: Namespace) -> int:
     """Show the log of a job's run, or list the job's runs."""
     given = [
-        name for name in ("history", "compare", "follow", "raw", "run", "json") if getattr(arguments, name) not in (None, False)
+        name
+        for name in ("history", "compare", "follow", "raw", "run", "json")
+        if (value := getattr(arguments, name)) is not None and value is not False
     ]
     if len(given) > 1 and tuple(given) not in _JOINT_OPTIONS:
         raise UserError(f"--{given[0]} cannot be used with --{' or --'.join(given[1:])}", hint="use only one of these options")
@@ -112,14 +114,17 @@ def log(arguments: Namespace) -> int:
 
 def logs_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `logs`."""
-    parser.add_argument(
-        "--lines", type=int, default=_ENGINE_LINES, metavar="N", help=f"print the last N lines; {_ENGINE_LINES} by default"
-    )
+    parser.add_argument("--lines", type=int, metavar="N", help=f"print the last N lines; {_ENGINE_LINES} by default")
     parser.add_argument("--path", action="store_true", help="print only the paths of the log files, the newest first")
 
 
 def logs(arguments: Namespace) -> int:
     """Show the end of the engine's own log, or list the paths of its logs."""
+    line_count = _ENGINE_LINES if arguments.lines is None else arguments.lines
+    if line_count < 1:
+        raise UserError(f"--lines: {line_count} is not a valid number of lines", hint="give a number above 0")
+    if arguments.path:
+        refuse_ignored(arguments, ["lines"], "has no effect with '--path'")
     config = load_last_config(arguments)
     refuse_other_user(config.cache_dir)
     files = engine_logs(config.log_dir)
@@ -130,7 +135,7 @@ def logs(arguments: Namespace) -> int:
         for file in files:
             printing.say(printing.line(str(file)))
         return 0
-    _say(joblog.parse_end(files[0], max(1, arguments.lines)))
+    _say(joblog.parse_end(files[0], line_count))
     return 0
 
 

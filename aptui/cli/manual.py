@@ -24,6 +24,7 @@ from msgspec import Struct
 
 import aptui
 from aptui import __version__, feature
+from aptui.batch.options import refuse_ignored
 from aptui.cli import main
 from aptui.cli import parser as parsers
 from aptui.cli.verbs import ENVIRONMENT, EXIT_CODES, GROUP_TEXTS, all_verbs, examples_of, group_of
@@ -240,6 +241,8 @@ def docs_arguments(parser: ArgumentParser) -> None:
 
 def docs(arguments: Namespace) -> int:
     """Show the reference; use a pager if the output is a terminal."""
+    if arguments.man:
+        refuse_ignored(arguments, ["markdown"], "has no effect with '--man'", "use only one of these options")
     if arguments.man and arguments.verb in list_topics():
         raise UserError(f"'{arguments.verb}' is not a verb, so it does not have a man page", hint="use --markdown")
     if arguments.verb in WRITTEN_PAGES:
@@ -444,6 +447,8 @@ def completion_arguments(parser: ArgumentParser) -> None:
 def completion(arguments: Namespace) -> int:
     """Print the completion code for a shell, or the completions of the last word."""
     if arguments.shell != "words":
+        if arguments.words:
+            raise UserError(f"'{arguments.shell}' does not use the word '{printing.line(arguments.words[0])}'", hint="remove it")
         printing.say(SHELLS[arguments.shell])
         return 0
     try:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from aptui import feature
-from aptui.batch.options import RunOptions, consent, load_config, project_dir
+from aptui.batch.options import RunOptions, consent, load_config, project_dir, refuse_ignored, refuse_second_folder
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED, run
 from aptui.batch.summary import Summary
 from aptui.config import configuration, dirs, load, packing
@@ -48,6 +48,9 @@ def demo(arguments: Namespace) -> int:
     """
     from aptui.demo import demo_project
 
+    refuse_second_folder(arguments)
+    if arguments.web:
+        refuse_ignored(arguments, ["batch"], "has no effect with '--web'")
     folder = Path(arguments.folder or arguments.project or _DEMO_FOLDER).absolute()
     show_page = feature.load_needed("demo_page") if arguments.web else None
     demo_project.write_project(folder, has_page=show_page is not None)
@@ -123,7 +126,7 @@ def _format_value(text: str | None) -> str:
 
 def config(arguments: Namespace) -> int:
     """Print the effective configuration and the files that it was read from."""
-    if arguments.explain:
+    if arguments.explain is not None:
         return _explain(arguments)
     found = load_config(arguments)
     project = found.project

@@ -23,8 +23,10 @@ if TYPE_CHECKING:
 
 def tui(arguments: Namespace) -> int:
     """Open the screen over the project's engine; start the engine if it is not running."""
-    from aptui.batch.options import adopt_cache, load_config
+    from aptui.batch.options import adopt_cache, load_config, refuse_ignored
 
+    if arguments.read_only:
+        refuse_ignored(arguments, ["adopt-cache"], "cannot be used with '--read-only'", "use only one of these options")
     try:
         config = load_config(arguments)
     except MissingProjectError as missing:

@@ -10,7 +10,7 @@ import sys
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
-from aptui.batch.options import load_config, project_dir
+from aptui.batch.options import load_config, project_dir, refuse_second_folder
 from aptui.config import trust as records
 from aptui.config.configuration import Config
 from aptui.link import places
@@ -54,7 +54,10 @@ def trust(arguments: Namespace) -> int:
     Raises:
         UserError: the user at the terminal does not agree.
     """
+    refuse_second_folder(arguments)
     if arguments.list:
+        if arguments.folder:
+            raise UserError("'--list' does not use DIR", hint="remove it: all trusted projects are listed")
         for folder in records.list_recorded():
             printing.say(printing.line(folder))
         return 0

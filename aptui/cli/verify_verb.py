@@ -22,7 +22,7 @@ from msgspec import Struct, field, to_builtins
 from msgspec.structs import replace
 
 from aptui.batch.alone import RerunOptions, Workers, new_folder, order_for, scan_paths
-from aptui.batch.options import RunOptions, load_config, load_to_run
+from aptui.batch.options import RunOptions, load_config, load_to_run, refuse_ignored
 from aptui.batch.run import INTERRUPTED, run
 from aptui.cli.read_access import OpenedProject, all_builders, open_for_reading
 from aptui.config.configuration import Config
@@ -438,6 +438,8 @@ def verify_arguments(parser: ArgumentParser) -> None:
 
 def verify(arguments: Namespace) -> int:
     """Compare all products; return 1 if some products are wrong and were not repaired."""
+    if not arguments.rebuild:
+        refuse_ignored(arguments, ["seed"], "has no effect without '--rebuild'", "add for example '--rebuild 5%', or remove it")
     config = load_to_run(arguments) if arguments.rebuild or arguments.repair else load_config(arguments)
     if arguments.rebuild:
         if arguments.repair:

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import to_builtins
 
-from aptui.batch.options import load_config, load_last_config
+from aptui.batch.options import load_config, load_last_config, refuse_ignored
 from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.config.load import ConfigMessage
@@ -128,11 +128,10 @@ def token_arguments(parser: ArgumentParser) -> None:
     """Declare the options of `token`."""
     parser.add_argument("action", choices=("add", "list", "revoke"), help="what to do")
     parser.add_argument("name", nargs="?", default="", help="name of the token")
-    parser.add_argument("--scopes", default=_SCOPES, metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} by default")
+    parser.add_argument("--scopes", metavar="A,B", help=f"read, escalate, control, shutdown; {_SCOPES} by default")
     parser.add_argument(
         "--days",
         type=_days,
-        default=0.0,
         metavar="N",
         help="number of days after which the token expires; by default it never expires",
     )
@@ -155,18 +154,22 @@ def token(arguments: Namespace) -> int:
     from aptui.features.gateway.wire_codec import Scope
 
     file = tokens.path()
+    if arguments.action != "add":
+        refuse_ignored(arguments, ["scopes", "days"], f"has no effect with '{arguments.action}'")
     if arguments.action == "list":
+        if arguments.name:
+            raise UserError("'list' does not use the name of a token", hint="remove it: all tokens are listed")
         return _list_tokens(tokens.read(file), is_json=arguments.json)
     if not arguments.name:
         raise UserError("the name of the token is missing", hint=f"run 'aptui token {arguments.action} NAME'")
     if arguments.action == "revoke":
         tokens.revoke(file, arguments.name)
         return printing.say_answer(arguments.json, {"name": arguments.name}, f"'{printing.line(arguments.name)}' is revoked")
-    words = [word.strip() for word in arguments.scopes.split(",") if word.strip()]
+    words = [word.strip() for word in (_SCOPES if arguments.scopes is None else arguments.scopes).split(",") if word.strip()]
     unknown = [word for word in words if word not in {scope.value for scope in Scope}]
     if unknown or not words:
         raise UserError(f"'{(unknown or [''])[0]}' is not a scope", hint=f"the scopes are {', '.join(Scope)}")
-    lasts_ms = int(arguments.days * _DAY_MS)
+    lasts_ms = int((arguments.days or 0) * _DAY_MS)
     made = tokens.add(file, arguments.name, [Scope(word) for word in words], lasts_ms=lasts_ms)
     printing.say_answer(arguments.json, {"name": arguments.name, "token": made, "scopes": words}, made)
     printing.complain("save the token now, because it is not shown again")
@@ -212,11 +215,25 @@ def client_arguments(parser: ArgumentParser) -> None:
 
 def client(arguments: Namespace) -> int:
     """Send a request to a gateway, watch notifications, or fetch a product."""
-    _need_aiohttp()
     actions: dict[str, Callable[[Client, Namespace], int]] = {"watch": _watch, "catalog": _catalog, "get": _get}
     action = actions.get(arguments.action, _ask)
+    _refuse_unused(arguments, is_request=action is _ask)
+    _need_aiohttp()
     with _connect(arguments, wants_catalog=action is _catalog) as connected:
         return action(connected, arguments)
+
+
+def _refuse_unused(arguments: Namespace, *, is_request: bool) -> None:
+    """Refuse options and words that the action does not use."""
+    for option, action in (("notices", "watch"), ("output", "get")):
+        if arguments.action != action:
+            refuse_ignored(arguments, [option], f"is an option of '{action}' only")
+    if arguments.action == "get":
+        refuse_ignored(arguments, ["json"], "has no effect with 'get'")
+    elif arguments.words and not is_request:
+        raise UserError(f"'{arguments.action}' does not use the word '{printing.line(arguments.words[0])}'", hint="remove it")
+    if arguments.token:
+        refuse_ignored(arguments, ["token-file"], "has no effect with '--token'", "use only one of these options")
 
 
 def _connect(arguments: Namespace, *, wants_catalog: bool) -> Client:

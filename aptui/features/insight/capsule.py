@@ -20,7 +20,7 @@ from pathlib import Path
 from msgspec import Struct, field, to_builtins
 
 from aptui import __version__
-from aptui.batch.options import RunOptions, load_config
+from aptui.batch.options import RunOptions, load_config, refuse_ignored
 from aptui.batch.run import INTERRUPTED, JOBS_FAILED
 from aptui.batch.run import run as run_batch
 from aptui.cli.naming import find_job
@@ -310,9 +310,7 @@ def capsule_arguments(parser: ArgumentParser) -> None:
     parser.add_argument("--out", metavar="FILE", help="write the capsule to FILE; by default the name of the job with .capsule.tgz")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--trust-code", action="store_true", help="run: run the code in the capsule without asking")
-    parser.add_argument(
-        "--limit", metavar="SIZE", default="1GiB", help="run: maximum size of the unpacked capsule; 1GiB by default"
-    )
+    parser.add_argument("--limit", metavar="SIZE", help="run: maximum size of the unpacked capsule; 1GiB by default")
     parser.epilog = """\
 A capsule contains the inputs and the result of the job's last run, its builder and its
 platform. For a command it also has a run.sh, which does not need aptui. It does not
@@ -327,8 +325,10 @@ def capsule(arguments: Namespace) -> int:
     """Write a capsule (an archive with one job and its inputs), or run the job in a capsule."""
     match arguments.words:
         case ["run", file]:
+            refuse_ignored(arguments, ["out"], "has no effect with 'run'")
             return _run(file, arguments)
         case [job] if job != _RUN:
+            refuse_ignored(arguments, ["trust-code", "limit"], "is an option of 'run' only")
             return _make(job, arguments)
         case _:
             raise UserError("give either one job, or 'run' and one file", hint="see 'aptui capsule --help'")
@@ -373,7 +373,7 @@ def _describe_outcome(outcome: CapsuleOutcome) -> str:
 
 def _run(file: str, arguments: Namespace) -> int:
     with interrupt_on_signals(), scratch_folder(_FOLDER_PREFIX) as folder:
-        facts, project = received_capsule.receive(file, folder, _limit_of(arguments.limit))
+        facts, project = received_capsule.receive(file, folder, _limit_of("1GiB" if arguments.limit is None else arguments.limit))
         job, wanted = facts.job, facts.job.platform
         config = project.load(None if wanted in _NO_PLATFORM else wanted)
         _ask_for_consent(file, project, config, is_given=arguments.trust_code)

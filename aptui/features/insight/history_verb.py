@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from aptui.batch.options import check_list_options, limit_argument
+from aptui.batch.options import check_list_options, limit_argument, refuse_ignored
 from aptui.cli.read_access import OpenedProject, open_for_reading
 from aptui.config.own_files import note_written
 from aptui.core.model import EdgeKind
@@ -174,6 +174,8 @@ def history(arguments: Namespace) -> int:
     if len(words) > 2:
         raise UserError("too many sessions were given", hint="give one session to show it, or two sessions to compare them")
     check_list_options(arguments)
+    if words:
+        refuse_ignored(arguments, ["limit"], "has no effect if a session is named")
     with open_for_reading(arguments) as project:
         chosen = [session_named(project.database, word) for word in words]
         match chosen:
@@ -191,7 +193,7 @@ def history(arguments: Namespace) -> int:
 
 def _list(project: OpenedProject, arguments: Namespace) -> None:
     if arguments.json:
-        printing.say_json_list(session_json(one) for one in sessions(project.database, arguments.limit))
+        printing.say_json_list(session_json(one) for one in sessions(project.database, arguments.limit or 0))
         return
     found = sessions(project.database, arguments.limit or _LISTED)
     if not found:

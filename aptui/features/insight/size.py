@@ -11,7 +11,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from aptui.batch.options import check_list_options, depth_argument, limit_argument
+from aptui.batch.options import check_list_options, depth_argument, limit_argument, refuse_ignored
 from aptui.cli.read_access import open_for_reading
 from aptui.config.own_files import note_written
 from aptui.shared import printing
@@ -195,8 +195,10 @@ def size_arguments(parser: ArgumentParser) -> None:
 
 def size(arguments: Namespace) -> int:
     """List the sizes of products by group."""
-    by, depth = SizeBy(arguments.by), arguments.depth
     check_list_options(arguments)
+    by, depth = SizeBy(arguments.by), arguments.depth
+    if arguments.html and not arguments.json:
+        refuse_ignored(arguments, ["limit"], "has no effect with '--html'", "remove it, because the page lists all groups")
     if arguments.diff is not None and by is SizeBy.TYPE:
         raise UserError("--diff cannot be used with --by type", hint="use --by folder, builder or platform")
     with open_for_reading(arguments) as project:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from aptui.batch.options import engine_arguments, load_config, load_to_run, options_of
+from aptui.batch.options import engine_arguments, load_config, load_to_run, options_of, refuse_ignored
 from aptui.config import trust
 from aptui.config.dirs import user_file
 from aptui.shared import printing
@@ -126,9 +126,25 @@ def cache(arguments: Namespace) -> int:
     }
     if bool(arguments.commit) != (arguments.action == "ready"):
         raise UserError("'ready' needs a commit; no other action has this argument", hint="for example 'aptui cache ready main'")
-    if arguments.rebuild and arguments.action != "verify":
-        raise UserError("'--rebuild' is an option of 'verify' only", hint="for example 'aptui cache verify --rebuild 5%'")
+    _refuse_options_of_others(arguments)
     return actions[arguments.action](arguments)
+
+
+def _refuse_options_of_others(arguments: Namespace) -> None:
+    """Refuse options that only other actions have, and options of `verify` that have no effect together."""
+    own, every = ArgumentParser(), ArgumentParser()
+    cache_arguments(own, arguments.action)
+    cache_arguments(every)
+    names = vars(own.parse_args([]))
+    for name, default in vars(every.parse_args([arguments.action])).items():
+        if name != "action" and name not in names and getattr(arguments, name) != default:
+            option, verb = name.replace("_", "-"), f"cache {arguments.action}"
+            raise UserError(f"'--{option}' is not an option of '{verb}'", hint=f"remove it; 'aptui help {verb}' lists the options")
+    if arguments.action == "verify":
+        if arguments.rebuild:
+            refuse_ignored(arguments, ["store"], "has no effect with '--rebuild'", "set 'local_store.path' instead")
+        else:
+            refuse_ignored(arguments, ["seed"], "has no effect without '--rebuild'", "add for example '--rebuild 5%', or remove it")
 
 
 # --------------------------------------------------------------------------------------------------- this machine's store

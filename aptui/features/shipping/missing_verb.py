@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from aptui.batch.options import load_config
+from aptui.batch.options import load_config, refuse_ignored
 from aptui.cli.read_access import open_for_reading
 from aptui.config import trust
 from aptui.config.configuration import Config
@@ -62,7 +62,6 @@ def scan_missing_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--max-matches",
         type=int,
-        default=LINE_LIMIT,
         metavar="N",
         help=f"maximum number of names per line; 0 = no limit (default: {LINE_LIMIT})",
     )
@@ -73,6 +72,9 @@ def scan_missing_arguments(parser: ArgumentParser) -> None:
 
 def scan_missing(arguments: Namespace) -> int:
     """Search; with `--fail`, return 1 if dependencies are missing."""
+    if arguments.clear:
+        refuse_ignored(arguments, ["sources", "folders", "max-matches", "fail"], "has no effect with '--clear'")
+    arguments.max_matches = LINE_LIMIT if arguments.max_matches is None else arguments.max_matches
     config = load_config(arguments)
     _refuse_no_folders(arguments.folders)
     with _engine(config) as client:
