@@ -34,6 +34,9 @@ from aptui.link.codec import NoticeLine
 _SEND_LINES = 1_000
 """Maximum number of lines in one `sendmsg`; the kernel accepts at most 1,024 buffers (UIO_MAXIOV)."""
 
+_SPARE_PLACES = 16
+"""Number of keys of sent lines that an outbox may store. Without a limit, each job with progress would leave a key."""
+
 
 class Outbox:
     """Lines that wait to be sent to one client, in order, through the socket `channel`, which must not block.
@@ -110,6 +113,8 @@ class Outbox:
             self._sent += 1
             remaining, count = line[count:], max(0, count - len(line))
         self._cut = remaining
+        if len(self._places) > 2 * len(self._lines) + _SPARE_PLACES:
+            self._places = {key: place for key, place in self._places.items() if place >= self._sent}
 
 
 BEAT_S = 0.1

@@ -12,7 +12,7 @@ from aptui.core import notices
 from aptui.core.notices import EngineMessage, JobChanged, JobProgress, Notice, ProductsChanged, Progress, SourcesChanged
 from aptui.link import codec
 from aptui.link.codec import NoticeLine, NoticeLines
-from aptui.link.notice_feed import NoticeFeed
+from aptui.link.notice_feed import NoticeFeed, Outbox
 
 STATES = ("pending", "processing", "completed", "failed", "cancelled", "")
 
@@ -140,6 +140,22 @@ def test_truncated_line_of_several_notices_is_malformed() -> None:
     for end in (12, 14, 40, len(line) - 3):
         with pytest.raises(codec.MalformedLine):
             codec.decode_message(line[:end])
+
+
+def test_outbox_forgets_the_keys_of_sent_lines() -> None:
+    class Channel:
+        def sendmsg(self, buffers: list[bytes]) -> int:
+            return min(30, sum(map(len, buffers)))
+
+    outbox = Outbox(Channel(), 0.0)  # type: ignore[arg-type]  # it uses only `sendmsg`
+    for number in range(1_000):
+        outbox.put(number, b"x" * 40)
+        outbox.put("waiting", b"old")
+        outbox.put("waiting", b"new")
+        outbox.send(1.0)
+
+    assert len(outbox) == outbox.waiting_bytes == 0
+    assert len(outbox._places) < 50
 
 
 def test_only_the_newest_progress_of_each_job_is_sent() -> None:
