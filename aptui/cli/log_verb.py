@@ -79,7 +79,7 @@ def log(arguments: Namespace) -> int:
         raise UserError(f"--{given[0]} cannot be used with --{' or --'.join(given[1:])}", hint="use only one of these options")
     if arguments.history or arguments.compare:
         return compare(arguments) if arguments.compare else history(arguments)
-    if arguments.raw and printing.is_terminal(sys.stdout):
+    if arguments.raw and (printing.is_terminal(sys.stdout) or isinstance(sys.stdout, printing.LineOutput)):
         raise UserError(
             "--raw cannot print to a terminal, because a log may contain control sequences",
             hint="redirect the output to a file or a pipe",

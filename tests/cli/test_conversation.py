@@ -74,6 +74,7 @@ def test_conversation_answers_each_question_with_plain_lines(project: Path, caps
     number = failed.split("#")[1].split(":")[0]
 
     assert any("Expecting property name" in line for line in talk(f"log #{number}"))
+    assert talk(f"log #{number} --raw")[0].startswith("--raw cannot print to a terminal, ")
     assert any("bad.json" in line for line in talk("why bad.json"))
     assert talk("copy") == ["copied"]
     assert "bad.json" in talk.copied[0]

@@ -24,7 +24,7 @@ _OUTCOMES_SQL = """SELECT r.outcome, COALESCE(s.started_ms, 0) + r.ended_after_m
 FROM aptui_session_runs r LEFT JOIN aptui_sessions s ON s.session_id = r.session_id WHERE r.job_id = ? ORDER BY r.session_id DESC"""
 _COMMIT_BEFORE_SQL = "SELECT commit_id FROM aptui_sessions WHERE session_id < ? AND session_id > 0 ORDER BY session_id DESC LIMIT 1"
 _NEXT = 1 << 62
-"""Number of the present session, which is not recorded yet."""
+"""Number of the present session, which is not recorded yet; no session has a higher number."""
 _WORD = re.compile(r"#?(?P<number>\d{1,18})|last(?:~(?P<back>\d{1,9}))?")
 _COMMIT = re.compile(r"[0-9a-fA-F]{4,64}")
 _DIGITS = 18
@@ -88,7 +88,7 @@ class SessionRun(Struct, frozen=True):
 
 def sessions(reader: Reader, limit: int = 0) -> list[WorkSession]:
     """Return the sessions that are kept, the last first; `limit` 0 = all."""
-    return [WorkSession(*row) for row in reader.ask(f"{_SESSIONS_SQL} ORDER BY session_id DESC LIMIT ?", (limit or -1,))]
+    return [WorkSession(*row) for row in reader.ask(f"{_SESSIONS_SQL} ORDER BY session_id DESC LIMIT ?", (min(limit, _NEXT) or -1,))]
 
 
 def session_named(reader: Reader, word: str) -> WorkSession:

@@ -102,6 +102,7 @@ def test_session_without_runs_is_not_listed(store: Store) -> None:
     store.put(put_session=[session_row(kind="checkout", detail="a → b")])
 
     assert [one.kind for one in sessions(store.reader())] == ["checkout", "edit"]
+    assert sessions(store.reader(), 10**30) == sessions(store.reader())
 
 
 def test_killed_engine_leaves_a_session_with_an_unknown_start(store: Store) -> None:
