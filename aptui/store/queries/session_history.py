@@ -88,7 +88,9 @@ class SessionRun(Struct, frozen=True):
 
 def sessions(reader: Reader, limit: int = 0) -> list[WorkSession]:
     """Return the sessions that are kept, the last first; `limit` 0 = all."""
-    return [WorkSession(*row) for row in reader.ask(f"{_SESSIONS_SQL} ORDER BY session_id DESC LIMIT ?", (min(limit, _NEXT) or -1,))]
+    return [
+        WorkSession(*row) for row in reader.ask(f"{_SESSIONS_SQL} ORDER BY session_id DESC LIMIT ?", (min(limit, _NEXT) or -1,))
+    ]
 
 
 def session_named(reader: Reader, word: str) -> WorkSession:
