@@ -31,7 +31,7 @@ from aptui.config.dirs import asset_database
 from aptui.core.notices import ConnectionsChanged, ShowRequested
 from aptui.shared.connections.peers import GatewayReport
 from aptui.tui import shell_commands
-from aptui.tui.background import run_in_background
+from aptui.tui.background import call_after, run_in_background
 from aptui.tui.data.session import NoticeListener, Session
 from aptui.tui.drawing import FrameClock, FrameDrawing, MainScreen
 from aptui.tui.frame.commandline import Candidates, Choice, Command, CommandLine
@@ -220,7 +220,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         self.call_after_refresh(self._begin)
 
     def _begin(self) -> None:
-        self.set_timer(_FIRST_ROWS_WITHIN_S, self.drawing.screen.show)
+        call_after(self, _FIRST_ROWS_WITHIN_S, self.drawing.screen.show)
         self.open_feed()
         self.wake()  # draw again, because the frames that panes requested before the feed existed were empty
         self.session.open()
@@ -229,7 +229,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         if self.trust is not None:
             self.trust.ask(self)
         if not self._has_all_panes:
-            self.set_timer(_FOREIGN_PANES_AFTER_S, lambda: run_in_background("aptui-features", self._find_foreign_panes))
+            call_after(self, _FOREIGN_PANES_AFTER_S, lambda: run_in_background("aptui-features", self._find_foreign_panes))
 
     def _find_foreign_panes(self) -> None:
         """Search other installed distributions for panes; runs in a thread."""
@@ -384,7 +384,7 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         if safety.facts().multiplexer and self.terminal.wants_pixels:
             if self._pixel_timer is not None:
                 self._pixel_timer.stop()
-            self._pixel_timer = self.set_timer(_PIXELS_AFTER_S, self.terminal.ask_for_pixels)
+            self._pixel_timer = call_after(self, _PIXELS_AFTER_S, self.terminal.ask_for_pixels)
 
     def on_theme_picker_theme_previewed(self, event: ThemePicker.ThemePreviewed) -> None:
         """Show a theme; close the picker if the choice is final."""

@@ -1,7 +1,7 @@
-"""Background threads of the screen.
+"""Background threads and timers of the screen.
 
-`LatestOnly` handles the newest request of each kind in a thread, `BackgroundTask` runs a task that can be cancelled, and
-`run_in_background` makes a single call.
+`LatestOnly` handles the newest request of each kind in a thread, `BackgroundTask` runs a task that can be cancelled,
+`run_in_background` makes a single call, and `call_after` makes a call after a delay.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ import threading
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from aptui.shared.errors import KnownError
+
+if TYPE_CHECKING:
+    from textual.timer import Timer
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -23,6 +26,24 @@ def run_in_background(name: str, work: Callable[..., object], *arguments: Any) -
     thread = threading.Thread(target=work, args=arguments, name=name, daemon=True)
     thread.start()
     return thread
+
+
+class _TimerNode(Protocol):
+    """A widget, a screen or an app."""
+
+    def set_timer(self, delay: float, callback: Callable[[], Any]) -> Timer:
+        """Call a function after some seconds."""
+
+
+def call_after(node: _TimerNode, delay_s: float, callback: Callable[[], Any]) -> Timer:
+    """Call a function once after some seconds, unless `node` is removed before.
+
+    `set_timer` alone is not reliable: if the process does not run for `delay_s` at the moment when the timer begins, Textual skips
+    its only call.
+    """
+    timer = node.set_timer(delay_s, callback)
+    timer._skip = False  # noqa: SLF001  # Textual has no public way to ask for this
+    return timer
 
 
 class LatestOnly(Generic[R]):

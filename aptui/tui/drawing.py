@@ -23,6 +23,7 @@ from textual.app import App
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 
+from aptui.tui.background import call_after
 from aptui.tui.frame.line import Line
 from aptui.tui.terminal.output.display import ChangedLines, is_supported
 
@@ -134,7 +135,7 @@ class FrameClock:
 
     def _after(self, wait_s: float, do: Callable[[], object]) -> None:
         if wait_s > 0:
-            self._app.set_timer(wait_s, do)
+            call_after(self._app, wait_s, do)
         else:
             self._app.call_later(do)
 

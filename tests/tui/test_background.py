@@ -1,13 +1,19 @@
-"""Threads of the screen: only the newest request of a kind counts; a task can be cancelled and reports its end."""
+"""Threads of the screen: only the newest request of a kind counts; a task can be cancelled and reports its end. Timers."""
 
 from __future__ import annotations
 
+import asyncio
 import threading
+import time
+from pathlib import Path
 
 import pytest
+from textual.app import App
 
+import aptui
 from aptui.shared.errors import UserError
-from aptui.tui.background import BackgroundTask, LatestOnly
+from aptui.tui.background import BackgroundTask, LatestOnly, call_after
+from tests.tui.shell_harness import until
 
 
 class Handler:
@@ -136,3 +142,26 @@ def test_failed_request_does_not_end_the_thread():
     worker.close()
 
     assert handled == [2]
+
+
+@pytest.mark.real
+def test_delayed_call_is_made_although_the_process_was_stopped_for_the_delay(monkeypatch):
+    def get_time() -> float:
+        time.sleep(0.002)
+        return time.monotonic()
+
+    async def run() -> None:
+        app: App[None] = App()
+        async with app.run_test() as pilot:
+            calls: list[int] = []
+            monkeypatch.setattr("textual.timer._time.get_time", get_time)
+            call_after(app, 0.001, lambda: calls.append(1))
+            await until(pilot, lambda: calls)
+
+    asyncio.run(run())
+
+
+def test_no_module_uses_the_unreliable_timer_of_textual():
+    files = [path for path in Path(aptui.__file__).parent.rglob("*.py") if path.name != "background.py"]
+
+    assert [path.name for path in files if ".set_timer(" in path.read_text(encoding="utf-8")] == []

@@ -27,6 +27,7 @@ from textual.widgets import Input
 
 from aptui import __version__
 from aptui.shared.printing import sanitize
+from aptui.tui.background import call_after
 from aptui.tui.frame.line import Part, Parts, strip_of
 from aptui.tui.preferences.keymap import EVERYWHERE, MOVES, Actions, Keymap, show_key
 from aptui.tui.preferences.theming import roles
@@ -544,7 +545,7 @@ class Toasts(Widget):
             self.styles.height = len(self._shown)
             self.styles.width = self._width
             self.styles.offset = (max(0, self.app.size.width - 1 - self._width), 0)
-            self._timer = self.set_timer(max(0.05, min(until for until, _, _ in self._shown) - now), self._draw)
+            self._timer = call_after(self, max(0.05, min(until for until, _, _ in self._shown) - now), self._draw)
             self.refresh()
 
     def render_line(self, y: int) -> Strip:

@@ -26,7 +26,7 @@ from rich.color import Color
 from rich.segment import Segment
 from rich.style import Style
 
-from aptui.tui.background import run_in_background
+from aptui.tui.background import call_after, run_in_background
 from aptui.tui.pictures.decoder import CHANNELS, Pixels, fit_size
 from aptui.tui.preferences.theming import PALETTE
 from aptui.tui.terminal.output.display import DiffRenderingApp, output_of
@@ -122,7 +122,7 @@ class Picture:
                 break
         if self._is_least and self._retries < _RETRIES:
             self._retries += 1
-            self._retry_timer = widget.set_timer(_RETRY_S, partial(self._retry, widget))
+            self._retry_timer = call_after(widget, _RETRY_S, partial(self._retry, widget))
 
     # --------------------------------------------------------------------------------------------------------------- pixels
 

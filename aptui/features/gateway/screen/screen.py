@@ -18,6 +18,7 @@ from aptui.features.gateway.screen.gateway_page import GatewayPage
 from aptui.link.port import Answer, Disconnect, ReadStatus, RestartWorker
 from aptui.shared.health import Connection, WorkerInfo
 from aptui.shared.printing import sanitize
+from aptui.tui.background import call_after
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Bar, Part, TabLine
@@ -160,7 +161,7 @@ class EnginePage(ConnectionTables):
 
     def __init__(self, shell: Shell) -> None:
         super().__init__(shell, "engine", _PARTS)
-        self.inquiry = EngineInquiry(shell, self.set_timer)
+        self.inquiry = EngineInquiry(shell, partial(call_after, self))
         self.is_zoomed = False
         """Whether only one table is shown."""
 

@@ -20,6 +20,7 @@ from textual.containers import Vertical
 from aptui.shared.errors import KnownError
 from aptui.store.jobs.filter import FilterError
 from aptui.store.queries.reader import NoDatabaseError, Reader
+from aptui.tui.background import call_after
 from aptui.tui.data.assets_store import HEALTH_CELLS, AssetModel, AssetsStore, AssetTree, Kind, TreeHealth
 from aptui.tui.data.job_infos import nearest
 from aptui.tui.data.session import SessionState
@@ -345,7 +346,7 @@ class LiveTrees:
         wait_s = self._stale_since + max(STALE_S, _REST_FACTOR * self._store.took_s) - time.monotonic()
         if wait_s > 0:
             self._has_timer = True
-            self._trees.set_timer(wait_s, self._renew_late)
+            call_after(self._trees, wait_s, self._renew_late)
         else:
             self._stale_since = time.monotonic()
             if self._is_stale:

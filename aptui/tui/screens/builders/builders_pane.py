@@ -16,7 +16,7 @@ from textual.widgets import Input
 from aptui.config.dirs import asset_database
 from aptui.shared.errors import KnownError
 from aptui.store.queries.metrics import Entry
-from aptui.tui.background import run_in_background
+from aptui.tui.background import call_after, run_in_background
 from aptui.tui.frame.commandline import Command
 from aptui.tui.frame.line import Bar, Part, TabLine
 from aptui.tui.frame.statusline import Rule
@@ -264,7 +264,7 @@ class BuildersPane(Pane):
 
     def compose(self) -> ComposeResult:
         """Create the widgets."""
-        self.reading = BuilderReading(self.shell, self.set_timer, self._read_on, self._accept_builders)
+        self.reading = BuilderReading(self.shell, partial(call_after, self), self._read_on, self._accept_builders)
         yield self.box
         yield Vertical(self.list, Rule(name="builders-rule"), self._side, id="builders-both")
 

@@ -23,6 +23,7 @@ from aptui.shared.printing import sanitize
 from aptui.store.joblog import JobLogLine, is_tally
 from aptui.store.jobs.filter import STATUS_CODES, Filter, FilterError, parse
 from aptui.store.jobs.texts import Texts
+from aptui.tui.background import call_after
 from aptui.tui.data.job_infos import JobRowInfo
 from aptui.tui.frame.line import FRAME_CELLS, Bar, Part, width_of
 from aptui.tui.screens.external_programs import Copy, offer_copies, offer_pair
@@ -531,7 +532,7 @@ class EventLog(Vertical):
         """Request the new lines of a running job; the pane calls this method with each frame."""
         shell = self.shell
         self._asking = self._asking or RunningLog(
-            shell, lambda: self.running_id, self.accept_running, lambda wait_s: self.set_timer(wait_s, shell.wake)
+            shell, lambda: self.running_id, self.accept_running, lambda wait_s: call_after(self, wait_s, shell.wake)
         )
         self._asking.ask()
 

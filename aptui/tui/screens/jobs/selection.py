@@ -23,7 +23,7 @@ from aptui.shared.files.git import head as git_head
 from aptui.shared.printing import sanitize
 from aptui.store.queries.reader import Reader, open_reader
 from aptui.store.queries.session_history import OutcomeChange, outcome_change
-from aptui.tui.background import run_in_background
+from aptui.tui.background import call_after, run_in_background
 from aptui.tui.data.job_infos import JobRowInfo, short_error
 from aptui.tui.data.session import SessionState
 from aptui.tui.frame.line import Part, Parts
@@ -36,6 +36,7 @@ from aptui.tui.words import age_text, moment_text, shorten
 
 if TYPE_CHECKING:
     from textual.screen import Screen
+    from textual.timer import Timer
 
     from aptui.tui.data.feed import Batch
     from aptui.tui.data.jobs_store import JobsStore
@@ -372,7 +373,7 @@ class TableChanges:
         self._sort()
         if not self.ticks and self._store.tick():
             self.ticks = True
-            self._pane.set_timer(_TICK_S, self._tick)
+            call_after(self._pane, _TICK_S, self._tick)
 
     def _sort(self) -> None:
         store, pane = self._store, self._pane
@@ -382,7 +383,7 @@ class TableChanges:
         has_menu = any(isinstance(child, Menu) for child in pane.screen.children)  # a query would visit all widgets of the screen
         if wait_s > 0 or pane.table.marks.are_in_range or has_menu:
             self._waits = True
-            pane.set_timer(max(wait_s, _CHECK_S), self._check_again)
+            call_after(pane, max(wait_s, _CHECK_S), self._check_again)
             return
         self._resting.note_sorted()
         store.resort()
@@ -442,5 +443,5 @@ class JobsView(Protocol):
     def screen(self) -> Screen[Any]:
         """Textual's screen with its pop-ups."""
 
-    def set_timer(self, delay: float, callback: Callable[[], None]) -> object:
+    def set_timer(self, delay: float, callback: Callable[[], Any]) -> Timer:
         """Call a function after some seconds."""

@@ -7,6 +7,7 @@ import heapq
 import itertools
 import random
 from collections.abc import Callable
+from types import SimpleNamespace
 
 from rich.console import Console
 from rich.segment import Segment
@@ -71,8 +72,9 @@ class FakeApp:
     def __init__(self, loop: SimulatedLoop) -> None:
         self._loop = loop
 
-    def set_timer(self, wait_s: float, do: Callable[[], object]) -> None:
+    def set_timer(self, wait_s: float, do: Callable[[], object]) -> SimpleNamespace:
         self._loop.call_later(wait_s, do)
+        return SimpleNamespace()
 
     def call_later(self, do: Callable[[], object]) -> None:
         self._loop.call_later(0.0, do)
