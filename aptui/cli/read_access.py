@@ -23,7 +23,7 @@ from aptui.core.paths import os_path
 from aptui.link import port
 from aptui.link.engine_client import EngineClient
 from aptui.shared import printing
-from aptui.shared.errors import HostError, KnownError
+from aptui.shared.errors import BusyError, HostError, KnownError
 from aptui.shared.forms import prepare_form
 from aptui.store.db.schema import uuid_text
 from aptui.store.queries.reader import JobRow, NoDatabaseError, Reader, open_reader
@@ -148,7 +148,7 @@ def engine_answer(config: Config) -> dict[str, Any] | None:
     try:
         with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
             return client.ask(port.ReadStatus(), timeout_s=2.0)
-    except HostError:
+    except (HostError, BusyError):  # BusyError: the engine has too many clients
         return None
 
 
@@ -175,7 +175,7 @@ def running_jobs(config: Config) -> dict[int, int]:
                 msgspec.convert(answer.get(name, ()), prepare_form(list[int])) for name in ("running", "running_percent")
             )
             return dict(zip_longest(ids, percents, fillvalue=-1))
-    except HostError:
+    except (HostError, BusyError):
         return {}
 
 

@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 import verb_project
@@ -15,6 +16,7 @@ from verb_project import CONFIG, Run, runner
 
 from aptui.cli import main, read_access, read_verbs, screen_verb, why_verb
 from aptui.shared import printing
+from aptui.shared.errors import BusyError
 
 pytestmark = pytest.mark.real
 
@@ -79,6 +81,16 @@ def test_jobs_json_has_documented_keys(run: Run, processed: Path) -> None:
     assert by_name["x.words", "server"]["builder"] == "words"
     assert by_name["tables/bad.json", "server"]["status"] == "failed"
     assert Path(by_name["tables/bad.json", "server"]["log"]).is_file()
+
+
+@pytest.mark.parametrize("verb", ["jobs", "status", "why a.txt"])
+def test_read_verb_works_while_the_engine_has_too_many_clients(run: Run, monkeypatch: pytest.MonkeyPatch, verb: str) -> None:
+    def refuse(*_words: object, **_named: object) -> NoReturn:
+        raise BusyError("the engine already has 64 connections, its maximum")
+
+    monkeypatch.setattr("aptui.cli.read_access.EngineClient.of", refuse)
+
+    assert run(*verb.split())[0] == 0
 
 
 @pytest.mark.parametrize(
