@@ -13,6 +13,7 @@ from aptui.shared import printing
 if TYPE_CHECKING:
     import asyncio
 
+LIMIT, SPAN_S = 10, 60.0
 KINDS_LIMIT = 256
 """Maximum number of kinds of records that are counted separately. Clients can invent kinds, so all further kinds count as one."""
 _OTHERS = "others"
@@ -25,22 +26,16 @@ class _Kind(Struct):
 
 
 class FloodGate:
-    """Admits `limit` records of a kind in `span_s` seconds.
+    """Admits `LIMIT` records of a kind in `SPAN_S` seconds."""
 
-    Args:
-        limit: maximum number of records of one kind in one span.
-        span_s: length of a span in seconds.
-    """
-
-    def __init__(self, limit: int = 10, span_s: float = 60.0) -> None:
-        self._limit, self._span_s = limit, span_s
+    def __init__(self) -> None:
         self._kinds: dict[str, _Kind] = {}
 
     def admit(self, kind: str, now: float) -> bool:
         """Return whether a record of this kind may be written; `now` is in seconds of a monotonic clock."""
         name = kind if kind in self._kinds or len(self._kinds) < KINDS_LIMIT else _OTHERS
         found = self._kinds.setdefault(name, _Kind(now))
-        if found.count < self._limit:
+        if found.count < LIMIT:
             found.count += 1
             return True
         found.held_back += 1
@@ -48,7 +43,7 @@ class FloodGate:
 
     def spans_over(self, now: float) -> list[tuple[str, int]]:
         """End the spans whose time is over; return (kind, number of suppressed records) for each span that suppressed records."""
-        over = [name for name, kind in self._kinds.items() if now >= kind.began_s + self._span_s]
+        over = [name for name, kind in self._kinds.items() if now >= kind.began_s + SPAN_S]
         ended = [(name, self._kinds.pop(name).held_back) for name in over]
         return [(name, count) for name, count in ended if count]
 

@@ -226,12 +226,13 @@ def analyse(
     log = log or RunLog(builder.name)
     root = os_path(order.root)
     params, platform_params = merge_params(builder, order.settings)
+    asked = (COMMON_PLATFORM,) if builder.makes_intermediates and order.platforms else order.platforms
     request = CreateJobsRequest(
         builder_name=builder.name,
         scan_folder=root,
         source=os_path(order.rel),
         source_uuid=UUID(bytes=order.source_uuid) if order.source_uuid else UUID(int=0),
-        platforms=tuple(_platform_info(name, platforms) for name in _find_asked(order, builder)),
+        platforms=tuple(_platform_info(name, platforms) for name in asked),
         params=params,
         platform_params=platform_params,
         log=log.for_builder(),
@@ -297,11 +298,6 @@ def _find_ignored(edges: Iterable[SourceEdge], root: str, found: Iterable[Read])
             for path in reads.find_ignored(rel, root):
                 if (text := as_text(path)) not in known:
                     yield Read(text, "declared", _dependency_digest(path), is_hidden=True)
-
-
-def _find_asked(order: AnalyseOrder, builder: Builder) -> tuple[str, ...]:
-    """Return the platforms for which a builder lists jobs: only `common` if the configuration makes its products intermediate."""
-    return (COMMON_PLATFORM,) if builder.makes_intermediates and order.platforms else order.platforms
 
 
 def _create_jobs(instance: Any, request: CreateJobsRequest, log: RunLog, seen: reads.Reads | None) -> CreateJobsResponse:
@@ -425,7 +421,8 @@ class _BuilderRun:
             self._environment = os.environ.get("TMPDIR", "")
             _set_temp(self.folders.temp)
         self._check_source()
-        self._refuse_pointer()
+        if file_access.is_pointer(self.source, self.order.expected[0]):
+            raise AnswerRefused(lfs.NOT_HERE, FailureKind.OBSTACLE)
 
     def call(self) -> None:
         if self.builder.kind is BuilderKind.COMMAND:
@@ -545,10 +542,6 @@ class _BuilderRun:
         params, platform_params = merge_params(self.builder, self.order.settings)
         found = {**params, **platform_params.get(self.order.platform, {})}
         return {name: value for name, value in found.items() if name not in planning_params(self.builder)}
-
-    def _refuse_pointer(self) -> None:
-        if file_access.is_pointer(self.source, self.order.expected[0]):
-            raise AnswerRefused(lfs.NOT_HERE, FailureKind.OBSTACLE)
 
     def _check_source(self) -> None:
         try:

@@ -308,7 +308,6 @@ def _find_outside(paths: Sequence[str], asked: ProcessJobRequest) -> Iterator[st
 
 
 def _match(products: Sequence[_Made], folder: str, pattern: str) -> list[MatchedFile]:
-    """Return the products of the previous step that a pattern matches."""
     match = wildcard(pattern).fullmatch
     found = sorted((os.path.relpath(made.path, folder), made.path) for made in products)
     return [MatchedFile(rel, path, digest_file(path)) for rel, path in found if match(rel)]
@@ -345,7 +344,6 @@ def _note_progress(request: ProcessJobRequest, begin: float, width: float, fract
 
 
 def _params_of(step: BuilderStep, params: Mapping[str, Any]) -> dict[str, Any]:
-    """Select the parameters of one step from the parameters of the chain."""
     prefix = f"{step.name}."
     return {name.removeprefix(prefix): value for name, value in params.items() if name.startswith(prefix)}
 

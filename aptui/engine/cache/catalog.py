@@ -65,11 +65,12 @@ def mark_of(cache_dir: Path, project: str, platforms: Sequence[str]) -> str:
 
     The database stores the mark of the catalogs that were written last.
     """
-    seen = {platform: _stamp(path_of(cache_dir, platform)) for platform in sorted(platforms)}
+    seen = {platform: stamp_of(path_of(cache_dir, platform)) for platform in sorted(platforms)}
     return json.dumps([FORMAT_VERSION, project, seen], separators=(",", ":"))
 
 
-def _stamp(path: Path) -> list[int]:
+def stamp_of(path: Path) -> list[int]:
+    """Return the size and the modification time of a file, [] if it does not exist."""
     try:
         found = os.stat(path)
     except OSError:

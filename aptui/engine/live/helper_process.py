@@ -32,7 +32,6 @@ class HelperProcess:
         self._selector, self._ended, self._on_output = selector, on_end, on_output
         self._pidfd = -1
         self.child: subprocess.Popen[bytes] | None = None
-        """The running process, None = no process is running."""
 
     def watch(self, child: subprocess.Popen[bytes]) -> None:
         """Watch a process that was started just now.

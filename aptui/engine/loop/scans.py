@@ -523,10 +523,7 @@ class Scans:
         """Change rows of folders so that the next scan reads recently written files again."""
         folders = rows.get("put_folder")
         if folders:
-            rows["put_folder"] = [self._row_to_save(*row) for row in folders]  # type: ignore[arg-type]  # rows of one operation have one form
-
-    def _row_to_save(self, scan_folder: int, folder: str, digest: bytes, facts: Sequence[FileFact]) -> tuple[object, ...]:
-        return scan_folder, folder, *self._as_remembered(scan_folder, folder, digest, facts)
+            rows["put_folder"] = [(*row[:2], *self._as_remembered(*row)) for row in folders]  # type: ignore[arg-type]  # rows of one operation have one form
 
     def _as_remembered(
         self, part: int, folder: str, digest: bytes, facts: Sequence[FileFact]

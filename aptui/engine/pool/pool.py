@@ -317,7 +317,8 @@ class Pool:
             is_worth_it = self._manager.busy < self._size or message.is_critical or self._is_at_long_jobs
             if is_worth_it and self._clock() >= self._start_at_s and (slot := self._add_worker()):
                 return slot
-        return next((slot for slot in self._manager.slots if slot.takes_behind(message)), None)
+        takes_another = (slot for slot in self._manager.slots if slot.takes_another)
+        return next((slot for slot in takes_another if message.may_wait_behind(slot.messages[-1])), None)
 
     def _add_worker(self) -> WorkerSlot | None:
         try:

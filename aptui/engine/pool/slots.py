@@ -76,10 +76,6 @@ class WorkerSlot(Struct, eq=False):
         """Whether the worker accepts one more short message behind its present messages."""
         return self.is_usable and 0 < len(self.messages) < SHORT_IN_FLIGHT and all(message.is_short for message in self.messages)
 
-    def takes_behind(self, message: PoolMessage) -> bool:
-        """Whether the worker accepts this message now, to execute it after its present messages."""
-        return self.takes_another and message.may_wait_behind(self.messages[-1])
-
     @property
     def job(self) -> PoolMessage | None:
         """The message whose jobs the worker runs now, None if the worker runs no job."""

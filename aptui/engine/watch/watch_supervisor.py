@@ -221,7 +221,6 @@ class WatchSupervisor:
         self._settings = settings
         self._notify = notify
         self.reader_id = 0
-        """Id of the thread that reads notifications."""
         self._closed = is_over
         self._poke = poke
         self._mountinfo = b""
@@ -369,7 +368,6 @@ class WatchSupervisor:
     # Setting one watch.
 
     def _arm(self, watched: RootWatch) -> None:
-        """Watch a root, or poll it if it cannot be watched."""
         root, settings = watched.root, self._settings
         self._disarm(watched)
         watched.arm_at, watched.detail, watched.limits = math.inf, "", None

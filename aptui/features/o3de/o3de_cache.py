@@ -130,11 +130,11 @@ class RuntimeCatalogs:
         self._work.join()
 
     def _write(self, platform: str, write: Callable[[str, BinaryIO], None]) -> list[list[int]]:
-        made_of = _stamp(catalog.path_of(self._folder, platform))
+        made_of = catalog.stamp_of(catalog.path_of(self._folder, platform))
         path = path_of(self._folder, platform)
         with replacing(path, is_synced=False, folder=own_folder(self._folder)) as file:
             write(platform, file)
-        return [made_of, _stamp(path)]
+        return [made_of, catalog.stamp_of(path)]
 
     def _write_apart(self, platform: str, file: BinaryIO) -> None:
         """Write a large catalog in a separate process, because a thread would compete with the engine for the interpreter."""
@@ -168,15 +168,7 @@ def _read_known(cache_dir: Path) -> dict[str, Any]:
 
 
 def _stamps(cache_dir: Path, platform: str) -> list[list[int]]:
-    return [_stamp(catalog.path_of(cache_dir, platform)), _stamp(path_of(cache_dir, platform))]
-
-
-def _stamp(path: Path) -> list[int]:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return []
-    return [found.st_size, found.st_mtime_ns]
+    return [catalog.stamp_of(catalog.path_of(cache_dir, platform)), catalog.stamp_of(path_of(cache_dir, platform))]
 
 
 def _assets(path: Path) -> Iterator[RegistryAsset]:

@@ -436,8 +436,6 @@ class LimitedServer:
 
 
 class _Runner(web.AppRunner):
-    """aiohttp's runner with connection limits."""
-
     __slots__ = ("_limits",)
 
     def __init__(self, app: web.Application, limits: SocketLimits, **more: Any) -> None:

@@ -177,11 +177,7 @@ def _format_line(template: Template, values: Mapping[str, str]) -> str:
 
 
 def _refuse_options(template: Template, values: Mapping[str, str]) -> None:
-    """Refuse a file whose name a program would take for an option.
-
-    Raises:
-        CommandError: the file has such a name.
-    """
+    """Refuse a file whose name a program would take for an option."""
     for slot in template.slots:
         if slot.begins_word and slot.name in _NAMES_OF_FILES and values.get(slot.name, "").startswith("-"):
             raise CommandError(
@@ -280,15 +276,11 @@ def _wait(pid: int, reader: int, output: BoundedText, watch: CommandWatch | None
     finally:
         os.close(exit_descriptor)
     _, status, usage = os.wait4(pid, 0)
-    for _ in range(_pipe_reads(reader)):
+    # The pipe has the rest of the command's own output. Later output could only come from a process that the command left running.
+    for _ in range(fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ) // _READ_BYTES + 1):
         if not _read(reader, output):
             break
     return status, usage.ru_maxrss * 1024, is_late
-
-
-def _pipe_reads(reader: int) -> int:
-    # The pipe has the rest of the command's own output. Later output could only come from a process that the command left running.
-    return fcntl.fcntl(reader, fcntl.F_GETPIPE_SZ) // _READ_BYTES + 1
 
 
 def _read(reader: int, output: BoundedText) -> bool:
@@ -352,11 +344,7 @@ def find_products(patterns: tuple[str, ...], products_dir: str, values: Mapping[
 
 
 def _refuse_linked_folders(products_dir: str) -> None:
-    """Refuse links to folders: `**` follows links, and a link to `/` would make it search the whole disk.
-
-    Raises:
-        CommandError: the products contain a link to a folder.
-    """
+    """Refuse links to folders: `**` follows links, and a link to `/` would make it search the whole disk."""
     for folder, names, _ in os.walk(products_dir):
         for name in names:
             if os.path.islink(path := os.path.join(folder, name)):

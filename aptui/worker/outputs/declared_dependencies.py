@@ -209,7 +209,6 @@ def _find_reads(
 
 
 def _path_meant(rule: ReferenceRule, match: re.Match[str]) -> str:
-    """Return the path that a match of a rule refers to."""
     groups = match.groupdict()
     if rule.path:
         return _GROUP.sub(lambda group: groups.get(group[1]) or "", rule.path)
