@@ -139,7 +139,6 @@ class Summary(Struct):
     """Mistakes in settings files of folders (`.aptui.yaml`), with file, line and column. All sources below these folders failed."""
     shared: dict[str, int] = field(default_factory=dict)
     findings: list[CheckFinding] = field(default_factory=list)
-    """Findings of the checks of the configuration."""
     left: list[tuple[str, str]] = field(default_factory=list)
     """(source, kind of its failure) of failed jobs that did not run again because nothing changed (`retry_failed`)."""
 
@@ -408,7 +407,6 @@ def _partial(config: Config, database: Reader) -> Summary:
 
 
 def _name(row: JobRow, builders: Mapping[bytes, str]) -> tuple[str, str, str, str]:
-    """Return the fields of a `_NamedJob`."""
     return row.source, row.platform, row.job_key, builders.get(row.builder, uuid_text(row.builder))
 
 

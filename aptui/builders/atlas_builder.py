@@ -329,11 +329,7 @@ def _is_sheet(path: str) -> bool:
 
 
 def _read_sheet(file: MatchedFile) -> tuple[SpriteSheet, str]:
-    """Return a sprite sheet and the path of its picture.
-
-    Raises:
-        JobError: the file cannot be read, or is not Aseprite's JSON.
-    """
+    """Return a sprite sheet and the path of its picture."""
     try:
         with open(file.full_path, "rb") as opened:
             data = opened.read()
@@ -495,11 +491,7 @@ def pack(sprites: list[Sprite], options: AtlasParams, source: str) -> list[tuple
 
 
 def _refuse_larger(sprite: Sprite, options: AtlasParams, source: str) -> None:
-    """Refuse a sprite that is larger than the largest page.
-
-    Raises:
-        JobError: the sprite is larger.
-    """
+    """Refuse a sprite that is larger than the largest page."""
     (width, height), largest = sprite.shape, options.max_size
     if options.power_of_two:
         largest = 1 << (largest.bit_length() - 1)
@@ -508,11 +500,7 @@ def _refuse_larger(sprite: Sprite, options: AtlasParams, source: str) -> None:
 
 
 def _refuse_slices(contents: Contents, source: str) -> None:
-    """Refuse 9-slices whose borders are negative, or larger than their sprite.
-
-    Raises:
-        JobError: a 9-slice does not fit.
-    """
+    """Refuse 9-slices whose borders are negative, or larger than their sprite."""
     for each in contents.sprites:
         settings, (width, height) = contents.frames.get(each.name, FrameSettings()), each.size
         left, top, right, bottom = settings.slice or (0, 0, 0, 0)
@@ -546,7 +534,6 @@ def _shrink(sprites: list[Sprite], size: tuple[int, int], options: AtlasParams) 
 
 
 def _draw_page(size: tuple[int, int], sprites: list[Sprite], options: AtlasParams) -> Any:
-    """Return the picture of a page."""
     import numpy as np
     from PIL import Image
 

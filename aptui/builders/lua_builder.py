@@ -32,7 +32,6 @@ LUA_ASSET_TYPE = UUID("a90d3e52-7c14-5f6b-92e8-05d4c7b1fa07")
 """Asset type of a Lua script as source text."""
 
 BYTECODE_ASSET_TYPE = UUID("f2386b0c-d95e-5147-b3a6-6e91d80c2b08")
-"""Asset type of bytecode."""
 
 _MODULES = {
     "5.1": "lupa.lua51",

@@ -192,7 +192,6 @@ def _check(document: Document, options: ModelParams, request: ProcessJobRequest)
 
 
 def _pack(document: Document, checker: Checker, options: ModelParams, request: ProcessJobRequest) -> bytes:
-    """Return a checked document as one GLB."""
     reason = obstacle(document)
     is_rewritten = options.optimise or options.quantise or options.tangents != "keep"
     if reason and _needs_gltfpack(options):

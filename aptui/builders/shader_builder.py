@@ -54,10 +54,8 @@ from aptui.sdk import (
 )
 
 SPIRV_ASSET_TYPE = UUID("1c6d94e8-a57f-5d32-8b41-f30e7c9a650b")
-"""Asset type of a module in SPIR-V."""
 
 SHADER_ASSET_TYPE = UUID("92f7b3d5-0e68-5a14-bc29-6d84e1f7a30c")
-"""Asset type of a shader as source text."""
 
 REFLECTION_ASSET_TYPE = UUID("6a0f4e57-93b1-5c28-8d7e-2b9c1f5e6d84")
 """Asset type of the interface of a module, in JSON."""

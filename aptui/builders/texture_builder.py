@@ -244,11 +244,7 @@ def _list_images(options: TextureParams, source: str) -> list[str]:
 
 
 def _list_files(options: TextureParams, source: str) -> list[str]:
-    """Return the paths of all files that a texture is made from.
-
-    Raises:
-        JobError: the parameters contradict each other.
-    """
+    """Return the paths of all files that a texture is made from."""
     if options.faces and options.layers:
         raise JobError("only one of the parameters 'faces' and 'layers' can be set")
     if options.faces and len(options.faces) != _FACES:

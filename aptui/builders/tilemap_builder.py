@@ -151,7 +151,6 @@ def _name_textures(value: Any, textures: str) -> None:
 
 
 def _list_tiles(level: Fields) -> None:
-    """Replace the arrays of tiles by lists."""
     for layer in walk_layers(level):
         for part in layer.get("chunks", [layer]) if layer.get("type") == "tilelayer" else ():
             part["data"] = part["data"].tolist()

@@ -429,7 +429,6 @@ def _companions(rel: RelPath, given: ExplainedProject) -> Iterator[dict[str, Any
 
 
 def _describe_kind(kind: str) -> str:
-    """Return the text that is displayed for a kind of builder."""
     return {BuilderKind.COPY.value: "copies", BuilderKind.COMMAND.value: "runs a command"}.get(kind, "Python")
 
 

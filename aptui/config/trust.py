@@ -316,11 +316,7 @@ def _words(config: Config) -> Iterator[str]:
 
 
 def _files_below(folder: str) -> Iterator[str]:
-    """Yield the code files below a folder, also behind links. Each folder is visited once, so links may form a circle.
-
-    Raises:
-        HostError: the folder has more than `_MOST_FILES` files.
-    """
+    """Yield the code files below a folder, also behind links. Each folder is visited once, so links may form a circle."""
     seen: set[tuple[int, int]] = set()
     count = 0
     for path, folders, names in os.walk(folder, followlinks=True):

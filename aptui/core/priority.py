@@ -70,7 +70,6 @@ Rank = tuple[bool, bool, int, bool, bool, bool, int, str, str, str]
 _STALE_SHARE, _STALE_LEAST = 4, 1024
 """The heap is cleaned of stale entries when it has more than 1024 entries plus 4 times the number of queued jobs."""
 _MAX_BOOSTED = 20_000
-"""Maximum number of boosted sources."""
 
 
 class Boosts:

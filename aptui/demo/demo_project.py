@@ -337,7 +337,6 @@ def _write(path: Path, data: bytes) -> None:
 
 
 def _pictures() -> Iterator[tuple[str, Image.Image]]:
-    """Yield (path, picture) of all pictures."""
     from PIL import Image
 
     yield "assets/textures/checker.png", _checkerboard(128, 16, (236, 226, 198), (70, 58, 80))

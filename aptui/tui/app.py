@@ -360,7 +360,6 @@ class AptuiApp(DiffRenderingApp, inherit_bindings=False):
         return self.engine.can_ask
 
     def _show_engine(self) -> None:
-        """Show the state of the connection to the engine."""
         self.drawing.draw_lines()
         self.refresh_bindings()
         self.engine.show_state()

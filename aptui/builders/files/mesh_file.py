@@ -305,11 +305,7 @@ def _check_stl(data: bytes) -> None:
 
 
 def _check_off(text: str) -> bool:
-    """Check the lines of an OFF, and return whether it has colours.
-
-    Raises:
-        SourceError: a line is missing or wrong.
-    """
+    """Check the lines of an OFF, and return whether it has colours."""
     if not (match := _OFF_COUNTS.match(text)):
         raise SourceError("the file does not begin with 'OFF' and the numbers of vertices and faces", "1")
     vertices, declared = int(match[1]), int(match[1]) + int(match[2])
@@ -405,7 +401,6 @@ def _check_mesh(mesh: Any) -> None:
 
 
 def _convert(scene: Any, options: MeshParams) -> bytes:
-    """Return `scene` as GLB."""
     trimesh = library("trimesh")
     meshes = {}
     for name, mesh in scene.geometry.items():

@@ -213,7 +213,6 @@ def _keep_coverage(alphas: list[Floats], threshold: float, wanted: float) -> lis
 
 @cache
 def _linear_table() -> Floats:
-    """Return the linear value of each sRGB byte."""
     return np.array([_linear(value / 255) for value in range(256)], np.float32)
 
 

@@ -212,7 +212,6 @@ _RESTART_S = 30.0
 _MOST_ORPHANS = 10_000
 """Maximum number of remembered jobs that have lost all their workers."""
 _TRANSFER_THREADS = 8
-"""Number of threads for transfers from and to the store."""
 
 
 class _Submitted(Struct):

@@ -384,7 +384,6 @@ class AsyncClient:
         self._fail_pending(self._end)
 
     def _fail_pending(self, end: KnownError) -> None:
-        """End all pending requests with an error."""
         for asked in list(self._asked.values()):
             if not asked.answer.done():
                 asked.answer.set_exception(end)

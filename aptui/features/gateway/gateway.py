@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from aptui.config.settings import GatewaySettings
 
 _BODY_LIMIT_BYTES = 1 << 20
-"""Maximum length of a request's body."""
 _KEEPALIVE_S = 30.0
 """Timeout of an HTTP connection between two requests, in seconds."""
 _REVOKED_CHECK_S = 1.0

@@ -157,7 +157,6 @@ class GatewaySupervisor:
                 self._live.engine.news.say(f"the gateway does not run: {why}", LogLevel.ERROR)
 
     def _last_error(self) -> str:
-        """Return the last error message in the gateway's log."""
         try:
             lines = self._log.read_bytes()[-65_536:].decode("utf-8", "replace").splitlines()
         except OSError:
@@ -268,11 +267,7 @@ class GatewayRequests:
         self._saving = [request for request in self._saving if request.client != client]
 
     def _pass_on(self, order: PeerOrder) -> None:
-        """Send an order to the gateway.
-
-        Raises:
-            HostError: no gateway is running.
-        """
+        """Send an order to the gateway."""
         live = self._live
         if live.gateway_report is None or live.server is None:
             raise HostError("no gateway is running", hint="to start it, write 'serve: {enabled: true}' in aptui.yaml")

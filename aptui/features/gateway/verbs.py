@@ -566,11 +566,7 @@ def _print_page(config: Config, address: str) -> None:
 
 
 def _load_web(extra: str) -> ModuleType:
-    """Import the module for pages in a browser.
-
-    Raises:
-        UserError: a library of `extra` is not installed.
-    """
+    """Import the module for pages in a browser."""
     try:
         return import_module("aptui.features.gateway.web.web_screen")
     except ModuleNotFoundError as error:
@@ -589,7 +585,6 @@ def doctor_lines(config: Config) -> Iterator[DoctorCheck]:
 
 
 def _check_gateway(config: Config) -> DoctorCheck:
-    """Check whether the gateway runs if it is enabled."""
     from aptui.cli.read_verbs import engine_process
 
     found = places.find_gateway(config.cache_dir)

@@ -63,7 +63,6 @@ Asset ids are `{UUID}:<sub id in hexadecimal>`. Product paths are relative to th
 VERSION = 1
 """Version of the protocol; raised when a change of a record makes older clients fail."""
 FRAME_LIMIT_BYTES = 1 << 20
-"""Maximum length of a client's frame."""
 QUEUE_LIMIT = 1_000
 """Maximum number of notifications in a client's queue; above this number the queue is dropped and the client gets `resync`."""
 PATH = "/v1/connect"
@@ -133,7 +132,6 @@ REQUESTS: dict[str, Exchange] = {
 """{name of the request: its records and scope}."""
 
 NOTICES: dict[str, type[Notice]] = {name_of(record): record for record in Notice.__subclasses__()}
-"""{name of the notification: record}."""
 
 REQUEST_NAMES = {exchange.request: name for name, exchange in REQUESTS.items()}
 _ENVELOPE = frozenset({"id", "request"})

@@ -314,11 +314,7 @@ def affected(arguments: Namespace) -> int:
 
 
 def _find_changed_files(since: str, config: Config) -> _GitChanges:
-    """Ask Git in every repository that contains a scan folder or the project.
-
-    Raises:
-        UserError: Git is not installed, no repository was found, or no repository has the commit.
-    """
+    """Ask Git in every repository that contains a scan folder or the project."""
     scan = _GitChanges()
     places = dict.fromkeys([*(folder.path for folder in _folders(config)), os.fspath(config.project_dir)])
     by_top: dict[str, list[str]] = {}

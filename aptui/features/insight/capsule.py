@@ -407,11 +407,7 @@ def _limit_of(text: str) -> int:
 
 
 def _ask_for_consent(file: str, project: ReceivedProject, config: Config, *, is_given: bool) -> None:
-    """Print what the capsule would run here, and continue only if the user agrees.
-
-    Raises:
-        UserError: the user does not agree, or there is no terminal for the question.
-    """
+    """Print what the capsule would run here, and continue only if the user agrees."""
     name = f"'{printing.line(file)}'"
     if project.ignored:
         printing.complain(f"aptui: {name}: ignored settings: {printing.line(', '.join(project.ignored[:20]))}", "yellow")

@@ -254,11 +254,7 @@ def _make_too_large() -> UserError:
 
 
 def _check_members(tar: tarfile.TarFile, limit_bytes: int) -> list[tarfile.TarInfo]:
-    """Check the headers of all members of the archive, and return the members.
-
-    Raises:
-        UserError: a name, a kind, a size or the number of members is not valid in a capsule.
-    """
+    """Check the headers of all members of the archive, and return the members."""
     members: list[tarfile.TarInfo] = []
     names: set[str] = set()
     total = 0

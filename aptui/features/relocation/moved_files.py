@@ -239,7 +239,6 @@ def _uuid_regex(digits: str) -> str:
 
 
 def _quote_path(path: str) -> str:
-    """Return a path in text form as part of a URL."""
     return quote(from_text(path))
 
 

@@ -555,7 +555,6 @@ def _set_new_names(plan: Plan, known: Mapping[str, KnownSource]) -> None:
 
 
 def _has_uuid(meta_file: str, uuid: bytes) -> bool:
-    """Whether a `.meta` file contains this UUID."""
     try:
         text = moved_files.read(os_path(meta_file))
     except UnreadableError:

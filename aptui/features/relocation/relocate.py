@@ -320,8 +320,6 @@ def _in_order(plan: Plan, group: list[int]) -> list[int]:
 
 
 class _RelocationSteps:
-    """A relocation in progress."""
-
     def __init__(self, plan: Plan) -> None:
         self._plan, self._items = plan, plan.items
         self._is_over = False

@@ -132,9 +132,6 @@ def _as_seen_from_here(source: str, destination: str, config: Config) -> tuple[s
     """Return source and destination with absolute paths instead of paths relative to the current folder.
 
     Paths relative to a scan folder are not changed.
-
-    Raises:
-        UserError: a path is ambiguous.
     """
     text, target = as_text(source), as_text(destination)
     if os.path.isabs(source):

@@ -45,7 +45,6 @@ from aptui.shared.result_store import Mismatch
 TRUSTED = "trusted"
 """The namespace that all machines read; results in other namespaces are read only by their writers."""
 MAX_RECORD_BYTES = 16 * 1024 * 1024
-"""Maximum length of a record."""
 _MAGIC = b"aptui-shared/1"
 _MAX_LINE_BYTES = 1024
 """Maximum length of the first line of a sealed record."""
@@ -278,9 +277,7 @@ def _digest(parts: list[object]) -> str:
 MAX_PRODUCTS = 10_000
 """Maximum number of products in a record, and of dependencies that a job found."""
 MAX_INPUTS = 100_000
-"""Maximum number of inputs in a record."""
 MAX_LOG_RECORDS = 100_000
-"""Maximum number of log lines in a record."""
 MAX_BLOB_BYTES = 1 << 40
 """Maximum size of a product."""
 MAX_VARIANTS = 16

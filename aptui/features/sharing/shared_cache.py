@@ -68,7 +68,6 @@ class SharingRules:
 
 
 _LOOKUP_THREADS = 8
-"""Number of threads for lookups."""
 _AHEAD = 128
 """Maximum number of simultaneous lookups for jobs that this machine has not started."""
 _LEAST_TIMEOUT_S = 0.2

@@ -149,9 +149,6 @@ def _refuse_new_code(config: Config, there: Config, commit: str) -> None:
     """Refuse a commit with code that differs from this checkout, because the lookup would run that code here.
 
     The code consists of builders, which analyse sources, and of the version commands of tools.
-
-    Raises:
-        UserError: the commit has code that differs from that of the local project.
     """
     name, top = os.path.join("builders", ""), there.project_dir
     new = [

@@ -251,11 +251,7 @@ def _matcher(pattern: str, form: int) -> Callable[[str], object]:
 
 
 def _linear(regex: str) -> Callable[[str], object]:
-    """Return a matcher of whole paths for a regex from an asset file. The regex engine runs in linear time.
-
-    Raises:
-        ValueError: it is not a valid regex.
-    """
+    """Return a matcher of whole paths for a regex from an asset file. The regex engine runs in linear time."""
     from aptui.store.jobs.regex import PatternError, compile_pattern
 
     whole = rf"(?is)\A(?:{regex})\z"

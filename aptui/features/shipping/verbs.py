@@ -185,11 +185,7 @@ def _platform_of(given: AssetList, arguments: Namespace) -> str:
 
 
 def _as_it_is_now(given: AssetList, graph: AssetGraph, file: str) -> AssetList:
-    """Return the asset list with the values that the database has for its products now.
-
-    Raises:
-        UserError: a product was deleted, or changed since the list was made.
-    """
+    """Return the asset list with the values that the database has for its products now."""
     now = closure(graph, graph.products_named([item.name for item in given.products]), given.seeds, given.platform)
     known = {item.name: item for item in now.products}
     hint = "run 'aptui assetlist' again to make a new list"

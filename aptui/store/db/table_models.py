@@ -77,7 +77,6 @@ PRODUCTS = make_table(
 )  # fmt: skip
 """Products; asset id = source UUID and `SubID`."""
 LEGACY_SUB_IDS = make_table("LegacySubIDs", LegacySubID=KEY, ProductPK=owner(PRODUCTS), SubID=INTEGER)
-"""Former sub ids of a product."""
 SOURCE_DEPENDENCY = make_table(
     "SourceDependency", SourceDependencyID=KEY, BuilderGuid=BLOB, SourceGuid=BLOB, DependsOnSource=NAME, SubIds=NAME,
     TypeOfDependency=make_default(INTEGER, "0"), FromAssetId=make_default(INTEGER, "0"),
@@ -94,7 +93,6 @@ MISSING_PRODUCT_DEPENDENCIES = make_table(
     SourceFileFingerprint=TEXT, DependencySourceGuid=BLOB, DependencySubId=INTEGER, MissingDependencyString=TEXT, LastScanTime=TEXT,
     ScanTimeSecondsSinceEpoch=INTEGER,
 )  # fmt: skip
-"""A possible undeclared dependency in a product's bytes."""
 FILES = make_table(
     "Files", FileID=KEY, ScanFolderPK=owner(SCAN_FOLDERS), FileName=NAME, IsFolder=INTEGER, ModTime=INTEGER, Hash=INTEGER,
 )  # fmt: skip

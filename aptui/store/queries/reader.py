@@ -417,11 +417,7 @@ def open_reader(path: Path) -> Reader:
 
 
 def _refuse_special_companions(path: Path) -> None:
-    """Refuse a database if a file that SQLite reads with it is a pipe, a device or a link. SQLite would wait for a pipe forever.
-
-    Raises:
-        HostError: a file is not a regular file.
-    """
+    """Refuse a database if a file that SQLite reads with it is a pipe, a device or a link. SQLite would wait for a pipe forever."""
     for suffix in foreign.COMPANIONS:
         file = f"{path}{suffix}"
         with suppress(OSError):

@@ -86,7 +86,6 @@ class Session:
 
     is_read_only = False
     state = SessionState.ATTACHING
-    """State of the connection."""
     since_ms = 0
     """Time when `state` last changed from or to ATTACHED (ms since 1970)."""
     trouble = ""

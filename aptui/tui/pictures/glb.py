@@ -175,7 +175,6 @@ def as_objects(value: object) -> list[Object]:
 
 
 def _is_number(value: object) -> bool:
-    """Return whether `value` is a number, and not true or false."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -182,7 +182,6 @@ def verify() -> bool:
 
 
 def _render(strip: Strip, console: Console) -> str:
-    """Replace `Strip.render` by the safe version."""
     if strip._render_cache is None:  # noqa: SLF001  # the same cache as the original's
         _wall.strip_count += 1
         strip._render_cache = _output(strip, console)  # noqa: SLF001  # see above

@@ -100,7 +100,6 @@ class MemoryLines:
 
     @property
     def _keys(self) -> Sequence[int]:
-        """The keys of the shown lines, ascending."""
         return range(len(self._lines)) if self._filtered is None else self._filtered
 
     def line_count(self) -> int:

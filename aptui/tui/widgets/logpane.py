@@ -11,10 +11,7 @@ Sources of lines are in `log_sources`.
 
 The `window` of a line names its origin. It is shown in a column of `window_cells` cells. If `window_cells` is 0, the origin is a
 word before the text, except in lines that the engine itself wrote. `wraps` selects whether long lines are initially wrapped or cut.
-
-The pane adds these keys to the keys of `Rows`: f follows, ctrl+s pauses, ctrl+w wraps, left and right scroll long lines. The keys e
-E go to the next and previous error, w W to the next and previous warning, n N to the next and previous hit. The keys I and H show
-and hide infos and debug lines. Wrapped lines scroll by whole lines of the log.
+Wrapped lines scroll by whole lines of the log.
 """
 
 from __future__ import annotations

@@ -266,12 +266,7 @@ _WHEEL_ROWS = 3
 
 
 class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Textual finds style rules by the first base
-    """A scrolling list of rows, each with a stable key.
-
-    Keys: j, k and the arrows move by a row, ctrl+d and ctrl+u by half a page, the page keys by a page, g, G, home and end to the
-    first and last row; space marks, v begins and ends a range of marks, u clears the marks; enter opens. The ids of the bindings
-    are `rows.<action>`. The list posts `Highlighted`, `Opened`, `ContextMenu` and `MarksChanged`.
-    """
+    """A scrolling list of rows, each with a stable key. It posts `Highlighted`, `Opened`, `ContextMenu` and `MarksChanged`."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """

@@ -35,7 +35,6 @@ _HEX_BYTES = 4096
 _COLOURED_CHARS = 128 * 1024
 """Maximum size of a text that is coloured: pygments handles 1 to 2 MB a second."""
 LINE_CHARS = 4096
-"""Maximum number of characters of a line that are shown."""
 _SHIFT_CELLS = 8
 
 Piece = tuple[str, str]
@@ -275,7 +274,6 @@ class TextView(Rows):
 
 
 def _without_start(line: list[Segment], cells: int) -> list[Segment]:
-    """Drop `cells` cells from the left of a line."""
     rest = []
     for piece in line:
         wide = width_of(piece.text)

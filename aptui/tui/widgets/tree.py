@@ -7,10 +7,8 @@
     tree.reveal(node)     # opens the ancestors and puts the cursor there.
     tree.node             # the cursor's node, None in an empty tree.
 
-The first column shows the labels, indented by depth, with a sign for open or closed nodes. The tree adds these keys to the keys of
-`Rows`: right opens a node or goes to its first child, left closes a node or goes to its parent, enter opens or closes a parent and
-posts `Opened` for a node without children, `*` opens all nodes, `-` closes all. The messages are those of `Rows`; their keys are
-the keys of the model, never node numbers.
+The first column shows the labels, indented by depth, with a sign for open or closed nodes. Enter opens or closes a parent and posts
+`Opened` for a node without children. The messages are those of `Rows`; their keys are the keys of the model, never node numbers.
 """
 
 from __future__ import annotations
@@ -46,7 +44,6 @@ class TreeModel(Protocol):
     structure_version: int
     """Number that rises whenever nodes are added, removed or moved; a changed label does not change it."""
     node_count: int
-    """Number of nodes."""
     parent: Ids
     """The parent of each node, -1 = no parent."""
     depth: Ids

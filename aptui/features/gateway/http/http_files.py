@@ -153,7 +153,6 @@ def read_asked_path(request: web.Request, prefix: str) -> str:
 
 
 def _url_of(name: str) -> str:
-    """Return the URL path of a product."""
     return f"{PRODUCTS}/{quote(from_text(name))}"
 
 

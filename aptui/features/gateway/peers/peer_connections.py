@@ -401,7 +401,6 @@ async def _refuse_redirect(*_arguments: object) -> None:
 
 
 def _reason(error: BaseException) -> str:
-    """Return the OS error text of a failed connection."""
     number = error.errno if isinstance(error, OSError) else None
     if number is not None and number > 0:
         return os.strerror(number).lower()

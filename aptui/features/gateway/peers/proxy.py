@@ -66,7 +66,6 @@ async def relay(request: web.Request, target: ProxyTarget, limits: ProxyLimits) 
 
 
 async def _send_to_service(socket: web.WebSocketResponse, writer: asyncio.StreamWriter, quiet_s: float) -> None:
-    """Send the client's frames to the service."""
     async for message in socket:
         if message.type is not WSMsgType.BINARY:
             await socket.close(code=1003, message=b"only binary frames are allowed")

@@ -49,7 +49,6 @@ SCREENS_LIMIT = 4
 TICKET_LIMIT_S = 30.0
 """Time (seconds) for which a ticket is valid."""
 _TICKETS_LIMIT = 32
-"""Maximum number of unused tickets."""
 _FOLDER = Path(__file__).parent / "screen"
 _OWN = {"/": ("index.html", "text/html"), "/screen.js": ("screen.js", "text/javascript"), "/screen.css": ("screen.css", "text/css")}
 _TERMINAL = {"js/textual.js": "text/javascript", "css/xterm.css": "text/css"}

@@ -402,11 +402,7 @@ class WireSession:
         return True
 
     def _refuse_unknown(self, request: object) -> None:
-        """Refuse a client with another protocol, another project, or unknown names.
-
-        Raises:
-            RequestMistake: the reason.
-        """
+        """Refuse a client with another protocol, another project, or unknown names."""
         if not isinstance(request, Hello):
             raise RequestMistake("the first request must be 'hello'", wire_codec.ADVICE)
         if request.protocol != wire_codec.VERSION:
@@ -554,11 +550,7 @@ class WireSessions:
         return socket
 
     def _refuse_excess(self, identity: ClientIdentity) -> None:
-        """Refuse a client if there are too many. One token may use a share of the clients; the gateway's owner counts apart.
-
-        Raises:
-            web.HTTPServiceUnavailable: there are too many clients.
-        """
+        """Refuse a client if there are too many. One token may use a share of the clients; the gateway's owner counts apart."""
         count = self._opening[identity.name]
         others = self._opening.total() - self._opening[LOCAL]
         if (count if identity.is_owner else others) >= self.limit:

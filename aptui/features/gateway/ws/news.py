@@ -285,7 +285,6 @@ def pending_count(counts: dict[str, int], platform: str) -> int:
 
 
 def _job_of(notice: JobChanged) -> wire_records.JobInfo:
-    """Return the job of a notice as a record."""
     return wire_records.JobInfo(
         notice.job_id, notice.run_key, notice.source, notice.platform, notice.job_key, notice.builder, notice.status, notice.error,
         notice.warnings, notice.errors, notice.duration_ms, notice.completed_ms, notice.is_draft,

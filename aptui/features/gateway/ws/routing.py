@@ -110,7 +110,6 @@ def _jobs(context: GatewayContext, rows: Iterable[JobRow]) -> tuple[JobInfo, ...
 
 
 def _job_of(row: JobRow, builder: str) -> JobInfo:
-    """Return a job as a record."""
     return JobInfo(
         row.job_id, row.run_key, row.source, row.platform, row.job_key, builder, row.status, row.error, row.warnings, row.errors,
         round(1000 * row.duration_s), row.completed_ms, row.is_draft,

@@ -39,16 +39,12 @@ _COPY_BYTES = 1 << 20
 
 
 class _Folder(Struct):
-    """The folder of an alias."""
-
     tree: ConfinedTree
     path: str
     is_writable: bool
 
 
 class _OpenFile(Struct):
-    """An open file of the client."""
-
     descriptor: int
     is_readable: bool
     is_writable: bool

@@ -293,7 +293,6 @@ def _config(project: str, given: BuilderSwitches) -> Config:
 
 
 _Work = tuple[Builder, JobPlan]
-"""A builder, and a planned job that AssetBuilder will run with it."""
 
 
 class _Session:

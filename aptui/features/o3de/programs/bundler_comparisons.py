@@ -87,7 +87,6 @@ def _remove(given: BundlerSwitches, steps: list[ComparisonStep]) -> None:
 
 
 def _move(given: BundlerSwitches, steps: list[ComparisonStep]) -> None:
-    """Move a step before the step that has the second number."""
     numbers = given.all("moveComparison")
     if len(numbers) != 2 or not all(map(str.isdecimal, numbers)):
         raise UserError("--moveComparison needs two numbers", hint="for example --moveComparison=0,2")
@@ -129,11 +128,7 @@ def _name_switches(names: Iterable[str]) -> str:
 
 
 def _check_step(step: ComparisonStep) -> ComparisonStep:
-    """Return a step.
-
-    Raises:
-        UserError: a rules file cannot have this type of comparison, or the step has a value that its type does not have.
-    """
+    """Return a step."""
     if step.kind is ComparisonKind.INTERSECTION_COUNT:
         raise UserError("intersectionCount cannot be a step of a rules file", hint="name it in the command 'compare'")
     if step.kind is not ComparisonKind.FILE_PATTERN and step.pattern:

@@ -201,7 +201,6 @@ def _program_roots(program: str) -> Iterator[str]:
 
 
 def _upwards(folder: str) -> Iterator[str]:
-    """Yield an absolute folder, and all folders above it."""
     yield from map(str, (Path(folder), *Path(folder).parents))
 
 

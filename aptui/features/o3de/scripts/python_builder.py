@@ -82,7 +82,6 @@ def override_job(job: sdk.JobDescriptor, overrides: Sequence[JobOverride]) -> sd
 
 
 def _override_of(name: str, overrides: Sequence[JobOverride]) -> JobOverride | None:
-    """Return the last override with this name, ignoring case."""
     return next((each for each in reversed(overrides) if each.name.lower() == name.lower()), None)
 
 

@@ -392,7 +392,6 @@ class CachePane(Pane):
         self._draw()
 
     def _fit_tables(self) -> None:
-        """Shrink short tables to the lines they need."""
         self.tables.fit(self.size, is_narrow=self.has_class("-narrow"), is_zoomed=self.has_class("-zoomed"))
 
     # ----------------------------------------------------------------------------------- keys for settings, checks and repairs

@@ -398,7 +398,6 @@ class AssetDetail(Vertical):
             self._show_file(preview)
 
     def _show_file(self, preview: Preview) -> None:
-        """Show only the current file."""
         self._earlier, self._wanted, self.is_explaining = None, (), False
         self.set_class(bool(preview.form), "-picture")
         self._draw_preview("Preview", preview.at_first, preview.title(self._place))

@@ -385,7 +385,6 @@ class AssetsPane(Pane):
     # -------------------------------------------------------------------------------------------------------------- layout
 
     def _uncover_tree(self) -> None:
-        """Show the tree if another widget covers it."""
         self.remove_class(*_ABOVE_TREE)
 
     def _go_into_tree(self) -> None:

@@ -432,7 +432,6 @@ def _split(infos: Infos) -> tuple[tuple[str, ...], tuple[int, ...]]:
 
 
 def _sources(infos: Infos) -> list[JobRowInfo]:
-    """Return the first job of each source."""
     return list({info.source: info for info in reversed(infos)}.values())[::-1]
 
 

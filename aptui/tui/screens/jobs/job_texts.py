@@ -201,7 +201,6 @@ def _first_error(job_details: JobDetails) -> list[str]:
 
 
 def _code(value: str) -> str:
-    """Return a value as Markdown code."""
     text = sanitize(value)
     ticks = "`" * (_longest_ticks(text) + 1)
     pad = " " if text.startswith("`") or text.endswith("`") else ""

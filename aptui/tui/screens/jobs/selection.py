@@ -230,7 +230,6 @@ class LastVisit:
 
 
 def _split_failed(infos: Sequence[JobRowInfo]) -> tuple[list[JobRowInfo], list[JobRowInfo]]:
-    """Return (failed jobs, other jobs)."""
     return [info for info in infos if info.status == "failed"], [info for info in infos if info.status != "failed"]
 
 

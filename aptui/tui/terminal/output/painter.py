@@ -512,7 +512,6 @@ class FramePainter:
     # ------------------------------------------------------------------------------------------------------ cursor and pen
 
     def _move_cursor(self, y: int, x: int) -> None:
-        """Move the cursor."""
         if self._y == y and self._x == x:
             return
         self._out.append(self._move(y, x))
