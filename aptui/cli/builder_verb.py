@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import keyword
 import os
 import re
 import sys
@@ -97,7 +98,7 @@ def builder(arguments: Namespace) -> int:
 
 
 def _write_new(name: str, project: Path) -> int:
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or keyword.iskeyword(name):
         raise UserError(
             f"'{printing.line(name)}' cannot be the name of a Python module", hint="use lower-case letters, digits and '_'"
         )

@@ -212,8 +212,10 @@ def _stop(record: places.EngineRecord, cache_dir: places.Folder, *, is_when_idle
         return False
     except EngineGone:
         pass
-    except HostError:
-        os.kill(record.pid, signal.SIGTERM)
+    except (HostError, BusyError) as error:
+        if is_when_idle and isinstance(error, BusyError):
+            raise
+        os.kill(record.pid, signal.SIGTERM)  # the engine does not answer, or has too many clients
     deadline = time.monotonic() + _STOP_LIMIT_S
     ask_at = 0.0
     while record.is_alive:
@@ -266,7 +268,7 @@ def _engine_row(record: places.EngineRecord) -> dict[str, Any]:
         with EngineClient.connect(record.socket, timeout_s=1.0) as client:
             answer = client.ask(port.ReadStatus(), timeout_s=2.0)
             row.update({key: answer.get(key, "") for key in ("state", "uptime_s", "rss_bytes")})
-    except HostError:
+    except (HostError, BusyError):  # BusyError: the engine has too many clients
         row.update(state="silent", uptime_s=0.0, rss_bytes=0)
     return row
 

@@ -76,6 +76,7 @@ def test_generated_builder_passes_its_generated_test(project: Path, capsys: pyte
     assert main.main(["builder", "new", "big_words"]) == 0
     assert main.main(["builder", "new", "big_words"]) == 3
     assert main.main(["builder", "new", "Big-Words"]) == 3
+    assert main.main(["builder", "new", "import"]) == 3  # a word of Python
     (project / "assets/a.big_words").write_text("hello")
     assert main.main(["builder", "run", "big_words", "assets/a.big_words"]) == 0
 

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from waiting import until
@@ -18,6 +19,7 @@ from aptui.cli import main
 from aptui.core.notices import EngineMessage, LogLevel
 from aptui.daemon import daemon_process
 from aptui.link import places
+from aptui.shared.errors import BusyError
 
 pytestmark = pytest.mark.real
 
@@ -279,3 +281,19 @@ def test_log_follow_prints_the_log_of_a_running_job_to_its_end(home: Home) -> No
     assert rest == "gone on\n1 error, 0 warnings\n"
     assert home.run("log", "a.slow", "--follow").stdout == home.run("log", "a.slow").stdout == "".join(first) + rest
     assert home.run("log", "a.slow", "--follow", "--json").returncode == 3
+
+
+def test_engine_with_too_many_clients_is_listed_and_can_be_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_words: object, **_named: object) -> NoReturn:
+        raise BusyError("the engine already has 64 connections, its maximum")
+
+    monkeypatch.setattr(verbs.EngineClient, "connect", refuse)
+    with subprocess.Popen(["sleep", "60"]) as engine:
+        record = places.EngineRecord(engine.pid, places.process_start(engine.pid), "p", str(tmp_path), "1", 1, 0, "socket")
+
+        assert verbs._engine_row(record)["state"] == "silent"
+        with pytest.raises(BusyError):
+            verbs._stop(record, tmp_path, is_when_idle=True)
+        assert engine.poll() is None
+        assert verbs._stop(record, tmp_path, is_when_idle=False)
+        assert engine.wait() == -signal.SIGTERM
