@@ -227,11 +227,11 @@ def _across(pattern: str) -> RelocationError:
 
 def _matching(pattern: str, folder: ScanFolder, tree: DiskTree) -> Iterator[str]:
     """Yield the matching files of a scan folder level by level; a final `*` matches everything below."""
-    *levels, last = map(Glob, pattern.split("/"))
-    is_deep = pattern.endswith("*")
+    *levels, end = pattern.split("/")
+    last, is_deep = Glob(end), pattern.endswith("*")
     places = [""]
     for level in levels:
-        places = [f"{place}{name}/" for place in places for name in tree.names(folder, place.rstrip("/"))[0] if level.matches(name)]
+        places = [f"{place}{name}/" for place in places for name in _folders_named(level, tree.names(folder, place.rstrip("/"))[0])]
     for place in places:
         folders, files = tree.names(folder, place.rstrip("/"))
         yield from (f"{place}{name}" for name in files if last.matches(name))
@@ -239,6 +239,15 @@ def _matching(pattern: str, folder: ScanFolder, tree: DiskTree) -> Iterator[str]
             for name in folders:
                 if last.matches(name):
                     yield from _below(folder, f"{place}{name}", tree)
+
+
+def _folders_named(level: str, names: Sequence[str]) -> list[str]:
+    """Return the folders that one level of a pattern matches.
+
+    If a folder has exactly this name, only this folder: its name may contain `*` or `?`, and other names may differ in case.
+    """
+    matches = Glob(level).matches
+    return [level] if level in names else [name for name in names if matches(name)]
 
 
 def _below(folder: ScanFolder, rel: str, tree: DiskTree) -> Iterator[str]:

@@ -104,6 +104,18 @@ def test_files_that_do_not_match_the_pattern_are_not_deleted(harness: Relocation
     assert report.counts.done == 2
 
 
+@pytest.mark.parametrize(("folder", "other"), [("a?b", "acb"), ("a*b", "axxb"), ("art", "Art")])
+def test_pattern_with_the_exact_name_of_a_folder_matches_only_this_folder(
+    harness: RelocationHarness, folder: str, other: str
+) -> None:
+    for name in (folder, other):
+        harness.source(f"assets/{name}/deep/{name}.png")
+
+    assert pairs(harness.do(f"{folder}/*")) == [(f"{folder}/deep/{folder}.png", "")]
+
+    assert harness.files() == [f"{other}/deep/{other}.png"]
+
+
 def test_absolute_destination_may_be_another_scan_folder(harness: RelocationHarness) -> None:
     harness.source("assets/a.png")
 
