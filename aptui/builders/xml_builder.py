@@ -103,17 +103,16 @@ def _check(data: bytes, options: XmlParams) -> bytes:
     return product.decode().encode(encoding) if encoding else product
 
 
-class _Element:
+class _Element(Struct):
     """An open element. `blanks` are the (start, end) of texts directly in the element that consist of blanks only.
 
     Programs ignore these texts if the element has children and no other text.
     """
 
-    def __init__(self, *, is_preserved: bool) -> None:
-        self.is_preserved = is_preserved
-        self.has_text = False
-        self.has_children = False
-        self.blanks: list[tuple[int, int]] = []
+    is_preserved: bool
+    has_text: bool = False
+    has_children: bool = False
+    blanks: list[tuple[int, int]] = []
 
 
 class _XmlReading:

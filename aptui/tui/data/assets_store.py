@@ -63,7 +63,6 @@ class TreeHealth:
     """Counts the jobs with problems in each file and folder of a tree. A count is the difference of two prefix sums.
 
     Args:
-        unwell: the sources that have jobs with problems.
         nodes: the node in the tree of each of these sources, -1 = not in this tree.
         end: for each node of the tree, one past its last descendant.
     """

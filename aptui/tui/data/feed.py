@@ -88,7 +88,6 @@ class Batch(Struct):
         running: the jobs that ran at the subscription, {id: start in ms}; None = unchanged.
         percents: {id of a job: the newest report about its progress}.
         are_assets_stale: whether sources or products changed, so that trees are out of date.
-        missing_scans: progress of scans for missing dependencies.
         error: why the database cannot be read; "" if it can be read.
     """
 

@@ -595,7 +595,6 @@ class Sheets(Actions):
     """Opens sheets.
 
     Args:
-        keymap: returns the current keymap.
         commands: returns the commands that the `:` line accepts now.
         facts: returns facts about the app as (name, value).
     """

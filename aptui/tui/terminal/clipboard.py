@@ -40,7 +40,6 @@ class Copied(Struct, frozen=True):
     """The result of a copy.
 
     Args:
-        size_bytes: size of the text in UTF-8.
         routes: where the text was sent: "tmux", "screen", "terminal".
         file: private file with the text if the text is too large for some terminals or no route accepted it, else None.
     """

@@ -19,7 +19,6 @@ class Listing(Generic[T]):
     """A `TableModel` of records.
 
     Args:
-        cell: draws a cell of a record.
         order: returns the sort value of a record in a column; without `order` the records keep their order.
         key: returns the stable id of a record, by default its position.
     """
@@ -93,7 +92,6 @@ class ListedRow(Struct, frozen=True):
 
     Args:
         order: {column id: sort value}; all other columns are sorted by their text.
-        data: the record that the row shows.
     """
 
     key: int

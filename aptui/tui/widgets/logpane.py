@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import bisect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
 from rich.segment import Segment
@@ -141,8 +140,7 @@ class LogPane(Rows):
         Binding("left", "shift(-1)", "back to the start of lines", id="log.left", show=False),
     ]
 
-    @dataclass
-    class ModesChanged(Rows.MarksChanged):
+    class ModesChanged(Rows.ListMessage):
         """Posted when follow, pause, wrap or the levels changed, so that the screen draws `modes()` again."""
 
     def __init__(self, source: LineSource | None = None, *, window_cells: int = 14, wraps: bool = False, **named: Any) -> None:

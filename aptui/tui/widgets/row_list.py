@@ -290,16 +290,24 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Te
     ]
 
     @dataclass
-    class RowMessage(Message):
-        """Base class of messages about a row; they have the widget and the key of the row."""
+    class ListMessage(Message):
+        """Base class of the messages."""
 
         rows: Rows
-        key: int
 
         @property
         def control(self) -> Rows:
             """The widget that posted the message; Textual compares it with the selector in `@on(Rows.Opened, "#jobs")`."""
             return self.rows
+
+    class MarksChanged(ListMessage):
+        """Posted when the marks changed."""
+
+    @dataclass
+    class RowMessage(ListMessage):
+        """Base class of messages about the row with this key."""
+
+        key: int
 
     class Highlighted(RowMessage):
         """Posted when the cursor moved to another row."""
@@ -313,17 +321,6 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Te
 
         x: int
         y: int
-
-    @dataclass
-    class MarksChanged(Message):
-        """Posted when the marks changed."""
-
-        rows: Rows
-
-        @property
-        def control(self) -> Rows:
-            """The widget."""
-            return self.rows
 
     def __init__(self, **named: Any) -> None:
         self.marks = RowMarks(self)

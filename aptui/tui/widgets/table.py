@@ -203,8 +203,8 @@ class Table(Rows):
     ]
 
     @dataclass
-    class HeaderClicked(Rows.RowMessage):
-        """Posted when the user clicked the title of the column `column_id`. `key` is the cursor's key, or -1."""
+    class HeaderClicked(Rows.ListMessage):
+        """Posted when the user clicked the title of the column `column_id`."""
 
         column_id: str
 
@@ -399,7 +399,7 @@ class Table(Rows):
         start = 1
         for column, width in self._lay_columns():
             if start <= x < start + width + len(GAP):
-                self.post_message(self.HeaderClicked(self, -1 if self.cursor_key is None else self.cursor_key, column.id))
+                self.post_message(self.HeaderClicked(self, column.id))
                 return
             start += width + len(GAP)
 

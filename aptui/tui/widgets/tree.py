@@ -365,7 +365,6 @@ class Branch(Struct):
     Args:
         cells: {column id: cell}; a missing cell is empty.
         data: the record by which the screen identifies the node; a record may occur several times in the tree.
-        has_children: whether the node may have children.
         children: the children, None = not requested yet.
     """
 

@@ -57,9 +57,6 @@ class Ref(NamedTuple):
 
     Args:
         leads: kind of the target: SOURCE, PRODUCT, JOB, or "" = the line has no target.
-        key: id of the target.
-        text, note, size: texts of the columns.
-        role: role of the note.
         ask: the children of the line: OUT, IN, or "" = no children.
     """
 

@@ -273,7 +273,6 @@ class RunningLog:
 
     Args:
         running_id: returns the id of the job whose running log is shown; 0 = none.
-        accept: shows the lines.
         later: requests a frame after a delay in seconds.
     """
 

@@ -105,11 +105,9 @@ class LogPiece(Struct):
     """Lines that the thread found in a file; they replace all shown lines from the offset `start` on.
 
     Args:
-        search: the parsed search of the request.
         file: the open file, in the first piece of a view.
         starts, levels: offset and level of each line.
         detailed: offsets of lines with context.
-        hits: offsets of lines that the search finds.
         is_whole: whether the piece has all lines of the view. If not, it has only the last lines, and a piece with all lines
             follows.
         large: the lines of a file that is too large to index.

@@ -291,9 +291,9 @@ async def test_tables_are_sorted_and_the_order_is_saved(tmp_path, store):
         assert next(each.data.name for each in app.pane.tables.folders.model.records) == "data/"
         await pilot.press("S", "enter")
         await until(pilot, lambda: table.sort == ("name", False))
-        table.post_message(table.HeaderClicked(table, -1, "count"))
+        table.post_message(table.HeaderClicked(table, "count"))
         await pilot.pause()
-        table.post_message(table.HeaderClicked(table, -1, "count"))
+        table.post_message(table.HeaderClicked(table, "count"))
         await pilot.pause()
         await until(pilot, lambda: table.sort == ("count", False))
         await until(pilot, lambda: next(each.data.name for each in app.pane.tables.folders.model.records) == "(top level)")
