@@ -136,7 +136,6 @@ def show_count(count: int, noun: str, plural: str = "") -> str:
     """Return a number with its noun: "1 tile", "4,200 tiles".
 
     Args:
-        noun: the singular form.
         plural: the plural form, if it is not the noun with "s" or, after "sh" and "x", with "es".
     """
     return f"{count:,} {noun if count == 1 else plural or noun + ('es' if noun.endswith(('sh', 'x')) else 's')}"

@@ -224,7 +224,6 @@ def list_included(
     All paths are relative to the scan folder.
 
     Args:
-        request: the request with the source.
         include_paths: folders in the scan folder in which includes are searched.
         refuses: whether an include outside the project, or one that cannot be parsed, is an error, because the compiler would
             read it.

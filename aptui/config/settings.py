@@ -55,7 +55,6 @@ class Alert(Struct, frozen=True):
         event: one of `EVENTS`.
         exec: a program and its arguments; they are run without a shell.
         webhook: a URL that receives the summary of the events as JSON.
-        desktop: whether a desktop notification is shown.
         bell: whether the terminal rings, and shows a notification if it can.
     """
 

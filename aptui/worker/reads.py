@@ -169,7 +169,6 @@ class Reads:
         """Record that `path` (absolute, or relative to the current folder) is opened; `where` returns its place in the code.
 
         Args:
-            flags: the flags of open(2).
             is_before: whether the call comes before the file is opened. If so, the file's current state is recorded as the state
                 that is read.
         """

@@ -140,7 +140,6 @@ def validate_json(text: str, *, comment_hint: str = "") -> bool:
     """Validate JSON, and return whether any of its objects has a duplicate key.
 
     Args:
-        text: the whole JSON text.
         comment_hint: text that is added to the error if the text has a comment.
 
     Raises:

@@ -39,7 +39,6 @@ def read_xml(data: bytes, inline: Container[str] = ()) -> XmlElement:
     """Return the root of a document.
 
     Args:
-        data: all bytes.
         inline: names of elements whose text belongs to the text of their parent.
 
     Raises:

@@ -95,7 +95,6 @@ def read_yaml(data: bytes, name: str, *, max_bytes: int = MAX_BYTES, max_nodes: 
 
     Args:
         name: the name of the file, before `:line:column` in every message.
-        max_bytes: maximum size of `data`.
         max_nodes: maximum number of keys and values.
 
     Raises:

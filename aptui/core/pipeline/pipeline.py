@@ -465,8 +465,6 @@ class PipelineStatus(Struct, frozen=True):
 
     Args:
         run, failed, done: numbers of runs, failed runs and successful runs that have ended since the engine opened.
-        ready_analyses, ready_jobs: numbers of queued analyses and jobs.
-        running_analyses, running_jobs: numbers of running analyses and jobs.
         reading: number of files whose bytes are being read.
         is_scanned: whether the end of the last scan was reported.
         failing: change of the number of failed jobs and analyses since the engine opened.

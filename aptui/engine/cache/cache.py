@@ -553,7 +553,6 @@ class Cache:
         A folder without a row was not made by the engine: its files stay, and `say` reports the folder.
 
         Args:
-            say: receives sentences for users.
             trusts_times: whether to skip each folder whose ctime equals its recorded ctime.
         """
         gone: list[str] = []

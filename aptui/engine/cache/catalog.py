@@ -83,7 +83,6 @@ class Catalogs:
 
     Args:
         database: the asset database that `writer` writes.
-        project: the project's name.
         platforms: the result of `platforms_of`.
         mark: the mark that the database stores (`mark_of`).
     """

@@ -125,7 +125,6 @@ class ChangeTracker:
     """The change tracker of a long-running engine: decides which files and folders the engine checks after a notification.
 
     Args:
-        project: its scan folders and ignore rules.
         wake: ends the loop's sleep; called from the watcher's threads.
         settings_changed: called when a file of the configuration, or a project builder, may have changed.
     """

@@ -84,7 +84,6 @@ class WatchedRoots:
 
     Args:
         take: receives change notifications, in the watcher's threads.
-        say: reports a sentence to clients.
     """
 
     def __init__(

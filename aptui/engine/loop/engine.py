@@ -98,7 +98,6 @@ class SavedRows:
         Args:
             ordered: the ticket (number) of the last save that the pipeline ordered.
             now: seconds of a monotonic clock.
-            is_at_rest: whether no other work is left.
         """
         if not is_at_rest or self.ticket >= ordered:
             self._at_rest_since_s = None
@@ -345,7 +344,6 @@ class Engine:
         """Begin to scan all scan folders; the turns of the loop perform it.
 
         Args:
-            retries: whether failed jobs are tried again.
             is_full: read every file's bytes; None = use `is_full_scan` of the engine.
         """
         assert self._opening is not None

@@ -61,7 +61,6 @@ class FileClocks:
     Args:
         roots: {scan folder id: absolute path}.
         mountinfo: the contents of `/proc/self/mountinfo`; None = the file is read when it is needed.
-        longest_ns: the longest tick to assume.
     """
 
     def __init__(self, roots: Mapping[int, str], mountinfo: Callable[[], bytes] | None = None, longest_ns: int = RACY_NS) -> None:

@@ -43,7 +43,6 @@ class Scanner:
     """One scan. Iterate over `steps`; each item has the events of a slice of the work.
 
     Args:
-        remembered: the state that the last scan stored.
         check: the result of the up-to-date check; folders that it has walked are not walked again. None = no check was made.
         is_full: read the bytes of every file, and trust no remembered digest.
         reassess: report every file, changed or not, because the configuration changed.

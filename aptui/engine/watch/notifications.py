@@ -60,7 +60,6 @@ class ChangeNotification(Struct, frozen=True):
     """A notification: paths of one root that have to be checked.
 
     Args:
-        tag: the tag of the root.
         paths: absolute paths that changed. If a path is a folder, the folders below it need no check.
         trees: absolute folders to check with everything below them, because they are new or their changes are unknown.
         is_lost: some notifications are missing; everything under the root has to be checked.
@@ -86,7 +85,6 @@ class WatchTimings(Struct, frozen=True):
         heartbeat_gap_s: delay of a wake-up (seconds) after which notifications may be lost, because the process was stopped or got
             no processor time.
         recheck_s: time until a new folder is reported again.
-        rescan_every_s: interval of the periodic full scans.
         rescan_backoff_s: shortest and longest interval between reported losses of one root.
         root_check_every_s: interval of checks whether a root is still the same folder.
         limits_check_every_s: time after which the watches are counted again, if folders appeared or disappeared. After new
@@ -97,7 +95,6 @@ class WatchTimings(Struct, frozen=True):
         failures_before_polling: failures of watching in a row before a root is polled.
         cookie_folder: an absolute folder in which files are made to learn when all earlier notifications have been handled
             (`watch.watcher.SyncCookie`).
-        mountinfo: returns the contents of `/proc/self/mountinfo`.
         watch_count: returns the number of watches of an inotify descriptor.
     """
 

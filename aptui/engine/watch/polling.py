@@ -209,8 +209,6 @@ class Poller:
 
     Args:
         top: an absolute folder, the root or a mount below it.
-        notifications: receives the differences.
-        interval_s: the minimum time between two listings.
         news: called when `is_gone` or `trouble` changed.
     """
 

@@ -62,7 +62,6 @@ class ClusterClient(Struct, frozen=True):
     """The settings and functions with which a pool uses a cluster.
 
     Args:
-        blob_store: address of the store for files.
         tools: pairs (builder, program that the builder's command names).
         inputs_of: returns the input files of an order's job.
         say: receives messages for the user, from any thread.

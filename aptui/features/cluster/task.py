@@ -310,7 +310,6 @@ class Bench:
 
     Args:
         folder: a folder for these worker processes only, with their code and jobs.
-        slots: number of jobs at a time.
         store: the store with the project's builder code.
 
     Raises:

@@ -39,7 +39,6 @@ class HttpSession:
     """An outgoing HTTP session, `http`, that closes its sockets reliably. A plain session of aiohttp may leave sockets open.
 
     Args:
-        limit: maximum number of connections.
         session: further arguments of `aiohttp.ClientSession`.
     """
 

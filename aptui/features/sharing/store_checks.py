@@ -115,7 +115,6 @@ def look_up_commit(config: Config, commit: str, platforms: str | None, *, trusts
     """Look up the results of all jobs of a commit in the shared cache, or in this machine's store if no shared cache is configured.
 
     Args:
-        config: configuration of the local project.
         platforms: ids of platforms, separated by commas; None = all enabled platforms.
         trusts_code: run the commit's builders and the version commands of its tools even if they differ from this checkout; they
             determine the jobs.

@@ -75,7 +75,6 @@ class Acceptor:
         refuses: returns why clients at an address are refused, "" = they are accepted. The protocol sends the reason to a refused
             client after the TLS handshake. Of each refused address, only `_REFUSED_LIMIT` connections are accepted at a time.
         limit: maximum number of pending connections.
-        handshake_s: timeout of a TLS handshake.
     """
 
     def __init__(

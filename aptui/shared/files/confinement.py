@@ -44,7 +44,6 @@ def placed_name(named_by: str, name: str, *, is_uri: bool = False) -> str:
 
     Args:
         named_by: the file that contains the name, relative to its scan folder.
-        name: the name in the content.
         is_uri: the name is percent-encoded, and is decoded once, as readers of URIs do.
     """
     plain = (_unquote(name) if is_uri else name).replace("\\", "/")

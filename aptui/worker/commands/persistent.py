@@ -101,7 +101,6 @@ class PersistentPrograms:
         """Have the program of a builder do one job; start the program first if it is not running or has changed.
 
         Args:
-            builder: the builder whose program does the job.
             request: the job; `id` is its number.
             output: receives the program's stderr.
             watch: called after the job is sent, and again when the job takes long.

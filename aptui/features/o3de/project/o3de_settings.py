@@ -57,7 +57,6 @@ class ScanFolderSettings:
 
     Args:
         references: ids and tags of all declared platforms, in lower case.
-        is_folder: returns whether a path is a folder.
     """
 
     def __init__(

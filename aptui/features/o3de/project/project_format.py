@@ -94,7 +94,6 @@ def load(
     Args:
         sets: `KEY=VALUE` of `--set`: keys that begin with a slash are keys of the registry, others are keys of an `aptui.yaml`.
         wanted: use exactly these platforms instead of the enabled platforms.
-        options: further options of the command line.
 
     Raises:
         ConfigErrors: all errors that were found.

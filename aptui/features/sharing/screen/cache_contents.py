@@ -472,7 +472,6 @@ class RepairCommands:
     """Repairs of findings: the engine runs jobs again or deletes files.
 
     Args:
-        problems: returns all findings.
         gone: called with the names of files that the engine has deleted.
     """
 

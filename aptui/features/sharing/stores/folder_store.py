@@ -46,7 +46,6 @@ class FolderStore:
 
     Args:
         root: the folder; it must exist, because an empty mount point is not a store.
-        syncs: sync files to the disk before publishing.
     """
 
     def __init__(self, root: str, namespace: str = TRUSTED, *, syncs: bool = True) -> None:
