@@ -7,7 +7,7 @@ changes no files. Each `RelocationError` also has O3DE's own message.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -48,13 +48,12 @@ class FoundSource(Struct, frozen=True):
 # ---------------------------------------------------------------------------------------------------------------- switches
 
 
-def from_switches(switches: Iterable[str]) -> Relocate | None:
-    """Return the request that O3DE's switches describe (`move=a,b`, `confirm`, …; without dashes), None without a command.
+def from_switches(given: Mapping[str, str]) -> Relocate | None:
+    """Return the request that O3DE's switches describe, as {switch without dashes: its value or ""}; None without a command.
 
     Raises:
         RelocationError: a switch without its command, or a move without exactly two parts.
     """
-    given = dict(switch.partition("=")[::2] for switch in switches)
     is_move, is_delete = "move" in given, "delete" in given
     if "updateReferences" in given and not is_move:
         raise _needs(["updateReferences"], "--move")

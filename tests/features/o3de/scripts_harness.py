@@ -10,9 +10,12 @@ from unittest import mock
 from msgspec.structs import replace
 
 from aptui.config import load as config_load
-from aptui.features.o3de.scripts.python_builder import SCRIPTS, scripts_builder
+from aptui.core.project import Builder, BuilderKind
+from aptui.features.o3de.scripts.python_builder import scripts_builder
+from aptui.features.o3de.scripts.script_runner import Surroundings
 from tests.disk_project import Project, Ran
 
+SCRIPTS = Path("Editor/Scripts/bootstrap.py")
 SETTINGS = """
 
 platforms: {linux: {}}
@@ -99,7 +102,9 @@ class ScriptedProject(Project):
 
     def stand_in(self, platforms: tuple[str, ...] = ("linux",)):
         """Return a tuple with one builder, which stands for all builders of scripts in the configuration."""
-        return scripts_builder([self.root / home for home in self.homes], platforms, engine=self.root, project=self.root)
+        scripts = tuple(str(path) for home in self.homes if (path := self.root / home / SCRIPTS).is_file())
+        around = Surroundings(scripts, str(self.root), str(self.root))
+        return (scripts_builder(around, platforms, Builder(b"", "", BuilderKind.PYTHON)),) if scripts else ()
 
     @contextmanager
     def configured(self):

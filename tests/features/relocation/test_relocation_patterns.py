@@ -80,20 +80,20 @@ MOVE_FORMAT = "Invalid format for move command.  Expected format is move=<source
 )
 def test_wrong_switches_of_a_relocation_are_refused(switches: list[str], error: str) -> None:
     with pytest.raises(RelocationError) as caught:
-        from_switches(switches)
+        from_switches(dict(switch.partition("=")[::2] for switch in switches))
 
     assert caught.value.reference == error
 
 
 def test_refused_switch_names_the_command_that_it_needs() -> None:
     with pytest.raises(RelocationError, match=r"^--updateReferences can be used only with --move$"):
-        from_switches(["delete=a", "updateReferences"])
+        from_switches({"delete": "a", "updateReferences": ""})
     with pytest.raises(RelocationError, match=r"^--confirm can be used only with --move or --delete$"):
-        from_switches(["confirm"])
+        from_switches({"confirm": ""})
 
 
 def test_switches_are_parsed_into_a_relocation_request() -> None:
-    order = from_switches(["move=a/*,b/*", "confirm", "updateReferences", "leaveEmptyFolders"])
+    order = from_switches({"move": "a/*,b/*", "confirm": "", "updateReferences": "", "leaveEmptyFolders": ""})
 
     assert order is not None
     assert (order.source, order.destination, order.is_delete) == ("a/*", "b/*", False)
@@ -103,8 +103,8 @@ def test_switches_are_parsed_into_a_relocation_request() -> None:
         True,
         False,
     )
-    assert from_switches(["quitonidle"]) is None
-    assert from_switches(["delete=a"]).is_delete
+    assert from_switches({"quitonidle": ""}) is None
+    assert from_switches({"delete": "a"}).is_delete
 
 
 # ------------------------------------------------------------------------------------------------------------------ source

@@ -16,7 +16,7 @@ from aptui.features.o3de.programs.events import EventPrinter
 from aptui.features.o3de.programs.phrases import BATCH
 from aptui.features.o3de.programs.run_request import RunRequest
 from aptui.link import port
-from aptui.link.engine_client import EngineClient, NoEngine
+from aptui.link.engine_client import EngineClient
 from aptui.shared.errors import BusyError, KnownError
 from aptui.store.db.schema import uuid_text
 
@@ -129,12 +129,8 @@ class _Batch:
     def _run_beside(self, busy: BusyError, selector: selectors.BaseSelector) -> None:
         """Ask the engine that holds the cache to process all changes, and wait for its answer."""
         self._start.console.say("Another engine uses this cache, so that engine is asked to process everything.")
-        try:
-            client = EngineClient.of(self._start.config.cache_dir, kind="batch")
-        except NoEngine:
-            raise busy from None
-        self._roots = processor_run.roots_in_database(self._start)
-        with client:
+        with run_request.connect_to_holder(self._start.config, busy) as client:
+            self._roots = processor_run.roots_in_database(self._start)
             self._settle(client, selector)
 
     def _settle(self, client: EngineClient, selector: selectors.BaseSelector) -> None:

@@ -248,15 +248,8 @@ def listener(port: int) -> socket.socket:
     Raises:
         OSError: the port is in use.
     """
-    channel = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        channel.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        channel.bind((HOST, port))
-        channel.listen()
-        channel.setblocking(False)
-    except BaseException:
-        channel.close()
-        raise
+    channel = socket.create_server((HOST, port))
+    channel.setblocking(False)
     return channel
 
 

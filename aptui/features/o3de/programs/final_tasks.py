@@ -12,7 +12,7 @@ import msgspec
 from aptui.core.paths import os_path
 from aptui.core.patterns import wildcard
 from aptui.features.o3de.programs import phrases
-from aptui.features.o3de.programs.program_switches import GivenSwitches
+from aptui.features.o3de.programs.processor_run import RELOCATION
 from aptui.features.o3de.programs.run_request import RunRequest, ask_holder
 from aptui.features.relocation import relocate
 from aptui.features.relocation.relocation_patterns import RelocationError, from_switches
@@ -170,14 +170,12 @@ def _update_failures(updates: Iterable[Update]) -> Iterator[str]:
 
 # If the command line requests to move or delete files, the program does so once, after all jobs, and prints O3DE's report.
 
-_COMMANDS = ("move", "delete")
-_OTHERS = ("confirm", "leaveEmptyFolders", "allowBrokenDependencies", "updateReferences", "excludeMetaDataFiles", "enablescm")
-
 
 def relocate_sources(start: RunRequest) -> None:
     """Perform the requested relocation and print its report; a refused request is logged as an error, and does not end the run."""
     try:
-        order = from_switches(_format_switches(start.given))
+        given = {name: ",".join(start.given.all(name)) for name in (*RELOCATION, "enablescm") if start.given.has(name)}
+        order = from_switches(given)
     except RelocationError as refusal:
         for line in refusal.reference.splitlines():
             start.console.complain(line)
@@ -199,12 +197,6 @@ def relocate_sources(start: RunRequest) -> None:
     start.console.say_all(refused)
     start.console.say_all(report_lines(report))
     start.console.say_all(closing_lines(report))
-
-
-def _format_switches(given: GivenSwitches) -> list[str]:
-    """Return the relocation switches in the form that `from_switches` reads."""
-    given_commands = [f"{name}={','.join(given.all(name))}" for name in _COMMANDS if given.has(name)]
-    return [*given_commands, *(name for name in _OTHERS if given.has(name))]
 
 
 def _perform(start: RunRequest, order: Relocate) -> RelocationReport:

@@ -69,13 +69,17 @@ class RunRequest(Struct):
         return asset_database(self.config.cache_dir)
 
 
-def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
-    """Send a verb to the engine that holds the cache, and return its answer; raise `busy` if that engine cannot be reached."""
+def connect_to_holder(config: Config, busy: BusyError) -> EngineClient:
+    """Return a client of the engine that holds the cache; raise `busy` if that engine cannot be reached."""
     try:
-        client = EngineClient.of(config.cache_dir, kind="batch")
+        return EngineClient.of(config.cache_dir, kind="batch")
     except NoEngine:
         raise busy from None
-    with client:
+
+
+def ask_holder(config: Config, busy: BusyError, verb: Verb) -> Answer:
+    """Send a verb to the engine that holds the cache, and return its answer; raise `busy` if that engine cannot be reached."""
+    with connect_to_holder(config, busy) as client:
         return client.ask(verb)
 
 

@@ -282,18 +282,23 @@ def _list_idle_platforms(opened: OpenedO3deProject, config: Config, recorder: In
 
 
 def _script_builders(opened: OpenedO3deProject, project: Project, recorder: InputRecorder) -> tuple[Builder, ...]:
-    """Return the builder that represents all builders of scripts. Record the possible paths of scripts as inputs."""
-    from aptui.features.o3de.scripts.python_builder import SCRIPTS, scripts_builder
+    """Return the builder that represents all builders of scripts, () if the project has no scripts.
 
+    Record the possible paths of scripts as inputs.
+    """
     places, facts = opened.places, opened.facts
-    roots = [Path(root) for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project)]
-    for root in roots:
-        recorder.names(str((root / SCRIPTS).parent))
-    platforms = tuple(platform.id for platform in project.platforms)
-    return scripts_builder(
-        roots, platforms, engine=Path(places.engine), project=Path(places.project),
-        builder_overrides=facts.builder_overrides, job_overrides=facts.job_overrides, unlisted=project.unlisted_builder,
-    )  # fmt: skip
+    for script in places.scripts:
+        recorder.names(os.path.dirname(script))
+    scripts = tuple(filter(os.path.isfile, places.scripts))
+    if not scripts:
+        return ()
+    from aptui.features.o3de.scripts.python_builder import scripts_builder
+    from aptui.features.o3de.scripts.script_runner import Surroundings
+
+    around = Surroundings(
+        scripts, str(Path(places.engine)), str(Path(places.project)), facts.builder_overrides, facts.job_overrides
+    )
+    return (scripts_builder(around, tuple(platform.id for platform in project.platforms), project.unlisted_builder),)
 
 
 def _layers(project_dir: Path, recorder: InputRecorder) -> list[tuple[str, bytes]]:

@@ -35,6 +35,10 @@ _NAME = re.compile(r"[^=<>~!\s]+")
 """Matches the name of a gem in a requirement such as `PhysX5>=1.0`."""
 
 
+_SCRIPTS = "Editor/Scripts/bootstrap.py"
+"""Path of a bootstrap file of builder scripts, relative to the engine's Assets, a gem, or a project."""
+
+
 class Gem(Struct, frozen=True):
     """An active gem and its folder."""
 
@@ -55,6 +59,12 @@ class ProjectRoots(Struct, frozen=True):
     gems: tuple[Gem, ...]
     missing: tuple[str, ...]
     program: str = ""
+
+    @property
+    def scripts(self) -> tuple[str, ...]:
+        """The possible bootstrap files of builder scripts in the order in which they run: of the engine, gems and the project."""
+        roots = (os.path.join(self.engine, "Assets"), *(gem.path for gem in self.gems), self.project)
+        return tuple(str(Path(root, _SCRIPTS)) for root in roots)
 
 
 def merge_options(registry: Registry, options: Options) -> None:

@@ -62,11 +62,8 @@ def write_equal(folder: Path, *, is_dry_run: bool = False) -> tuple[Path, str, t
 
 def _scripts(opened: OpenedO3deProject) -> Iterator[str]:
     """Yield messages about builders of O3DE's scripts, which only work with the settings registry."""
-    places = opened.places
-    for root in (os.path.join(places.engine, "Assets"), *(gem.path for gem in places.gems), places.project):
-        script = os.path.join(root, "Editor", "Scripts", "bootstrap.py")
-        if os.path.isfile(script):
-            yield f"{script}: the builders of this script do not run with '{FILE_NAME}', because this file cannot describe them"
+    for script in filter(os.path.isfile, opened.places.scripts):
+        yield f"{script}: the builders of this script do not run with '{FILE_NAME}', because this file cannot describe them"
 
 
 def _lines(opened: OpenedO3deProject, project: str) -> Iterator[str]:

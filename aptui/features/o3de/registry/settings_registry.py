@@ -489,10 +489,10 @@ class Registry:
             data = self._recorder.read(path)
             if data is None:
                 return None
-            self._parsed[path] = resolve_imports(read_json(data, path, self._doubt), self._importer(path, (path,)))
+            self._parsed[path] = self._parse(data, path, (path,))
         return self._parsed[path]
 
-    def _importer(self, path: str, chain: tuple[str, ...]) -> Callable[[str, str], Node]:
+    def _parse(self, data: bytes, path: str, chain: tuple[str, ...]) -> Node:
         def read(name: str, asked: str) -> Node:
             file = os.path.normpath(os.path.join(os.path.dirname(path), name))
             if file in chain:
@@ -500,9 +500,9 @@ class Registry:
             data = self._recorder.read(file)
             if data is None:
                 raise UserError(f"the imported file '{file}' does not exist", where=asked)
-            return resolve_imports(read_json(data, file, self._doubt), self._importer(file, (*chain, file)))
+            return self._parse(data, file, (*chain, file))
 
-        return read
+        return resolve_imports(read_json(data, path, self._doubt), read)
 
     # ── reading ──
 

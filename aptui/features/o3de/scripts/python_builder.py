@@ -16,7 +16,6 @@ import os
 import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -27,7 +26,7 @@ from aptui import sdk
 from aptui.core.fingerprint import short
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import wildcard_regex
-from aptui.core.project import Builder, BuilderKind, Pattern, PatternKind
+from aptui.core.project import Builder, Pattern, PatternKind
 from aptui.features.o3de.project_facts import DELETES_ON_FAILURE, JobOverride
 from aptui.features.o3de.scripts import script_runner
 from aptui.features.o3de.scripts.azlmbr.asset import builder as azlmbr
@@ -258,8 +257,6 @@ def capture_output(log: sdk.JobLog) -> Iterator[None]:
         errors.finish()
 
 
-SCRIPTS = Path("Editor/Scripts/bootstrap.py")
-"""Path of a bootstrap file, relative to the engine's Assets, a gem, or a project."""
 _NAME = "scripts of O3DE"
 _MODULE = "aptui.features.o3de.scripts.python_builder"
 _Answer = TypeVar("_Answer")
@@ -267,36 +264,17 @@ _Answer = TypeVar("_Answer")
 
 # ------------------------------------------------------------------------------------------------------------- discovery
 
-_NO_BUILDER = Builder(b"", "", BuilderKind.PYTHON)
 
-
-def scripts_builder(
-    roots: Sequence[Path],
-    platforms: tuple[str, ...],
-    *,
-    engine: Path | None = None,
-    project: Path | None = None,
-    builder_overrides: Sequence[JobOverride] = (),
-    job_overrides: Sequence[JobOverride] = (),
-    unlisted: Builder = _NO_BUILDER,
-) -> tuple[Builder, ...]:
-    """Return one `Builder` for the configuration that stands for all builders of scripts, () if the project has no scripts.
+def scripts_builder(around: Surroundings, platforms: tuple[str, ...], unlisted: Builder) -> Builder:
+    """Return one `Builder` for the configuration that stands for all builders of scripts.
 
     Args:
-        roots: folders whose `Editor/Scripts/bootstrap.py` are run, in this order: the engine's `Assets`, gems, the project.
         platforms: the enabled platforms.
-        builder_overrides, job_overrides: the overrides of `BuilderConfig.ini`.
         unlisted: settings for builders without an entry in the configuration (`Project.unlisted_builder`).
     """
-    scripts = tuple(str(path) for root in roots if (path := root / SCRIPTS).is_file())
-    if not scripts:
-        return ()
-    around = Surroundings(
-        scripts, str(engine) if engine else "", str(project) if project else "", tuple(builder_overrides), tuple(job_overrides)
-    )
     uuid = name_uuid(f"aptui:builder:{_NAME}".encode())
     adapter = f"{_MODULE}:find"
-    return (replace(unlisted, uuid=uuid, name=_NAME, platforms=platforms, adapter=adapter, environment=around.to_json()),)
+    return replace(unlisted, uuid=uuid, name=_NAME, platforms=platforms, adapter=adapter, environment=around.to_json())
 
 
 def find(stand_in: Builder) -> tuple[list[tuple[Builder, tuple[str, ...]]], list[tuple[str, str, bool]]]:
