@@ -12,7 +12,7 @@ import msgspec
 from aptui.core.paths import os_path
 from aptui.core.patterns import wildcard
 from aptui.features.o3de.programs import phrases
-from aptui.features.o3de.programs.processor_run import RELOCATION
+from aptui.features.o3de.programs.program_switches import RELOCATION
 from aptui.features.o3de.programs.run_request import RunRequest, ask_holder
 from aptui.features.relocation import relocate
 from aptui.features.relocation.relocation_patterns import RelocationError, from_switches

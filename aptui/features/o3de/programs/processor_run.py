@@ -25,6 +25,7 @@ from aptui.features.o3de.connection.connection_supervisor import ConnectionSuper
 from aptui.features.o3de.programs import phrases
 from aptui.features.o3de.programs.control import ControlChannel, Processor, RefusingPort
 from aptui.features.o3de.programs.events import EventPrinter, Stat, report
+from aptui.features.o3de.programs.program_switches import RELOCATION
 from aptui.features.o3de.programs.run_request import RunRequest
 from aptui.shared.errors import UserError
 from aptui.store.db.schema import delete_if_newer
@@ -32,15 +33,6 @@ from aptui.store.queries.reader import JobRow, open_reader
 
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ERRORS_FATAL, _WARNINGS_FATAL = 1, 2
-RELOCATION = (
-    "move",
-    "delete",
-    "confirm",
-    "leaveEmptyFolders",
-    "allowBrokenDependencies",
-    "updateReferences",
-    "excludeMetaDataFiles",
-)
 _ELSEWHERE = ("common", "all")
 """Values of a job's platform that are not platforms: "common" for intermediate products, "all" for failed analyses."""
 

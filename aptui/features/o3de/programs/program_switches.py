@@ -124,6 +124,10 @@ SWITCHES = (
     Switch("excludeMetaDataFiles", SwitchArity.NOTHING, "do not move or delete metadata files"),
 )
 """All switches of O3DE's AssetProcessor and AssetProcessorBatch, including switches that only older documentation lists."""
+RELOCATION = (
+    "move", "delete", "confirm", "leaveEmptyFolders", "allowBrokenDependencies", "updateReferences", "excludeMetaDataFiles",
+)  # fmt: skip
+"""Switches about moving and deleting sources."""
 
 ALIASES = {
     "h": "help",
