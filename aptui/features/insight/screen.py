@@ -91,7 +91,7 @@ def _find_run(app: Shell, rest: str) -> None:
     if len(rows) != 1:
         what = f"'{path}' has {len(rows)} jobs; add @PLATFORM" if rows else f"'{path}' is not a job; type: restore PATH N"
         app.in_ui(app.show_toast, what, "warning")
-    elif not number.isdigit() or not 1 <= int(number) <= len(runs):
+    elif not number.isdecimal() or not 1 <= int(number[:9]) <= len(runs):
         app.in_ui(app.show_toast, f"run {number} does not exist; give a number from 1 (the last run) to {len(runs)}", "warning")
     elif restore is None:
         app.in_ui(app.show_toast, "earlier runs cannot be restored, because no installed feature stores them", "warning")

@@ -153,6 +153,8 @@ def test_commands_open_the_sheets_about_sessions(tmp_path: Path, monkeypatch: py
         await until(pilot, lambda: "'9' is not a session" in text(app))
         await pilot.press(":", *"restore", "space", "x", "space", "1", "enter")
         await until(pilot, lambda: "'x' is not a job" in text(app))
+        await pilot.press(":", *"restore", "space", *"1.png", "space", "²", "enter")
+        await until(pilot, lambda: "run ² does not exist" in text(app))
 
     in_jobs(tmp_path, script, size=SMALL, filler=night)
 

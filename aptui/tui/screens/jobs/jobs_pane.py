@@ -45,6 +45,8 @@ _SPLIT, _SPLIT_BESIDE = 40, 41
 _BESIDE = 160
 """Minimum width for the log beside the table (columns)."""
 _NARROWEST, _WIDEST = 16, 80
+_MOST_DIGITS, _LAST_NUMBER = 18, (1 << 63) - 1
+"""Maximum length of a job number that is compared; `_LAST_NUMBER` replaces a longer one, because no job has either number."""
 _ABOVE_ROWS, _LEAST_ROWS = 2, 6
 """Number of lines above the rows (filter and header), and minimum number of rows that stay visible."""
 
@@ -349,8 +351,8 @@ class JobsPane(Pane):
         """Show a job (`#12`), or the jobs that match a filter; called by other screens."""
         self._close_causes()
         digits = text.strip().removeprefix("#")
-        if text.strip().startswith("#") and digits.isdigit():
-            self.goal.set_job(int(digits))
+        if text.strip().startswith("#") and digits.isdecimal():
+            self.goal.set_job(int(digits) if len(digits) <= _MOST_DIGITS else _LAST_NUMBER)
         else:
             self.choices.filter_by(text)
             self.goal.set_first()

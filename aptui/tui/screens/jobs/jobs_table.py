@@ -638,7 +638,7 @@ class Choices:
 
     def _run_job_command(self, number: str) -> None:
         digits = number.strip().removeprefix("#")
-        if digits.isdigit():
+        if digits.isdecimal():
             self._pane.reveal(f"#{digits}")
         else:
             self.shell.show_toast("type ':job #12'", "warning")

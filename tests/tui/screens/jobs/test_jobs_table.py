@@ -398,3 +398,11 @@ async def test_revealing_a_job_removes_the_filter_that_hides_it(app, pilot, pane
     await until(pilot, lambda: sources(pane) == ["x.lua"])
     pane.reveal("#99")
     await until(pilot, lambda: "job #99 does not exist" in text(app))
+    pane.reveal(f"#{10**25}")
+    await until(pilot, lambda: f"job #{(1 << 63) - 1} does not exist" in text(app))
+
+
+@on_jobs()
+async def test_job_command_refuses_a_superscript_digit(app, pilot):
+    await pilot.press(":", *"job", "space", "²", "enter")
+    await until(pilot, lambda: "type ':job #12'" in text(app))
