@@ -86,7 +86,8 @@ def _is_typed() -> bool:
 def _revoke(folder: Path) -> int:
     name = printing.line(os.path.realpath(folder))
     printing.say(f"'{name}' is no longer trusted" if records.revoke(folder) else f"'{name}' was not trusted")
-    if any(os.path.realpath(engine.project) == os.path.realpath(folder) for engine in places.engines()):
+    here = os.path.realpath(folder)
+    if any(engine.is_alive and os.path.realpath(engine.project) == here for engine in places.engines()):
         printing.say("the engine of the project is still running; run 'aptui stop' to end it", "yellow")
     return 0
 

@@ -9,12 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tools import FEATURES, needs_feature
 
 from aptui.cli import main, trust_verb
 from aptui.cli.verbs import all_verbs
 from aptui.config import load, trust
 from aptui.config.dirs import TRUST_VARIABLE
+from aptui.link import places
 from tests.homes import own_project
 
 pytestmark = pytest.mark.real
@@ -233,6 +235,16 @@ def test_read_only_verbs_execute_no_code_after_trust_was_revoked(hostile: Path, 
     assert main.main(["trust", "--revoke"]) == 0
 
     assert ran_by(READ_ONLY, markers) == {}
+
+
+@pytest.mark.parametrize("is_alive", [True, False])
+def test_revoke_reports_only_a_running_engine(hostile: Path, capsys: pytest.CaptureFixture[str], is_alive: bool) -> None:
+    record = places.describe_this_process(hostile, hostile / "Cache", 0)
+    places.announce(hostile / "Cache", record if is_alive else replace(record, pid_started=record.pid_started + 1))
+
+    assert main.main(["trust", "--revoke"]) == 0
+
+    assert ("is still running" in capsys.readouterr().out) is is_alive
 
 
 @needs_feature("shipping")
