@@ -41,6 +41,7 @@ LIMIT_BYTES = 64 << 20
 _SEPARATOR = r"(?:\\\\|\\/|[\\/])"
 _ANY_SEPARATOR = re.compile(_SEPARATOR)
 _NO_PATH = re.compile(r"""[\s"'<>|=,;:()\[\]{}]""")
+_NAME_CHARACTER = re.compile(r"[\w.%-]")
 _VARIABLE = re.compile(r"\$(?:\{\w+\}|\(\w+\))/\Z")
 _ALIAS = re.compile(r"@\w+@/")
 _LONGEST_PATH_BYTES = 4096
@@ -191,7 +192,7 @@ class _Mending:
         piece = self._piece(start)
         for prefix in filter(piece.endswith, self._prefixes):
             above = piece[: -len(prefix)][-1:]
-            if prefix.startswith("/") or not above or above == "/" or _NO_PATH.match(above):
+            if prefix.startswith("/") or not _NAME_CHARACTER.match(above):
                 return True
         return False
 

@@ -43,6 +43,7 @@ def mended(text: str, *renames: Rename) -> str:
         ("assets/Textures/rock.png", "assets/Stones/rock 2.png"),
         ("/home/me/game/assets/Textures/rock.png", "/home/me/game/assets/Stones/rock 2.png"),
         ("../assets/Textures/rock.png", "../assets/Stones/rock 2.png"),
+        ("~assets/Textures/rock.png", "~assets/Stones/rock 2.png"),
         ("${ROOT}/Textures/rock.png", "${ROOT}/Stones/rock 2.png"),
         ("$(ROOT)/Textures/rock.png", "$(ROOT)/Stones/rock 2.png"),
         ("url(/Textures/rock.png)", "url(/Stones/rock 2.png)"),
