@@ -25,7 +25,7 @@ def test_products_equal_a_clean_build_after_a_storm_of_changes(tmp_path: Path) -
 
 
 def test_storm_drill_finds_an_engine_that_ignores_notifications(tmp_path: Path) -> None:
-    # Seed 4 usually finds the broken engine in its first round. Then `any` returns, and the storm of seed 8 does not run.
-    reports = (storm.storm(tmp_path / f"{seed}", 4, seed, mutant="deaf") for seed in (4, 8))
+    # Seed 5 usually finds the broken engine. Then `any` returns, and the storms of the other seeds do not run.
+    reports = (storm.storm(tmp_path / f"{seed}", 2, seed, mutant="deaf", most=6) for seed in (5, 4, 8))
 
     assert any(report.violations for report in reports)

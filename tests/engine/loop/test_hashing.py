@@ -81,45 +81,29 @@ def test_worker_gets_only_a_few_large_files_in_one_order() -> None:
     assert [len(order.paths) for order in digests.take_orders()] == [3, 3, 2]
 
 
-@pytest.mark.parametrize(("is_live", "at_most"), [(True, 32), (False, 512)])
-def test_hashed_files_are_reported_once_in_groups_of_limited_size(is_live: bool, at_most: int) -> None:
-    digests = Orders(is_live=is_live)
-    digests.want_copies(1100)
+@pytest.mark.parametrize("known", [b"", b"k" * 32])
+@pytest.mark.parametrize(
+    ("is_live", "may_group", "files", "expected"),
+    [
+        (True, False, 600, [(32, True)] * 7 + [(32, False)] + [(32, True)] * 7 + [(32, False)] + [(32, True)] * 2 + [(24, False)]),
+        (True, True, 600, [(128, False)] * 4 + [(88, False)]),
+        (False, False, 1100, [(512, False)] * 2 + [(76, False)]),
+        (False, True, 3000, [(2048, False), (952, False)]),
+    ],
+)
+def test_reported_groups_are_larger_in_batches_and_if_copies_are_planned_together(
+    is_live: bool, may_group: bool, files: int, expected: list[tuple[int, bool]], known: bytes
+) -> None:
+    digests = Orders(is_live=is_live, may_group=may_group)
+    digests.want_copies(files, known=known)
     digests.answer(digests.take_orders())
 
     reports = digests.report_all()
 
-    assert [fact.rel for event in reports for fact in event.facts] == [f"{number}.txt" for number in range(1100)]
-    assert [keys for event in reports for _key, keys, _took_ms in event.copies] == [(number,) for number in range(1100)]
-    assert max(len(event.facts) for event in reports) == at_most
+    assert [(len(event.copies), event.has_more) for event in reports] == expected
+    assert [fact.rel for event in reports for fact in event.facts] == [f"{number}.txt" for number in range(files)]
+    assert [keys for event in reports for _key, keys, _took_ms in event.copies] == [(number,) for number in range(files)]
     assert digests.is_idle
-
-
-def test_last_copies_of_a_burst_are_committed_without_delay() -> None:
-    digests = Orders(is_live=True)
-    digests.want_copies(600)
-    digests.answer(digests.take_orders())
-
-    commits, waiting = [], 0
-    for event in digests.report_all():
-        waiting += len(event.copies)
-        if not event.has_more:
-            commits.append(waiting)
-            waiting = 0
-
-    assert commits == [256, 256, 88]
-
-
-@pytest.mark.parametrize("known", [b"", b"k" * 32])
-def test_live_engine_reports_larger_groups_if_copies_are_planned_together(known: bytes) -> None:
-    together, alone = Orders(is_live=True, may_group=True), Orders(is_live=True)
-    for digests in (together, alone):
-        digests.want_copies(600, known=known)
-        digests.answer(digests.take_orders())
-
-    assert [(len(event.copies), event.has_more) for event in together.report_all()] == [(128, False)] * 4 + [(88, False)]
-    assert {len(event.copies) for event in alone.report_all()} == {32, 24}
-    assert [event.has_more for event in alone.report_all()].count(False) == 3
 
 
 @pytest.mark.parametrize(
@@ -145,22 +129,6 @@ def test_engine_reads_a_few_small_files_itself(
 
     assert digests.are_answered == is_here
     assert (tmp_path / "staging" / "0").exists() == (is_here and is_copied)
-
-
-def test_copies_in_a_batch_do_not_wait_for_more_copies() -> None:
-    digests = Orders(is_live=False)
-    digests.want_copies(1100)
-    digests.answer(digests.take_orders())
-
-    assert [event.has_more for event in digests.report_all()] == [False, False, False]
-
-
-def test_batch_reports_groups_of_2048_if_copies_are_planned_together() -> None:
-    digests = Orders(is_live=False, may_group=True)
-    digests.want_copies(3000)
-    digests.answer(digests.take_orders())
-
-    assert [len(event.copies) for event in digests.report_all()] == [2048, 952]
 
 
 def test_engine_checks_a_file_for_writers_if_the_worker_did_not_check() -> None:

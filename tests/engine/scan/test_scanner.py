@@ -122,25 +122,17 @@ def test_sources_whose_names_differ_only_in_case_are_reported_as_a_clash(tmp_pat
     assert [fact.rel for fact in event.facts] == ["y.txt"]
 
 
-def test_nested_scan_folder_that_is_listed_first_owns_all_its_files(tmp_path: Path) -> None:
-    tree = Tree(tmp_path, folder(1, tmp_path / "a/inner"), folder(2, tmp_path / "a"))
+@pytest.mark.parametrize(
+    ("recursive", "owners"),
+    [(True, {"x.txt": 2, "y.txt": 1, "f/z.txt": 1}), (False, {"x.txt": 2, "y.txt": 1, "inner/f/z.txt": 2})],
+)
+def test_nested_scan_folder_that_is_listed_first_owns_the_files_that_it_covers(
+    tmp_path: Path, recursive: bool, owners: dict[str, int]
+) -> None:
+    tree = Tree(tmp_path, folder(1, tmp_path / "a/inner", recursive=recursive), folder(2, tmp_path / "a"))
     write(tmp_path / "a", "x.txt", "inner/y.txt", "inner/f/z.txt")
 
-    assert seen(tree.scan()) == {"x.txt": 2, "y.txt": 1, "f/z.txt": 1}
-
-
-def test_nested_scan_folder_without_recursion_owns_only_direct_files(tmp_path: Path) -> None:
-    tree = Tree(tmp_path, folder(1, tmp_path / "a/inner", recursive=False), folder(2, tmp_path / "a"))
-    write(tmp_path / "a", "x.txt", "inner/y.txt", "inner/f/z.txt")
-
-    assert seen(tree.scan()) == {"x.txt": 2, "y.txt": 1, "inner/f/z.txt": 2}
-
-
-def test_scan_of_a_folder_that_is_not_recursive_finds_only_direct_files(tmp_path: Path) -> None:
-    tree = Tree(tmp_path, folder(1, tmp_path / "a", recursive=False))
-    write(tmp_path / "a", "x.txt", "f/y.txt")
-
-    assert seen(tree.scan()) == {"x.txt": 1}
+    assert seen(tree.scan()) == owners
 
 
 def test_cache_and_logs_are_never_walked(tmp_path: Path) -> None:

@@ -60,52 +60,23 @@ def test_each_creation_write_rename_and_deletion_of_a_file_is_reported(top):
         assert harness.paths() == {top + b"/b"}
 
 
-def test_renamed_file_is_reported_by_its_old_and_new_name(top):
+@pytest.mark.parametrize(
+    ("save", "names"),
+    [
+        (lambda top: os.rename(top + b"/a", top + b"/A"), b"aA"),
+        (lambda top: os.replace(put(top + b"/.new", b"new"), top + b"/a"), b"a"),
+        (lambda top: (os.rename(top + b"/a", top + b"/b"), put(top + b"/a", b"new"), os.unlink(top + b"/b")), b"ab"),
+        (lambda top: os.link(put(top + b"/../elsewhere"), top + b"/b"), b"b"),
+    ],
+    ids=["rename", "save by rename", "save with a backup", "hard link"],
+)
+def test_each_way_to_save_or_rename_a_file_is_reported(top, save, names):
     put(top + b"/a")
     with watching(native(top)) as harness:
-        os.rename(top + b"/a", top + b"/A")
-        harness.until(lambda: {top + b"/a", top + b"/A"} <= harness.paths())
+        save(top)
+        harness.until(lambda: {top + b"/%c" % name for name in names} <= harness.paths())
 
         assert not harness.trees()
-
-
-@pytest.mark.parametrize("is_synced", [False, True])
-def test_a_file_saved_by_rename_is_reported(top, is_synced):
-    put(top + b"/a")
-    with watching(native(top)) as harness:
-        with open(top + b"/.a.tmp", "wb") as file:
-            file.write(b"new")
-            if is_synced:
-                os.fsync(file.fileno())
-        os.replace(top + b"/.a.tmp", top + b"/a")
-
-        harness.until(lambda: top + b"/a" in harness.paths())
-
-
-def test_a_file_saved_with_a_backup_is_reported(top):
-    put(top + b"/a")
-    with watching(native(top)) as harness:
-        os.rename(top + b"/a", top + b"/a~")
-        put(top + b"/a", b"new")
-        os.unlink(top + b"/a~")
-
-        harness.until(lambda: {top + b"/a", top + b"/a~"} <= harness.paths())
-
-
-def test_new_hard_link_to_a_file_is_reported(top):
-    put(top + b"/../elsewhere")
-    with watching(native(top)) as harness:
-        os.link(top + b"/../elsewhere", top + b"/a")
-
-        harness.until(lambda: top + b"/a" in harness.paths())
-
-
-def test_new_folder_is_reported_as_a_new_tree_in_two_notifications(top):
-    with watching(native(top)) as harness:
-        os.mkdir(top + b"/new")
-        harness.until(lambda: sum(top + b"/new" in hint.trees for hint in harness.hints) >= 2)
-
-        assert harness.trees() == {top + b"/new"}
 
 
 def test_folder_that_is_moved_into_a_root_is_reported_as_one_tree(top):
@@ -150,17 +121,6 @@ def test_every_file_is_reported_if_four_threads_create_folders_at_once(top):
         assert len(written) == 2000
         # the limit is 4 × the number of created folders, because loaded machines report some folders repeatedly
         assert reported < 4 * (40 * 3 + 400)
-
-
-def test_notification_of_a_new_tree_lists_no_paths_below_the_tree(top):
-    with watching(native(top)) as harness:
-        for number in range(50):
-            put(top + b"/t%d/a/b/c" % number)
-        harness.until(lambda: len(harness.trees()) >= 50)
-
-        for hint in harness.hints:
-            below = tuple(tree + b"/" for tree in hint.trees)
-            assert not below or not [path for path in hint.paths | hint.trees if path.startswith(below)]
 
 
 def test_skipped_folder_is_not_reported(top):
@@ -295,19 +255,12 @@ def test_root_whose_watch_ends_repeatedly_is_polled(top):
         assert "is not valid UTF-8" in harness.watcher.health()[0].detail
 
 
-def test_a_folder_whose_name_is_not_utf8_makes_the_root_polled(top):
-    put(top + b"/b\xff/a")
-    with watching(native(top)) as harness:
-        assert "is not valid UTF-8" in harness.until_mode(WatchMode.POLLING).detail
-        put(top + b"/b\xff/a", b"new")
-
-        harness.until(lambda: harness.paths() == {top + b"/b\xff"})
-
-
-def test_root_is_watched_again_when_its_undecodable_folder_is_renamed(top):
+def test_root_with_a_folder_whose_name_is_not_utf8_is_polled_until_the_folder_is_renamed(top):
     put(top + b"/b\xff/a")
     with watching(native(top), settings=replace(QUICK, retry_names_s=0.1)) as harness:
-        assert "rename the file" in harness.until_mode(WatchMode.POLLING).detail
+        assert "is not valid UTF-8, so notifications ended; rename the file" in harness.until_mode(WatchMode.POLLING).detail
+        put(top + b"/b\xff/a", b"new")
+        harness.until(lambda: harness.paths() == {top + b"/b\xff"})
         os.rename(top + b"/b\xff", top + b"/b")
 
         harness.until_mode(WatchMode.NATIVE)
