@@ -7,7 +7,6 @@ import sys
 import pytest
 from disk_project import HOST, Project
 from gltf_sample import Sample, data_uri, embedded, glb, mistakes, picture, read_glb
-from homes import own_homes
 from tools import needs
 
 from aptui.builders.model_builder import GLB_ASSET_TYPE, GLTF_ASSET_TYPE, ModelBuilder, _count
@@ -407,8 +406,7 @@ def test_product_has_the_same_surface_as_its_source_in_trimesh(bench, sample):
 
 
 @pytest.mark.real
-def test_example_project_builds_levels_of_detail_for_each_platform(tmp_path, monkeypatch, gltfpack, sample):
-    own_homes(tmp_path, monkeypatch)
+def test_example_project_builds_levels_of_detail_for_each_platform(tmp_path, gltfpack, sample):
     project = Project(tmp_path / "p", (data_dir() / "config/examples/models/aptui.yaml").read_text(encoding="utf-8"))
     for key in ("images", "textures"):
         del sample.tree[key]
@@ -455,7 +453,6 @@ shutil.copyfile("{model}", re.findall(r"[^ ']+[.]glb", words)[-1])
 @pytest.fixture
 def imports(tmp_path, monkeypatch):
     """The project of the `imports` example, which needs all converters. A failing script replaces each converter not installed."""
-    own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", (data_dir() / "config/examples/imports/aptui.yaml").read_text(encoding="utf-8"))
     for program in ("assimp", "blender"):
         if shutil.which(program) is None:

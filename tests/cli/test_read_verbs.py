@@ -11,7 +11,7 @@ from typing import NoReturn
 import pytest
 import verb_project
 from disk_project import Project
-from homes import own_homes, own_project
+from homes import own_project
 from verb_project import CONFIG, Run, runner
 
 from aptui.cli import main, read_access, read_verbs, screen_verb, why_verb
@@ -37,15 +37,6 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         project = verb_project.write(folder, patch)
         assert main.main(["batch"]) == 1
     return project
-
-
-@pytest.fixture
-def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    own_homes(processed.parent, monkeypatch)
-    monkeypatch.chdir(processed)
-    capsys.readouterr()
-
-    return runner(capsys)
 
 
 def sources(out: str) -> list[str]:
@@ -432,7 +423,6 @@ def test_why_verb_of_an_overridden_file_names_the_overriding_file(run: Run, proc
 def test_why_verb_lists_the_sources_that_read_an_overridden_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "project", HIDDEN_CONFIG)
     for rel, text in (("assets/part.inc", "counts"), ("shared/a.src", "part.inc")):
         project.write(rel, text)
@@ -504,8 +494,6 @@ def test_why_names_the_jobs_that_made_an_intermediate(run: Run, tmp_path: Path, 
 def test_configuration_warnings_are_printed_only_by_verbs_that_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for variable in ("XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(variable, str(tmp_path / variable.lower()))
     (tmp_path / "aptui.yaml").write_text(
         "scan_folders: [{name: a, path: assets, order: 0}]\n"
         "builders:\n  - {name: u, patterns: ['*.x'], version: 1, command: 'sqush {source}'}\n  - {name: t, copy: ['*.txt']}\n"

@@ -7,7 +7,6 @@ import shlex
 from pathlib import Path
 
 import pytest
-from homes import own_homes
 from ruamel.yaml import YAML
 from tools import needs_feature
 
@@ -43,7 +42,6 @@ def test_recipes_run_batch_before_lint_and_verify(name: str) -> None:
 @pytest.mark.real
 @needs_feature("graph", "shipping", "sharing")
 def test_gitlab_recipe_commands_succeed_in_a_project_made_by_init(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path / "home", monkeypatch)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / ".aptui-store"))
     monkeypatch.chdir(tmp_path)
     for name, text in {"a.json": "{}", "b.xml": "<b/>", "c.yml": "c: 1", ".gitlab-ci.yml": "x: !reference [a, b]"}.items():

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 from disk_project import Project
-from homes import own_homes
 from PIL import Image
 
 import aptui
@@ -39,8 +38,7 @@ PRODUCTS = {
 
 
 @pytest.mark.real
-def test_example_builders_of_the_builders_page_make_the_described_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_example_builders_of_the_builders_page_make_the_described_products(tmp_path: Path) -> None:
     project = Project(tmp_path / "p", LISTINGS["aptui.yaml"])
     for name, text in LISTINGS.items():
         project.write(name, text)
@@ -57,8 +55,7 @@ def test_example_builders_of_the_builders_page_make_the_described_products(tmp_p
 
 
 @pytest.mark.real
-def test_example_rules_of_the_builders_page_apply_to_their_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_example_rules_of_the_builders_page_apply_to_their_files(tmp_path: Path) -> None:
     project = Project(tmp_path / "p", LISTINGS["rules/aptui.yaml"])
     project.write("builders/repeat.py", LISTINGS["builders/repeat.py"])
     project.write("assets/.aptui.yaml", LISTINGS["rules/assets/.aptui.yaml"])
@@ -73,8 +70,7 @@ def test_example_rules_of_the_builders_page_apply_to_their_files(tmp_path: Path,
 
 
 @pytest.mark.real
-def test_example_chain_of_the_builders_page_makes_its_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_example_chain_of_the_builders_page_makes_its_products(tmp_path: Path) -> None:
     project = Project(tmp_path / "p", LISTINGS["chain/aptui.yaml"])
     project.write("builders/index.py", LISTINGS["builders/index.py"])
     project.write("assets/a.index", "b.bin")
@@ -86,8 +82,7 @@ def test_example_chain_of_the_builders_page_makes_its_products(tmp_path: Path, m
 
 
 @pytest.mark.real
-def test_example_steps_of_the_builders_page_make_their_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_example_steps_of_the_builders_page_make_their_products(tmp_path: Path) -> None:
     project = Project(tmp_path / "p", LISTINGS["steps/aptui.yaml"])
     for number, name in enumerate(("red", "green")):
         project.write(f"assets/ui/{name}.png", "")
@@ -106,10 +101,7 @@ def test_example_steps_of_the_builders_page_make_their_products(tmp_path: Path, 
 
 @pytest.mark.real
 @pytest.mark.parametrize(("kind", "tool", "mark"), [("persistent", "shout", "!"), ("batch", "loud", "")])
-def test_example_program_of_the_builders_page_makes_products(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, tool: str, mark: str
-) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_example_program_of_the_builders_page_makes_products(tmp_path: Path, kind: str, tool: str, mark: str) -> None:
     project = Project(tmp_path / "p", LISTINGS[f"{kind}/aptui.yaml"])
     project.write(f"tools/{tool}.py", LISTINGS[f"tools/{tool}.py"]).chmod(0o755)
     for name in ("one", "two", "three"):

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 from disk_project import Project
-from homes import own_homes
 from PIL import Image
 
 from aptui.config.dirs import data_dir
@@ -44,8 +43,7 @@ def test_sdk_helpers_shorten_each_example_builder_to_60_percent(name: str) -> No
 
 
 @pytest.mark.real
-def test_example_atlas_is_built_again_when_its_sprites_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_example_atlas_is_built_again_when_its_sprites_change(tmp_path: Path) -> None:
     project = Project(tmp_path / "p", SETTINGS)
     (project.root / "builders").mkdir()
     shutil.copy(EXAMPLES / "builders/atlas.py", project.root / "builders")

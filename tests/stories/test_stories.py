@@ -53,9 +53,7 @@ class Story(Project):
 
 
 @pytest.fixture
-def story(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[ModuleType, Story]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+def story(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[ModuleType, Story]:
     name = request.param
     spec = importlib.util.spec_from_file_location(f"story_{name[:3]}", FOLDER / name / "story.py")
     assert spec is not None

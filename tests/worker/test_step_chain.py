@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from disk_project import HOST, Project
-from homes import own_homes
 from PIL import Image
 
 SPLIT = """
@@ -71,8 +70,7 @@ builders:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    own_homes(tmp_path, monkeypatch)
+def project(tmp_path: Path) -> Project:
     project = Project(tmp_path / "p", SETTINGS)
     project.write("builders/split.py", SPLIT)
     project.write("builders/shout.py", SHOUT)

@@ -18,12 +18,6 @@ pytestmark = pytest.mark.real
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "only root mounts a tmpfs")
 
 
-@pytest.fixture(autouse=True)
-def no_configuration_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
-
-
 @pytest.mark.starts
 def test_products_equal_a_clean_build_after_random_kills(tmp_path: Path) -> None:
     report = kills.random_kills(tmp_path, count=6, seed=101)

@@ -8,11 +8,6 @@ from ..hostile.serve_hostile import attacked, floods_of_requests, followers, hal
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(autouse=True)
-def own_state(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
 def project(tmp_path):
     folder = tmp_path / "project"
     folder.mkdir()

@@ -11,12 +11,6 @@ from ..live import live, live_scenes
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(autouse=True)
-def no_engine_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for home in ("CACHE", "CONFIG", "STATE"):
-        monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
-
-
 def test_all_files_of_new_folder_trees_are_processed(tmp_path: Path) -> None:
     assert not live.new_trees(tmp_path, 1, seed=11, trees=60).violations
 

@@ -13,12 +13,6 @@ from ..live import vanished
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(autouse=True)
-def no_engine_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for home in ("CACHE", "CONFIG", "STATE"):
-        monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
-
-
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason=MACHINE + "only root mounts")
 
 

@@ -11,12 +11,6 @@ from ..storm import storm
 pytestmark = pytest.mark.real
 
 
-@pytest.fixture(autouse=True)
-def no_engine_of_mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for home in ("CACHE", "CONFIG", "STATE"):
-        monkeypatch.setenv(f"XDG_{home}_HOME", str(tmp_path / "xdg"))
-
-
 def test_products_equal_a_clean_build_after_a_storm_of_changes(tmp_path: Path) -> None:
     report = storm.storm(tmp_path, 2, 14, most=8)
 

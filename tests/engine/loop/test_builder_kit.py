@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from disk_project import Project
-from homes import own_homes
 
 from aptui.shared.errors import UserError
 
@@ -48,8 +47,7 @@ def with_attribute(line: str) -> str:
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    own_homes(tmp_path, monkeypatch)
+def project(tmp_path: Path) -> Project:
     project = Project(tmp_path / "p", SETTINGS)
     project.write("builders/atlas.py", ATLAS)
     for name in ("assets/s/b.png", "assets/s/a.png", "assets/s/wip.png", "more/s/A.png", "more/s/c.png"):
@@ -169,8 +167,7 @@ class Texture(SimpleBuilder):
 
 
 @pytest.fixture
-def textures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    own_homes(tmp_path, monkeypatch)
+def textures(tmp_path: Path) -> Project:
     project = Project(tmp_path / "p", TEXTURES)
     project.write("builders/tex.py", TEXTURE)
     for name in ("a.tex", "a_n.tex", "normals/b.tex", "normals/keep.tex", "c.raw.tex"):

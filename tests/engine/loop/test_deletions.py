@@ -9,7 +9,6 @@ from types import SimpleNamespace
 
 import pytest
 from disk_project import Project
-from homes import own_homes
 
 from aptui.core.messages import DeleteProducts, Rows, SaveRows
 from aptui.engine.cache.cache import Cache
@@ -104,7 +103,6 @@ def die(*_: object) -> list[str]:
 
 @pytest.mark.real
 def test_start_after_a_crash_deletes_products_of_a_deleted_intermediate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "project", CHAIN)
     project.engine_run({"assets/a/x.top": "x", "assets/a/y.top": "y"})
     project.delete("assets/a/x.top")
@@ -144,7 +142,6 @@ class Reader:
 
 @pytest.mark.real
 def test_dependent_job_does_not_find_deleted_products(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
     project = Project(
         tmp_path / "project",
         'scan_folders: [{name: game, path: assets}]\nbuilders: [{name: reader, uses: reader, patterns: ["*.in"]}]\n',

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 from disk_project import Project
-from homes import own_homes
 
 from aptui.cli import main
 
@@ -26,7 +25,6 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
-    own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "project", SETTINGS)
     monkeypatch.chdir(project.root)
     project.write("assets/A.txt", "a")

@@ -112,8 +112,7 @@ def test_published_document_has_every_http_address(tmp_path: Path) -> None:
 
 
 @pytest.mark.real
-def test_root_address_lists_all_http_addresses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_root_address_lists_all_http_addresses(tmp_path: Path) -> None:
     with served(Project(tmp_path / "p", PLAIN), tmp_path / "tokens.json") as place:
         reply = place.get("/", Authorization="")
         assert reply.status == 200

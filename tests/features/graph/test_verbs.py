@@ -308,7 +308,6 @@ def statuses(answer: dict[str, Any]) -> dict[str, str]:
 def test_affected_lists_every_job_that_the_next_batch_runs(
     run: Run, tmp_path: Path, no_git_around: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_homes(tmp_path, monkeypatch)
     project = write(tmp_path)
     monkeypatch.chdir(project)
     run("batch")
@@ -347,7 +346,6 @@ def test_file_that_another_scan_folder_leaves_out_does_not_hide_a_changed_file(
     run: Run, tmp_path: Path, no_git_around: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first scan folder is not recursive, so only the file of the second scan folder is a source."""
-    own_homes(tmp_path, monkeypatch)
     project = tmp_path / "flat"
     for name in ("top/sub/a.txt", "base/sub/b.txt"):
         (project / name).parent.mkdir(parents=True)
@@ -404,7 +402,6 @@ def test_changed_file_modes_and_unused_builder_code_affect_nothing(run: Run, rep
 def test_affected_job_is_uncertain_if_it_depends_only_on_a_product(
     run: Run, tmp_path: Path, no_git_around: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own_homes(tmp_path, monkeypatch)
     project = write(tmp_path)
     (project / "assets/order.after").write_text("one.note ORDER")
     monkeypatch.chdir(project)
@@ -461,7 +458,6 @@ def test_changed_folder_settings_mark_every_affected_job_as_uncertain(run: Run, 
 def test_deps_lists_files_that_match_a_wildcard_but_are_not_sources(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own_homes(tmp_path, monkeypatch)
     for name, text in {
         "aptui.yaml": CONFIG, "builders/x.py": BUILDER, "base/b.txt": "", "assets/one.note": "ui/*.png\n",
         "assets/ui/A.png": "", "assets/ui/b.png": "", "assets/uix.png": "",

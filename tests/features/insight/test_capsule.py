@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 import verb_project
-from homes import own_homes
 from verb_project import Run, runner
 
 from aptui.cli import main
@@ -29,13 +28,9 @@ def processed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return project
 
 
-@pytest.fixture
-def run(processed: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    own_homes(processed.parent, monkeypatch)
+@pytest.fixture(autouse=True)
+def secret_of_mine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_OF_MINE", "hunter2")
-    monkeypatch.chdir(processed)
-
-    return runner(capsys)
 
 
 def names(file: Path) -> set[str]:
@@ -138,7 +133,6 @@ builders:
 platforms: {linux: {}}
 workers: 1
 """)
-    own_homes(tmp_path, monkeypatch)
     monkeypatch.chdir(project)
     return runner(capsys)
 

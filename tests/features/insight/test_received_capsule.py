@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from homes import own_homes
 from verb_project import Run, runner
 
 from aptui.config.dirs import user_file
@@ -145,7 +144,6 @@ ENTRIES = {
 
 @pytest.fixture
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    own_homes(tmp_path / "home", monkeypatch)
     (tmp_path / "tmp").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.chdir(tmp_path)
@@ -231,13 +229,12 @@ def test_settings_of_a_capsule_that_lead_outside_its_folder_are_ignored(run: Run
     assert (code, "result: completed, 1 product" in out) == (1, True)
     ignored = error.split("ignored settings: ")[1].splitlines()[0].split(", ")
     assert {"cache", "logs", "on", "serve", "sandbox", "checks", "shared_cache"} <= set(ignored)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["home", "tmp", "victim", "x.tgz"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["tmp", "victim", "x.tgz"]
     assert [path.name for path in victim.rglob("*")] == ["linux", "keep.txt"]
     assert not (tmp_path / "home/.cache/aptui").exists()
 
 
-def test_sandbox_of_a_capsule_is_auto_unless_the_user_requires_a_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path / "home", monkeypatch)
+def test_sandbox_of_a_capsule_is_auto_unless_the_user_requires_a_sandbox(tmp_path: Path) -> None:
     file = pack(tmp_path / "x.tgz", make_members(sandbox="off"))
     user_file().parent.mkdir(parents=True, exist_ok=True)
     found = []
@@ -286,7 +283,6 @@ def test_user_at_a_terminal_is_asked_for_consent_to_run_capsule_code(
 
     from aptui.features.insight import capsule
 
-    own_homes(tmp_path / "home", monkeypatch)
     file = str(pack(tmp_path / "x.tgz", make_members()))
     monkeypatch.setattr(sys, "stdin", Terminal(answer))
     monkeypatch.setattr(sys, "stderr", Terminal())

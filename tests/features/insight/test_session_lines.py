@@ -135,8 +135,6 @@ def test_sheets_of_an_empty_database_report_that_nothing_is_recorded(store: Stor
 
 @pytest.mark.real
 def test_commands_open_the_sheets_about_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
     monkeypatch.setenv("TERM", "xterm-256color")
 
     async def script(app, pilot, _pane):

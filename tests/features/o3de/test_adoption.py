@@ -81,8 +81,7 @@ def test_o3de_cache_is_adopted_only_once(project):
     assert listed(project) == before
 
 
-def test_batch_adopts_an_o3de_cache_on_request(project, capfd, monkeypatch):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(project.root / "xdg"))
+def test_batch_adopts_an_o3de_cache_on_request(project, capfd):
     assert main.main(["batch", "--project", str(project.root)]) == 3
     assert "'--adopt-cache'" in capfd.readouterr().err
 

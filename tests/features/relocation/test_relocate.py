@@ -12,7 +12,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from homes import own_homes, own_project
+from homes import own_project
 from relocation_harness import RelocationHarness, edges, fates, item_of, pairs, relocation_harness, uuid_hex
 from verb_project import Run, runner
 
@@ -30,8 +30,7 @@ from tests.store.conftest import Store, edge_row, job_row, source_row, uuid_of
 
 
 @pytest.fixture
-def harness(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RelocationHarness]:
-    own_homes(tmp_path, monkeypatch)
+def harness(tmp_path: Path) -> Iterator[RelocationHarness]:
     with relocation_harness(tmp_path) as harness:
         yield harness
 

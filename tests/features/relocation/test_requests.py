@@ -29,9 +29,7 @@ meta_delay: 10ms
 
 
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveProject]:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "xdg"))
+def project(tmp_path: Path) -> Iterator[LiveProject]:
     project = LiveProject(tmp_path / "project", SETTINGS)
     (project.root / "shared").mkdir()
     for name in ("art/a.png", "art/deep/b.png", "art/c.txt", "other.txt"):

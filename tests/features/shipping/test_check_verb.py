@@ -6,7 +6,6 @@ import json
 from pathlib import Path
 
 import pytest
-from homes import own_homes
 from PIL import Image
 from verb_project import Run
 from waiting import until
@@ -26,7 +25,6 @@ builders:
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    own_homes(tmp_path, monkeypatch)
     folder = tmp_path / "project"
     (folder / "assets" / "art").mkdir(parents=True)
     Image.new("RGB", (48, 64)).save(folder / "assets" / "art" / "Rock.png")

@@ -12,7 +12,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from homes import own_homes
 
 from aptui.cli import main
 from tests.store.graph_rows import Rows
@@ -293,7 +292,6 @@ def test_compare_refuses_a_missing_asset_list(run: Run) -> None:
 def test_bundle_is_refused_while_sources_have_unprocessed_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    own_homes(tmp_path, monkeypatch)
     source = tmp_path / "assets" / "sub" / "a.txt"
     source.parent.mkdir(parents=True)
     source.write_text("old")
@@ -357,7 +355,6 @@ builders:
 
 @pytest.fixture
 def platforms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> _Platforms:
-    own_homes(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     return _Platforms(tmp_path, capsys)
 

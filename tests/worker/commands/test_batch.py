@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from disk_project import Project
-from homes import own_homes
 from msgspec.structs import replace
 from run_harness import PLATFORMS, Harness
 
@@ -221,10 +220,7 @@ def test_source_that_changes_during_a_start_is_stale(starts: Starts) -> None:
     assert [result.outcome for result in results.values()] == [Outcome.STALE, Outcome.SUCCEEDED]
 
 
-def test_batch_command_makes_the_same_products_as_one_command_for_each_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_batch_command_makes_the_same_products_as_one_command_for_each_file(tmp_path: Path) -> None:
     (tmp_path / "tool.py").write_text(TOOL)
     command = f"{sys.executable} {tmp_path / 'tool.py'} {{products_dir}} - "
     settings = "scan_folders: [{name: game, path: assets}]\nsandbox: 'off'\nbuilders: [{name: out, patterns: ['*.txt'], %s}]\n"

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 from disk_project import HOST, Project
-from homes import own_homes
 from msgspec.structs import replace
 from run_harness import PLATFORMS, Harness
 from tools import needs
@@ -245,8 +244,7 @@ ADAPTERS = {
 
 
 @pytest.mark.parametrize("adapter", ["python", "blender", pytest.param("node", marks=needs("node"))])
-def test_shipped_adapters_run_jobs_and_report_exceptions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, adapter: str) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_shipped_adapters_run_jobs_and_report_exceptions(tmp_path: Path, adapter: str) -> None:
     name, code, command, error = ADAPTERS[adapter]
     suffix = ".mjs" if name.endswith(".mjs") else ""
     project = Project(tmp_path / "p", "")

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from disk_project import Project
-from homes import own_homes
 from live_project import LiveProject
 
 pytestmark = pytest.mark.real
@@ -72,9 +71,8 @@ def fill(project: Project, kind: str, name: str, *, is_seen: bool) -> None:
     ],
 )
 def test_change_of_an_ignored_file_runs_the_jobs_that_depend_on_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, name: str, is_seen: bool, undeclared: str
+    tmp_path: Path, kind: str, name: str, is_seen: bool, undeclared: str
 ) -> None:
-    own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "p", SETTINGS.replace("UNDECLARED", undeclared))
     fill(project, kind, name, is_seen=is_seen)
     project.engine_run()
@@ -90,8 +88,7 @@ def test_change_of_an_ignored_file_runs_the_jobs_that_depend_on_it(
     assert project.texts()["a.out"] == "back"
 
 
-def test_change_of_an_ignored_file_in_a_depfile_runs_the_job_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_change_of_an_ignored_file_in_a_depfile_runs_the_job_again(tmp_path: Path) -> None:
     project = Project(tmp_path / "p", SETTINGS.replace("UNDECLARED", "warn"))
     fill(project, "ABSOLUTE", "", is_seen=True)
     project.engine_run({"assets/a.t": None, "assets/s.src": "s"})
@@ -101,8 +98,7 @@ def test_change_of_an_ignored_file_in_a_depfile_runs_the_job_again(tmp_path: Pat
     assert project.texts()["s.dep"] == "sTWO"
 
 
-def test_dependency_with_a_wildcard_runs_the_job_when_a_source_matches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_dependency_with_a_wildcard_runs_the_job_when_a_source_matches(tmp_path: Path) -> None:
     project = Project(tmp_path / "p", SETTINGS.replace("UNDECLARED", "warn").replace('"*.wip", ', ""))
     fill(project, "WILDCARD", "b.wip", is_seen=False)
     project.engine_run()
@@ -111,8 +107,7 @@ def test_dependency_with_a_wildcard_runs_the_job_when_a_source_matches(tmp_path:
     assert project.texts()["a.out"] == "TWO"
 
 
-def test_live_engine_notices_a_change_of_an_ignored_dependency(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_live_engine_notices_a_change_of_an_ignored_dependency(tmp_path: Path) -> None:
     project = LiveProject(tmp_path / "p", SETTINGS.replace("UNDECLARED", "warn"))
     fill(project, "ABSOLUTE", "b.wip", is_seen=False)
     with project.running():

@@ -243,7 +243,6 @@ def test_token_names_are_unique_and_unknown_ones_cannot_be_revoked(tmp_path: Pat
 @pytest.fixture
 def secure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Served, ssl.SSLContext]]:
     """A gateway with TLS, and a TLS context that trusts the gateway's certificate."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setattr(http_sockets, "Acceptor", partial(http_sockets.Acceptor, handshake_s=2.0))
     (tmp_path / "c.pem").write_text(CERTIFICATE)
     (tmp_path / "k.pem").write_text(KEY)

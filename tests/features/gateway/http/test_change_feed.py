@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from disk_project import Project
-from homes import own_homes
 
 from aptui.features.gateway.access import tokens
 from aptui.features.gateway.wire_codec import Scope
@@ -29,7 +28,6 @@ builders: [{name: data, copy: ["*.txt"]}]
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
-    own_homes(tmp_path, monkeypatch)
     monkeypatch.setattr("aptui.store.queries.change_tail.PAGE", 2)
     project = Project(tmp_path / "project", SETTINGS)
     for name in "abc":

@@ -305,9 +305,8 @@ def test_every_http_address_needs_scope_read(place: Served, path: str) -> None:
 
 
 @pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
+def own(tmp_path: Path) -> Iterator[Served]:
     """A gateway for a project that the test may change."""
-    own_homes(tmp_path, monkeypatch)
     project = Project(tmp_path / "project", SETTINGS)
     project.write("assets/Sub/A.txt", "hello world")
     project.write("assets/big.bin", BIG)

@@ -422,8 +422,7 @@ def test_invalid_target_is_refused(url):
         targets([("x", url)])
 
 
-def test_compressed_body_is_forwarded_unchanged(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_compressed_body_is_forwarded_unchanged(tmp_path):
     packed, received = gzip.compress(b"x" * 10_000), []
 
     class Upstream(BaseHTTPRequestHandler):

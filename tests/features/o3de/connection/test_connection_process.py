@@ -531,8 +531,7 @@ def test_project_without_o3de_is_served_only_if_configured(tmp_path: Path) -> No
     assert find_settings(project.load()) is None
 
 
-def test_engine_reports_a_port_in_use_and_continues(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+def test_engine_reports_a_port_in_use_and_continues(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         project = LiveProject(tmp_path / "p", SETTINGS.replace("o3de_port: 0", f"o3de_port: {port}") % "gate")

@@ -19,7 +19,6 @@ pytestmark = pytest.mark.real
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> LiveProject:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     monkeypatch.setattr(processor_run, "to_reprocess", lambda _start: iter(()))
     return LiveProject(tmp_path / "project", COPIES)
 

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 from disk_project import Project
-from homes import own_homes
 
 from aptui.config import load
 from aptui.store.queries.reader import JobRow, open_reader
@@ -62,8 +61,7 @@ builders:
 
 
 @pytest.mark.real
-def test_asset_panel_of_a_source_lists_each_parameter_with_its_origin(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    own_homes(tmp_path, monkeypatch)
+def test_asset_panel_of_a_source_lists_each_parameter_with_its_origin(tmp_path: Path) -> None:
     project = Project(tmp_path / "p", SETTINGS)
     project.write("assets/ui/.aptui.yaml", "files: {'a*': {up: {params: {to: X}}}}\n")
     project.engine_run({"assets/ui/a.txt": "a", "assets/b.txt": "b"})
