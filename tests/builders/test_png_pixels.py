@@ -151,9 +151,10 @@ def test_deep_picture_is_turned_upright_by_its_exif_orientation(bench):
     assert samples_of(made) == (16, 2, [[(1, 2, 3)], [(40000, 5, 6)]])
 
 
-def test_large_deep_picture_is_written_exactly_in_several_blocks_of_rows(bench):
+def test_deep_picture_is_written_exactly_in_several_blocks_of_rows(bench, monkeypatch):
+    monkeypatch.setattr("aptui.builders.files.png_file._WRITE_ROWS_BYTES", 2000)
     chance = random.Random(5)
-    smooth = [[(x * 30, y * 20, (x + y) * 9, 65535 - x * y // 4) for x in range(300)] for y in range(700)]
+    smooth = [[(x * 300, y * 200, (x + y) * 90, 65535 - x * y) for x in range(30)] for y in range(70)]
     rows = [[tuple(min(65535, value + chance.randrange(3)) for value in pixel) for pixel in row] for row in smooth]
 
     (made,) = bench.build(bench.write("a.png", png(rows, 16, 6))).values()
