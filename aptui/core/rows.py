@@ -485,100 +485,78 @@ class Archive(Protocol):
         `Source.fact` comes from the folder table, and is None if the table does not have the file. The digest in the fact comes
         from the source's row (`as_planned`).
         """
-        ...
 
     def files(self, keys: Sequence[PathKey]) -> dict[PathKey, FileFact]:
         """Return the files with these keys from the folder table, except files hidden by a file of another scan folder."""
-        ...
 
     def forget(self, folder: str) -> None:
         """Drop cached copies of the row of this relative folder, because the row was saved again."""
-        ...
 
     def files_below(self, prefix: PathKey) -> Iterable[FileFact]:
         """Yield the files of the folder table with keys that begin with `prefix` ("folder/" or ""), without hidden files."""
-        ...
 
     def dependents(self, targets: Sequence[str]) -> dict[str, set[PathKey]]:
         """Return {target: keys of sources that depend on it}; a target is a key or a UUID (32 hex digits), compared in lower case.
 
         Job dependencies (type bit 2) and discovered dependencies are included; wildcard edges are not.
         """
-        ...
 
     def wildcards(self) -> list[tuple[str, PathKey]]:
         """Return every wildcard edge: (pattern in lower case, key of the source that has it)."""
-        ...
 
     def keys_of(self, uuid: SourceUuid) -> list[PathKey]:
         """Return the keys of the stored sources that have or had this UUID.
 
         The present owner of the UUID comes first, then earlier owners by age and path.
         """
-        ...
 
     def read_removed(self) -> dict[bytes, tuple[str, bytes]]:
         """Return {SHA-256: (relative path, UUID)} of sources that were removed without their identity file.
 
         Their keys in `aptui_state` begin with `core.identity.REMOVED_SOURCE_STATE`.
         """
-        ...
 
     def has_identities(self) -> bool:
         """Return whether any source has a `.meta` file."""
-        ...
 
     def owners(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
         """Return {product name: (job id, key of its source)} for products recorded under these names."""
-        ...
 
     def owners_below(self, names: Sequence[str]) -> dict[str, tuple[int, PathKey]]:
         """Return {product name: (job id, key of its source)} for products in folders of these names, and in folders below them."""
-        ...
 
     def conflicts(self) -> dict[str, list[tuple[int, PathKey]]]:
         """Return {product name: [(job id, key of its source)]} of jobs that failed because another job makes this product."""
-        ...
 
     def list_unfinished(self) -> list[PathKey]:
         """Return the keys of sources with unfinished work.
 
         A job or an analysis is unfinished if it is neither COMPLETED nor CANCELLED. So is an analysis without a fingerprint.
         """
-        ...
 
     def drafts(self) -> list[PathKey]:
         """Return the keys of sources with jobs that have only drafts."""
-        ...
 
     def key_of_jobs(self, job_ids: Sequence[int]) -> dict[int, PathKey]:
         """Return {job id: key of its source}."""
-        ...
 
     def reason_of(self, job_id: int) -> tuple[str, str]:
         """Return (the reason of the job's last committed run, the origin of its result); unknown values are ""."""
-        ...
 
     def state(self, key: str) -> str | None:
         """Return the value of `key` in aptui_state, None if the key does not exist."""
-        ...
 
     def outside(self) -> dict[str, OutsideFile]:
         """Return {absolute path: its state} of files that runs read outside all scan folders (`core.run_report`)."""
-        ...
 
     def settings(self) -> dict[str, str]:
         """Return {relative folder: text of its settings file} (`core.settings`) from aptui_state, without empty texts."""
-        ...
 
     def has_intermediates(self) -> bool:
         """Return whether any job made an intermediate."""
-        ...
 
     def has_edges(self) -> bool:
         """Return whether any source depends on anything."""
-        ...
 
     def next_ids(self) -> tuple[int, int, int, int]:
         """Return the next free (source id, job id, product id, run key)."""
-        ...

@@ -578,11 +578,9 @@ class Builder(Protocol):
 
     def create_jobs(self, request: CreateJobsRequest) -> CreateJobsResponse:
         """Return the jobs that `request.source` needs; must be fast and deterministic."""
-        ...
 
     def process_job(self, request: ProcessJobRequest) -> ProcessJobResponse:
         """Do one job and return its products; must be deterministic: equal inputs give products with equal bytes."""
-        ...
 
 
 class SimpleBuilder:

@@ -166,11 +166,9 @@ class Store(Protocol):
 
     def get_record(self, key: str) -> bytes | None:
         """Return the record at `key`, None if it does not exist. The caller checks the record (`Seal.open_sealed`)."""
-        ...
 
     def put_record(self, key: str, data: bytes, *, if_absent: bool = True) -> bool:
         """Publish a record in one step; with `if_absent`, keep an existing record and return False."""
-        ...
 
     def get_blob(self, digest: str, target: str, size: int) -> bool:
         """Write the blob to the new file `target`, verified by length and SHA-256; return False if the blob does not exist.
@@ -178,11 +176,9 @@ class Store(Protocol):
         Raises:
             Mismatch: the blob has other bytes. After any error the file `target` does not exist.
         """
-        ...
 
     def has_blobs(self, digests: Iterable[str]) -> set[str]:
         """Return which of these blobs exist, as far as the store can tell without reading them."""
-        ...
 
     def put_blob(self, digest: str, source: str, *, replaces: bool = False) -> None:
         """Publish the file `source` under its digest; an existing blob is replaced only if `replaces` is set.
@@ -190,8 +186,6 @@ class Store(Protocol):
         Raises:
             Mismatch: the file has another digest now; nothing was published.
         """
-        ...
 
     def close(self) -> None:
         """Close connections."""
-        ...

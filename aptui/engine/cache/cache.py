@@ -69,15 +69,12 @@ class ProductIndex(Protocol):
 
     def products_in(self, folder: str) -> dict[str, bytes]:
         """Return {product name: SHA-256} of the products directly in the cache folder `folder`."""
-        ...
 
     def product_digest(self, name: str) -> bytes | None:
         """Return the recorded SHA-256 of a product, None when it is not recorded."""
-        ...
 
     def cache_folders(self) -> Mapping[str, int]:
         """Return {cache folder: its recorded ctime_ns}; 0 = the next start must check the folder, -1 = the folder did not exist."""
-        ...
 
 
 # An intent is a row that names a product that a commit is about to place. Announced intents are written while sources are still

@@ -84,16 +84,13 @@ class ChangeSource(Protocol):
 
         `is_asked`: whether the kernel was asked already, and has answered that no other process writes the file.
         """
-        ...
 
     def check_soon(self, path: bytes) -> None:
         """Check a source (absolute path) as if the watcher had reported it."""
-        ...
 
     @property
     def is_amid_changes(self) -> bool:
         """Whether a batch of reported changes is still being checked. No job may start until the whole batch is checked."""
-        ...
 
 
 class EngineContext(Struct, frozen=True):

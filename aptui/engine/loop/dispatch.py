@@ -141,53 +141,41 @@ class StoredResults(Protocol):
     @property
     def account(self) -> Account:
         """Processing time that stored results saved so far, and bytes that were fetched."""
-        ...
 
     @property
     def free_count(self) -> int:
         """How many more jobs may be looked up now."""
-        ...
 
     @property
     def is_waiting(self) -> bool:
         """Whether any lookup has ended since the last call of `take_ended`."""
-        ...
 
     def next_due_s(self) -> float | None:
         """Return the time (monotonic) at which the next job runs although its lookup has not ended; None = no lookup is waiting."""
-        ...
 
     def begin_lookups(self, orders: Sequence[Order], pipeline: Pipeline) -> list[Order]:
         """Begin to look up results for some of these orders; return the other orders, which run now."""
-        ...
 
     def take_ended(self, now_s: float) -> EndedLookups:
         """Return the lookups that ended since the last call."""
-        ...
 
     def kill(self, run_keys: Iterable[int]) -> list[RunResult]:
         """Cancel the lookups of these runs; return the result "cancelled" for each run that no worker has."""
-        ...
 
     def note_ended(self, result: RunResult) -> bool:
         """Note the result of a worker; return False if a stored result was faster."""
-        ...
 
     def note_committed(self, commits: CommitProducts, done: Iterable[int], pipeline: Pipeline) -> None:
         """Store the results of the runs `done`, whose products are in the cache now."""
-        ...
 
     def note_discarded(self, run_keys: Iterable[int]) -> None:
         """Forget runs whose results are not used."""
-        ...
 
     def note(self) -> None:
         """Record the processing time saved by reusing stored results, and the number of bytes fetched, since the last call."""
-        ...
 
     def close(self, *, is_stopping: bool) -> None:
         """Wait for uploads within their time limit, then close."""
-        ...
 
 
 class QueuePause(Struct):

@@ -282,18 +282,15 @@ class SessionHistory(Protocol):
 
         The second value is the time when that session ended (ms since 1970).
         """
-        ...
 
     def is_session_pending(self) -> bool:
         """Return whether jobs ran after the last session that was recorded."""
-        ...
 
     def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
         """Return the oldest session if it has to leave the history, otherwise 0.
 
         A session has to leave if it ended before `before_ms`, or if the history has more runs or sessions than the limits.
         """
-        ...
 
 
 def _now_ms() -> int:

@@ -77,23 +77,18 @@ class ForeignCatalogs(Protocol):
         Raises:
             HostError: they cannot be written.
         """
-        ...
 
     def begin(self, done: Callable[[], None]) -> None:
         """Write the outdated catalogs in a thread, which calls `done` after each write."""
-        ...
 
     def take_written(self) -> set[str]:
         """Return the platforms whose folders were written to since the last call."""
-        ...
 
     def take_problem(self) -> str:
         """Return and clear the error of the thread that writes the catalogs; "" = no error."""
-        ...
 
     def close(self) -> None:
         """Wait until the thread that writes the catalogs has ended."""
-        ...
 
 
 class CatalogPublisher:

@@ -69,11 +69,9 @@ class RememberedFolders(Protocol):
 
     def folder_digests(self) -> Digests:
         """Return the stored digests of each relative folder."""
-        ...
 
     def folder_parts(self, folder: str) -> Mapping[int, tuple[bytes, Sequence[FileFact]]]:
         """Return {scan folder id: (digest, its files)} of a relative folder."""
-        ...
 
 
 class RootGuard:

@@ -57,7 +57,6 @@ class CommandWatch(Protocol):
         Called when a command has started or a persistent program got a job. If the command or job still runs after `LONG_MS`,
         called again with `takes_long`.
         """
-        ...
 
 
 class CommandError(Exception):

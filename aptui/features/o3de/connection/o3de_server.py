@@ -58,11 +58,9 @@ class Answers(Protocol):
 
     def find_handler(self, name: str) -> tuple[Callable[[O3deMessage], Awaitable[dict[str, Any] | None]], bool] | None:
         """Return the function that answers a request, and whether requests of this kind are answered in the order of arrival."""
-        ...
 
     def close(self) -> None:
         """Release everything that the client holds."""
-        ...
 
 
 class RefusedClient(Exception):
