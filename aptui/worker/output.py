@@ -188,7 +188,8 @@ class MarkedStream:
         self._prefix = f"\x00\x01{nonce}".encode("ascii")
         self._length = len(self._prefix) + _KEY_DIGITS + 1
         self._rest = b""
-        self._text = BoundedText()
+        self.unfinished = BoundedText()
+        """Output after the last marker so far."""
         self.finished: deque[tuple[int, BoundedText]] = deque()
 
     def feed(self, data: bytes, time_ms: int = 0) -> None:
@@ -196,13 +197,13 @@ class MarkedStream:
         data = self._rest + data
         at = data.find(self._prefix)
         while at >= 0 and len(data) >= at + self._length:
-            self._text.add(data[:at], time_ms)
-            self.finished.append((_run_key(data[at + len(self._prefix) : at + self._length - 1]), self._text))
-            self._text = BoundedText()
+            self.unfinished.add(data[:at], time_ms)
+            self.finished.append((_run_key(data[at + len(self._prefix) : at + self._length - 1]), self.unfinished))
+            self.unfinished = BoundedText()
             data = data[at + self._length :]
             at = data.find(self._prefix)
         keep_from = at if at >= 0 else self._possible_start(data)
-        self._text.add(data[:keep_from], time_ms)
+        self.unfinished.add(data[:keep_from], time_ms)
         self._rest = data[keep_from:]
 
     def _possible_start(self, data: bytes) -> int:
@@ -218,15 +219,10 @@ class MarkedStream:
                 return text
         return None
 
-    @property
-    def unfinished(self) -> BoundedText:
-        """Output after the last marker so far."""
-        return self._text
-
     def take_unfinished(self) -> BoundedText:
         """Return the output after the last marker, which belongs to a run that never ended."""
-        self._text.add(self._rest)
-        self._rest, text, self._text = b"", self._text, BoundedText()
+        self.unfinished.add(self._rest)
+        self._rest, text, self.unfinished = b"", self.unfinished, BoundedText()
         return text
 
 

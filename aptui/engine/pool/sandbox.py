@@ -76,23 +76,8 @@ class Sandbox(Struct, frozen=True):
         for path in self.secrets:
             if os.path.isfile(path):
                 words += ["--ro-bind", "/dev/null", path]
-        words += [
-            "--setenv",
-            "HOME",
-            self.home,
-            "--setenv",
-            "TMPDIR",
-            _TEMP,
-            "--setenv",
-            VARIABLE,
-            "on",
-            "--unsetenv",
-            "XDG_RUNTIME_DIR",
-            "--chdir",
-            folder,
-            "--",
-        ]
-        return [*words, *command]
+        words += ["--setenv", "HOME", self.home, "--setenv", "TMPDIR", _TEMP, "--setenv", VARIABLE, "on"]
+        return [*words, "--unsetenv", "XDG_RUNTIME_DIR", "--chdir", folder, "--", *command]
 
 
 def problem_of(sandbox: Sandbox) -> str:

@@ -58,7 +58,7 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
         if trusts_times and stamp == before.stamp:
             continue
         try:
-            digest = hash_file(_path(path), sees_through=True)[0][0].hex() if stamp else ""
+            digest = hash_file(os_path(path), sees_through=True)[0][0].hex() if stamp else ""
         except (OSError, FileChanged):
             continue  # leave the file out, because another process is writing it: the next check finds the change
         now = outside_file(digest, stamp, read_ns)
@@ -67,12 +67,8 @@ def find_changed_files(known: Mapping[str, OutsideFile], *, trusts_times: bool =
     return tuple(changed)
 
 
-def _path(text: str) -> str:
-    return os_path(text)
-
-
 def _stamp(path: str) -> Stamp:
-    return stamp_of(_path(path))
+    return stamp_of(os_path(path))
 
 
 _FOLDERS_FOR_TWO, _FILES_FOR_TWO = 300, 3_000

@@ -189,15 +189,11 @@ class ResultUploader:
         self._differing: set[str] = set()
         self._wrong_blobs: set[str] = set()
         self._idle = threading.Condition()
-        self._waiting = 0
+        self.waiting = 0
+        """Number of results that still have to be stored or uploaded."""
         self._is_cleaning = False
         self._storing = DeadlineExecutor("aptui-shared-keep", 1)
         self._uploading = DeadlineExecutor("aptui-shared-upload", _UPLOAD_THREADS)
-
-    @property
-    def waiting(self) -> int:
-        """Number of results that still have to be stored or uploaded."""
-        return self._waiting
 
     def put(self, made: MadeResult) -> None:
         """Store and upload a result in the background."""
@@ -205,8 +201,8 @@ class ResultUploader:
             self._reporter.report(f"doubt {made.builder}", f"a result of '{made.builder}' is not stored: {reason}")
             return
         with self._idle:
-            is_accepted = self._waiting < _MOST_WAITING
-            self._waiting += is_accepted
+            is_accepted = self.waiting < _MOST_WAITING
+            self.waiting += is_accepted
         if is_accepted:
             self._storing.submit(lambda: self._store(made))
         else:
@@ -240,7 +236,7 @@ class ResultUploader:
     def wait_until_stored(self, limit_s: float) -> bool:
         """Wait until all results are stored and uploaded, and no cleanup runs; return False after `limit_s`."""
         with self._idle:
-            return self._idle.wait_for(lambda: not (self._waiting or self._is_cleaning), limit_s)
+            return self._idle.wait_for(lambda: not (self.waiting or self._is_cleaning), limit_s)
 
     def close(self) -> None:
         """End the threads; they do not keep the process alive."""
@@ -330,5 +326,5 @@ class ResultUploader:
 
     def _on_end(self) -> None:
         with self._idle:
-            self._waiting -= 1
+            self.waiting -= 1
             self._idle.notify_all()

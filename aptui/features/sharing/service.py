@@ -89,11 +89,6 @@ class FoundResult(Struct, frozen=True):
     is_remote: bool
     lookup_ms: int = 0
 
-    @property
-    def record(self) -> Record:
-        """The record of the result: the files that the job read, and the digests of the job's products."""
-        return self.result.record
-
 
 class CacheHit(Struct, frozen=True):
     """A fetched result: `staged` are the absolute paths of its products' files, in the order of the record.
@@ -190,7 +185,7 @@ class Service:
 
     def fetch(self, found: FoundResult, folder: str) -> CacheHit | None:
         """Put the products of a result into the new folder `folder`; if that fails, remove them and return None."""
-        began, products = self._stopwatch.now(), found.record.products
+        began, products = self._stopwatch.now(), found.result.record.products
         targets = [os.path.join(folder, str(number)) for number in range(len(products))]
         try:
             os.makedirs(folder, exist_ok=True)
@@ -209,7 +204,7 @@ class Service:
         if found.is_remote and found.namespace.fetched is not None:
             try:
                 publishing.publish(found.namespace.fetched, publishing.open_trusted, found.namespace.trust, found.result)
-                self._uploader.clean_after(found.record)
+                self._uploader.clean_after(found.result.record)
             except KnownError as error:
                 self._reporter.report_error(error)
         fetched = {products[index].digest: products[index].size for index in missing}
@@ -344,7 +339,7 @@ class Service:
 
         So a download that continues after its timeout cannot change files that are already in use.
         """
-        remote, base = found.namespace.remote, found.record.base
+        remote, base = found.namespace.remote, found.result.record.base
         if remote is None or self._is_paused(base):
             return False
         wanted = {item.digest.hex(): item.size for item in targets.values()}
@@ -386,8 +381,9 @@ class Service:
     def _count_hit(self, found: FoundResult, targets: list[str], fetched_bytes: int, fetch_ms: int) -> CacheHit:
         builder, is_remote = found.facts.builder_name, found.is_remote or fetched_bytes > 0
         counts = {"remote_hits": 1} if is_remote else {"local_hits": 1}
-        self.account.count(builder, built_ms=found.record.duration_ms, fetch_ms=fetch_ms, fetched_bytes=fetched_bytes, **counts)
-        return CacheHit(builder, found.record, tuple(targets), is_remote)
+        record = found.result.record
+        self.account.count(builder, built_ms=record.duration_ms, fetch_ms=fetch_ms, fetched_bytes=fetched_bytes, **counts)
+        return CacheHit(builder, record, tuple(targets), is_remote)
 
     def _since(self, began: float) -> int:
         return round(1000 * (self._stopwatch.now() - began))

@@ -302,7 +302,7 @@ def _products(task: RebuildTask, found: FoundResult) -> dict[str, ExpectedProduc
         name_of(task.job, item, task.scan_folder): ExpectedProduct(
             item.digest, item.size, local.blob_path(item.digest.hex()) if local is not None else ""
         )
-        for item in found.record.products
+        for item in found.result.record.products
     }
 
 

@@ -85,16 +85,11 @@ class EngineInquiry:
             self._shall_ask = True
 
     @property
-    def workers(self) -> tuple[WorkerInfo, ...]:
-        """The workers, as in the last answer of the engine."""
-        return self.status.workers
-
-    @property
     def is_working(self) -> bool:
         """Whether jobs run. While jobs run, their ages and the workers' memory change without notices."""
         counts = self._progress
         runs = counts is not None and counts.is_scanning + counts.analyses_running + counts.jobs_running > 0
-        return runs or any(worker.state in _BUSY_STATES for worker in self.workers)
+        return runs or any(worker.state in _BUSY_STATES for worker in self.status.workers)
 
     def ask_if_due(self) -> None:
         """Query the engine if something changed: now, or when the minimum interval has passed."""
@@ -197,7 +192,7 @@ class EnginePage(ConnectionTables):
         watched = session.latest_health if session.state is SessionState.ATTACHED else None
         rows = {
             "clients": [connection_rows.client_row(each) for each in self.inquiry.connections],
-            "workers": [connection_rows.worker_row(each) for each in self.inquiry.workers],
+            "workers": [connection_rows.worker_row(each) for each in self.inquiry.status.workers],
             "roots": connection_rows.root_rows(watched, config.project if config else None, str(session.cache_dir)),
         }
         for name in rows:
@@ -498,7 +493,7 @@ class ConnectionsPane(Pane):
         """Return the numbers of connections and workers as text."""
         gateway = f"gateway: {self.gateway.count_text()}; " if self.gateway.orders.report else ""
         inquiry = self.engine.inquiry
-        return f"{gateway}{len(inquiry.connections)} clients, {len(inquiry.workers)} workers"
+        return f"{gateway}{len(inquiry.connections)} clients, {len(inquiry.status.workers)} workers"
 
     def commands(self) -> Sequence[Command]:
         """Return the commands of the gateway's page and of the engine's page."""

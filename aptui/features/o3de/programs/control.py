@@ -39,22 +39,18 @@ class Processor(Protocol):
 
     def is_idle(self) -> bool:
         """Whether all known work is done."""
-        ...
 
     def when_idle(self, then: Callable[[], None]) -> None:
         """Call `then` when all changes before this call are processed."""
-        ...
 
     def at_next_idle(self, then: Callable[[], None]) -> None:
         """Call `then` when the engine becomes idle.
 
         If the engine is idle already, and has done work since the last call of a callback, call `then` at once.
         """
-        ...
 
     def quit(self) -> None:
         """Stop as soon as all running jobs can be ended cleanly."""
-        ...
 
 
 def commands_in(data: bytes) -> tuple[list[str], bytes]:
@@ -128,11 +124,7 @@ class ControlChannel:
         self._selector, self._processor = selector, processor
         self._peers: set[_Peer] = set()
         self._listener = _Listener(selector, listener(0), self._add_client)
-
-    @property
-    def port(self) -> int:
-        """The port number."""
-        return self._listener.port
+        self.port = self._listener.port
 
     def close(self) -> None:
         """Close every connection."""
@@ -225,11 +217,7 @@ class RefusingPort:
     def __init__(self, selector: selectors.BaseSelector, first_port: int, report: Callable[[], None] = lambda: None) -> None:
         self._report: Callable[[], None] | None = report
         self._listener = _Listener(selector, _free_listener(first_port), self._refuse)
-
-    @property
-    def port(self) -> int:
-        """The port number."""
-        return self._listener.port
+        self.port = self._listener.port
 
     def close(self) -> None:
         """Stop listening."""
