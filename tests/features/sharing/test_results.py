@@ -30,7 +30,7 @@ def publish(store, one, seal=SEAL):
 
 def read(store, present=all_here, seal=SEAL):
     found = publishing.read_result(store, seal.open_sealed, BASE, present)
-    return found.result.record if found else None
+    return found.record if found else None
 
 
 def test_record_without_discovered_dependencies_is_stored_at_its_base_key():

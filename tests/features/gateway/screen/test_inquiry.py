@@ -61,7 +61,11 @@ def test_idle_engine_is_queried_once(harness):
     harness.inquiry.ask_if_due()
 
     assert len(harness.asked) == 1
-    assert (harness.inquiry.status.pid, harness.inquiry.connections, harness.inquiry.workers[0].number) == (4711, (CLIENT,), 1)
+    assert (harness.inquiry.status.pid, harness.inquiry.connections, harness.inquiry.status.workers[0].number) == (
+        4711,
+        (CLIENT,),
+        1,
+    )
     assert not harness.timers
 
 
@@ -120,7 +124,7 @@ def test_screen_without_an_engine_sends_no_query(harness):
     harness.inquiry.ask_if_due()
 
     assert not harness.asked
-    assert (harness.inquiry.connections, harness.inquiry.workers, harness.inquiry.status.pid) == ((), (), 0)
+    assert (harness.inquiry.connections, harness.inquiry.status.workers, harness.inquiry.status.pid) == ((), (), 0)
 
 
 def test_read_only_screen_sends_no_queries(harness):
