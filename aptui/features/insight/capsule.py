@@ -226,7 +226,8 @@ def _script(row: JobRow, builder: Builder, quality: Quality) -> bytes:
     """Return a script that runs the command of the last run; the products are written into `out/` beside the script."""
     assert builder.command is not None
     params = json.loads(dict(builder.platform_params).get(row.platform) or builder.params or "{}")
-    values = values_of(row.source, row.platform, (f"{_HERE}/out", f"{_HERE}/temp"), f"{_HERE}/{SOURCES}/{row.source}", params)
+    source = os_path(row.source)
+    values = values_of(source, row.platform, (f"{_HERE}/out", f"{_HERE}/temp"), f"{_HERE}/{SOURCES}/{source}", params)
     values["quality"] = quality.value
     values["depfile"], values["product_dependencies"] = f"{_HERE}/temp/depfile.d", f"{_HERE}/temp/product_dependencies.txt"
     try:
@@ -278,7 +279,7 @@ def write(capsule: Capsule, file: str) -> int:
 
 
 def _add(tar: tarfile.TarFile, name: str, content: str | bytes) -> None:
-    entry = tarfile.TarInfo(f"{TOP}/{name}")
+    entry = tarfile.TarInfo(f"{TOP}/{os_path(name)}")
     entry.mode = 0o755 if name == "run.sh" else 0o644
     if isinstance(content, bytes):
         entry.size = len(content)

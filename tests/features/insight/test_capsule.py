@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import tarfile
 import time
@@ -55,6 +56,23 @@ def test_capsule_of_a_command_builder_has_a_script_that_runs_without_aptui(run: 
     there = tmp_path / "it's here/capsule"
     subprocess.run([there / "run.sh"], check=True, cwd="/", capture_output=True)
     assert (there / "out/b.txt").read_text() == "B"
+
+
+def test_capsule_of_a_source_whose_name_is_not_utf_8_makes_the_recorded_products(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project, file, name = verb_project.write(tmp_path, monkeypatch), tmp_path / "c.tgz", os.fsdecode(b"caf\xe9.up")
+    (project / "assets/sub" / name).write_text("c")
+    main.main(["batch"])
+
+    assert main.main(["capsule", f"sub/{name}", "--out", str(file)]) == 0
+    assert main.main(["capsule", "run", str(file), "--trust-code"]) == 0
+
+    assert "equal to the recorded result" in capsys.readouterr().out
+    with tarfile.open(file) as tar:
+        tar.extractall(tmp_path / "here", filter="data")
+    subprocess.run([tmp_path / "here/capsule/run.sh"], check=True, capture_output=True)
+    assert (tmp_path / "here/capsule/out" / os.fsdecode(b"caf\xe9.txt")).read_text() == "C"
 
 
 def test_running_a_capsule_makes_the_products_of_the_recorded_run(run: Run, tmp_path: Path) -> None:
