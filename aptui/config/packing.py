@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from enum import Enum
+from enum import Enum, EnumMeta
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,10 @@ from aptui.shared.files import clocks
 from aptui.shared.files.replacing import replace_bytes
 
 FORM = 19
-"""Version of the compiled form; increase it when the values of unchanged fields are computed in another way."""
+"""Version of the compiled form; increase it when the values of unchanged fields are computed in another way.
+
+A change of the records needs no increase, because `_seal` covers their fields and types.
+"""
 
 
 def digest_of(value: object) -> str:
@@ -298,12 +301,21 @@ def _restore(data: dict[str, list[Any]]) -> Any:
 def _seal(text: str) -> str:
     """Return the digest that is stored with a compiled form.
 
-    The digest also covers the names of the records' fields: a form has only the values of the fields, in their order.
+    The digest also covers the records: the names and types of their fields, and the members of enumerations. A form has only the
+    values of the fields, in their order, so other records could not be made from it.
     """
-    fields = [
-        (name, kind.__struct_fields__) for name, kind in _KINDS.items() if isinstance(kind, type) and issubclass(kind, Struct)
-    ]
-    return hashlib.sha256(f"{fields}\n{text}".encode()).hexdigest()
+    return hashlib.sha256(f"{_describe_kinds()}\n{text}".encode()).hexdigest()
+
+
+def _describe_kinds() -> list[tuple[str, object]]:
+    found: list[tuple[str, object]] = []
+    for name, kind in _KINDS.items():
+        if isinstance(kind, EnumMeta):
+            found.append((name, [member.value for member in kind]))
+        elif isinstance(kind, type) and issubclass(kind, Struct):
+            # `vars` has only the record's own types; a record that it inherits from has an entry of its own
+            found.append((name, (kind.__struct_fields__, vars(kind).get("__annotations__"))))
+    return found
 
 
 def recall(file: str, key: str) -> Config | None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
+from enum import IntEnum
 from pathlib import Path
 from uuid import UUID
 
@@ -23,7 +24,7 @@ from aptui.config.load import load
 from aptui.config.yaml.nodes import read_yaml
 from aptui.core.paths import name_uuid
 from aptui.core.patterns import ignore_matcher
-from aptui.core.project import SHARE_OF_MEMORY, BuilderKind, Platform, ReferenceRule
+from aptui.core.project import SHARE_OF_MEMORY, BuilderKind, Platform, ReferenceRule, ScanFolder
 from aptui.shared.errors import UserError
 
 EXAMPLE = """\
@@ -511,6 +512,27 @@ def test_configuration_that_was_stored_with_other_fields_is_compiled_again(
     assert packing.read_compiled(str(stored)) is None
     load(folder)
     assert packing.read_compiled(str(stored)) is not None
+
+
+@pytest.mark.real
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("ScanFolder", type("ScanFolder", (Struct,), {"__annotations__": {**ScanFolder.__annotations__, "path": "bytes"}})),
+        ("PatternKind", IntEnum("PatternKind", {"REGEX": 7})),
+    ],
+)
+def test_configuration_that_was_stored_with_other_types_is_compiled_again(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, other: type
+) -> None:
+    folder = write(EXAMPLE)
+    load(folder)
+    (stored,) = (tmp_path / "kept" / "aptui" / "config").iterdir()
+    assert name in packing._KINDS
+    assert packing.read_compiled(str(stored)) is not None
+    monkeypatch.setitem(packing._KINDS, name, other)
+
+    assert packing.read_compiled(str(stored)) is None
 
 
 def test_unwritable_cache_folder_is_ignored(write: Write, tmp_path: Path) -> None:

@@ -176,7 +176,19 @@ def test_code_of_an_installed_builder_includes_the_modules_of_its_package_that_f
 
 @pytest.mark.parametrize(
     ("statement", "is_parsed"),
-    [("from package import deep", True), ("from . import deep", True), ("import package.deep", True), ("import json", False)],
+    [
+        ("from package import deep", True),
+        ("from . import deep", True),
+        ("import package.deep", True),
+        ("import json", False),
+        ("from \\\n        package import deep", True),
+        ("import \\\r\n package.deep", True),
+        ("if json: \\\nimport package.deep", True),
+        ("import json, package.deep", True),
+        ("import json as written, \\\n        package.deep as deep", True),
+        ("from json import loads, dumps", False),
+        ("import json; loads('package.deep')", False),
+    ],
 )
 def test_module_of_an_installed_builder_is_parsed_only_if_it_may_import_its_package_later(
     tmp_path, monkeypatch, statement, is_parsed

@@ -211,8 +211,10 @@ def _code_files(module: ModuleType) -> list[str]:
     return sorted(paths)
 
 
-_LATER_IMPORT = re.compile(rb"[ \t:;](?:from|import)[ \t]*([\w.]+)")
-"""Matches an import that is not at the beginning of a line, and captures the name of its module."""
+_LATER_IMPORT = re.compile(rb"(?:[ \t\f:;]|\\\r?\n)(?:from|import)((?:\\\r?\n|[^\\\n;#])*)")
+"""Matches an import that is not at the beginning of a line, and captures the rest of its statement."""
+_IMPORTED = re.compile(rb"(?:\A|,)[\s\\]*([\w.]+)")
+"""Captures the names of the modules in the rest of an import, and some other names."""
 
 
 def _may_import_later(path: str, package: str) -> bool:
@@ -222,9 +224,10 @@ def _may_import_later(path: str, package: str) -> bool:
     """
     try:
         with open(path, "rb") as file:
-            names = [f"{name.decode('ascii', 'replace')}." for name in _LATER_IMPORT.findall(file.read())]
+            found = [name for rest in _LATER_IMPORT.findall(file.read()) for name in _IMPORTED.findall(rest)]
     except OSError:
         return False
+    names = [f"{name.decode('ascii', 'replace')}." for name in found]
     own = f"{package}."
     return any(name.startswith((".", own)) or own.startswith(name) for name in names)
 
