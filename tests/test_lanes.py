@@ -47,6 +47,18 @@ def test_fast_test_that_sleeps_or_starts_a_process_fails(suite: pytest.Pytester,
     result.stdout.fnmatch_lines([what])
 
 
+def test_fast_test_may_wait_for_children_of_earlier_tests(suite: pytest.Pytester) -> None:
+    suite.makepyfile("""
+        import subprocess, pytest
+        from aptui.worker.processes import end_children
+        @pytest.mark.real
+        def test_real(): subprocess.Popen(["sleep", "0.1"])
+        def test_fast(): assert end_children() == []
+    """)
+
+    run(suite, "-W", "ignore").assert_outcomes(passed=2)
+
+
 def test_process_started_by_a_background_pytest_can_be_interrupted(suite: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     code = """
         import signal, subprocess, sys, pytest
