@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from enum import Enum, EnumMeta
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -310,7 +310,7 @@ def _seal(text: str) -> str:
 def _describe_kinds() -> list[tuple[str, object]]:
     found: list[tuple[str, object]] = []
     for name, kind in _KINDS.items():
-        if isinstance(kind, EnumMeta):
+        if isinstance(kind, type) and issubclass(kind, Enum):
             found.append((name, [member.value for member in kind]))
         elif isinstance(kind, type) and issubclass(kind, Struct):
             # `vars` has only the record's own types; a record that it inherits from has an entry of its own

@@ -33,6 +33,7 @@ from aptui.link import port
 from aptui.link.engine_client import EngineClient, NoEngine
 from aptui.shared import printing
 from aptui.shared.errors import KnownError, UserError
+from aptui.shared.files.replacing import read_regular
 from aptui.shared.forms import prepare_form
 from aptui.store.queries.asset_graph import AssetGraph
 from aptui.store.queries.assets import asset_id_text
@@ -221,8 +222,7 @@ def _sources(rows: Iterator[object], patterns: Sequence[str]) -> Iterator[str]:
 
 def _is_text(path: str) -> bool:
     try:
-        with open(path, "rb", buffering=0) as file:
-            head = file.read(_HEAD_BYTES)
+        head = read_regular(path, _HEAD_BYTES)
     except OSError:
         return True  # treat the file as text, so that the search reports the error
     return b"\0" not in head or head.startswith((b"\xff\xfe", b"\xfe\xff"))

@@ -22,6 +22,8 @@ from typing import Any, BinaryIO, Self
 
 from msgspec import Struct, field
 
+from aptui.shared.files.replacing import open_regular
+
 LINE_LIMIT = 800
 """Maximum number of paths in one line, and maximum number of ids in one line; 0 = no limit."""
 SCANNER, VERSION = "aptui lines", "2"
@@ -333,10 +335,10 @@ def read_names(path: str, extensions: Collection[str], line_limit: int) -> tuple
     """Return the SHA-256 of a file's bytes, and the names of assets in them.
 
     Raises:
-        OSError: the file cannot be read.
+        OSError: the file cannot be read, or is not a regular file.
     """
     digest, scan = hashlib.sha256(), NameScan(extensions, line_limit)
-    with open(path, "rb", buffering=0) as file:
+    with open_regular(path) as file:
         data = file.read(_PIECE_BYTES)
         translate = utf16_translator(data)
         while data:

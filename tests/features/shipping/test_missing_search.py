@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
+import subprocess
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass
 from hashlib import sha256
@@ -28,7 +31,7 @@ from aptui.features.shipping.missing_rows import (
     choose_scanned,
     results,
 )
-from aptui.features.shipping.missing_search import MissingSearch, Readers, SearchedProject, Tally, read_rules
+from aptui.features.shipping.missing_search import MissingSearch, Readers, Reading, SearchedProject, Tally, read_rules
 from aptui.features.shipping.name_scanner import LINE_LIMIT
 from aptui.features.shipping.requests import MissingScanRequests
 from aptui.link import port
@@ -230,16 +233,29 @@ def test_file_with_too_many_names_in_a_line_is_marked_as_partially_scanned(harne
     assert (harness.missing("a.txt"), harness.says("a.txt")) == ([("b.png", "linux/b.png")], [])
 
 
-def test_killed_reader_process_affects_only_the_file_that_it_was_reading(tmp_path: Path) -> None:
+def begin_stuck_read(readers: Readers, file: Path) -> tuple[subprocess.Popen[bytes], Future[Reading]]:
+    """Begin to read a file in a process that is stopped, as if its disk did not answer; return this process too."""
+    assert not readers.read(str(file)).result(20).is_broken
+    (process,) = readers._processes
+    process.send_signal(signal.SIGSTOP)
+    return process, readers.read(str(file))
+
+
+def test_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
+    with closing(Readers(1, ["txt"], 0)) as readers:
+        reading = readers.read(str(tmp_path / "pipe")).result(20)
+
+    assert (reading.names, reading.is_broken) == (None, False)
+    assert "it is not a regular file" in reading.error
+
+
+def test_killed_reader_process_affects_only_the_file_that_it_was_reading(tmp_path: Path) -> None:
     (tmp_path / "good.txt").write_text("a.txt")
     with closing(Readers(1, ["txt"], 0)) as readers:
-        stuck = readers.read(str(tmp_path / "pipe"))
-        writing = os.open(tmp_path / "pipe", os.O_WRONLY)  # `os.open` blocks until the reader process has opened the pipe.
-        (process,) = readers._processes
+        process, stuck = begin_stuck_read(readers, tmp_path / "good.txt")
         process.kill()
         broken, good = stuck.result(20), readers.read(str(tmp_path / "good.txt")).result(20)
-        os.close(writing)
 
     assert broken.is_broken
     assert good.names is not None
@@ -247,14 +263,11 @@ def test_killed_reader_process_affects_only_the_file_that_it_was_reading(tmp_pat
 
 
 def test_closed_readers_leave_no_process(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "good.txt").write_text("a.txt")
     readers = Readers(1, ["txt"], 0)
-    stuck = readers.read(str(tmp_path / "pipe"))
-    writing = os.open(tmp_path / "pipe", os.O_WRONLY)
-    (process,) = readers._processes
+    process, stuck = begin_stuck_read(readers, tmp_path / "good.txt")
 
     readers.close()
-    os.close(writing)
 
     assert process.returncode is not None
     assert stuck.result(1).is_broken
@@ -483,11 +496,10 @@ def test_internal_error_ends_only_the_search(project: LiveProject, monkeypatch: 
         assert live.engine is not None
 
 
-def test_hanging_search_can_be_cancelled(harness: Harness) -> None:
+def test_hanging_search_can_be_cancelled(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = Readers.read
+    monkeypatch.setattr(Readers, "read", lambda self, path: Future() if path.endswith("a.txt") else read(self, path))
     harness.add("a.txt", "b.txt")
-    file = harness.root / "cache" / "linux" / "a.txt"
-    file.unlink()
-    os.mkfifo(file)
     with closing(open_reader(harness.place.database)) as reader:
         wanted = choose_scanned(reader)
 
