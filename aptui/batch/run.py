@@ -10,8 +10,8 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from argparse import ArgumentParser, Namespace
 
     from aptui.config.configuration import Config
-    from aptui.engine.loop.engine import Engine
     from aptui.engine.loop.opening import PreparedSession
     from aptui.link import port
     from aptui.link.engine_client import EngineClient
@@ -128,15 +127,18 @@ def run_and_report(arguments: Namespace, config: configuration.Config, options: 
 def run(config: configuration.Config, options: RunOptions) -> Summary:
     """Run the engine until no work is pending or a signal stops it; if an engine is running, ask that engine."""
     began_s = time.monotonic()
+    summary = _run(config, options)
+    summary.seconds = time.monotonic() - began_s
+    return summary
+
+
+def _run(config: configuration.Config, options: RunOptions) -> Summary:
     if options.debug_output:
         config = replace(config, project=replace(config.project, debug_output=True))
     if not options.makes_finals:
         config = replace(config, project=replace(config.project, makes_finals=False))
     reporter = Reporter(sys.stderr)
-    if (
-        os.path.lexists(engine_record(config.cache_dir))
-        and (summary := _run_by_engine(config, options, reporter, began_s)) is not None
-    ):
+    if os.path.lexists(engine_record(config.cache_dir)) and (summary := _run_by_engine(config, options, reporter)) is not None:
         return summary
     # imported here, because the module is not needed by verbs that only read, or if a running engine does the work
     from aptui.engine.loop.opening import PreparedSession
@@ -145,7 +147,7 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
     try:
         opening.acquire()
     except BusyError as busy:
-        summary = _run_by_engine(config, options, reporter, began_s)
+        summary = _run_by_engine(config, options, reporter)
         if summary is None:
             reporter.close()
             raise busy from None
@@ -158,12 +160,11 @@ def run(config: configuration.Config, options: RunOptions) -> Summary:
         reporter.close()
         summary = collect(config, reporter, 0, builders)
         summary.mistakes = opening.mistakes
-        summary.seconds = time.monotonic() - began_s
         return summary
-    return _run_engine(config, options, opening, reporter, builders, began_s)
+    return _run_engine(config, options, opening, reporter, builders)
 
 
-def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary | None:
+def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: Reporter) -> Summary | None:
     """Let the running engine do the work, and return the summary; return None if no engine answers."""
     from aptui.link.engine_client import EngineClient, NoEngine
 
@@ -173,10 +174,10 @@ def _run_by_engine(config: configuration.Config, options: RunOptions, reporter: 
         return None
     with client:
         _refuse_beside_engine(options)
-        return settle(client, config, options, reporter, began_s)
+        return settle(client, config, options, reporter)
 
 
-def settle(client: EngineClient, config: Config, options: RunOptions, reporter: Reporter, began_s: float) -> Summary:
+def settle(client: EngineClient, config: Config, options: RunOptions, reporter: Reporter) -> Summary:
     """Make the engine that owns the cache process all changes up to now.
 
     Raises:
@@ -206,7 +207,6 @@ def settle(client: EngineClient, config: Config, options: RunOptions, reporter: 
     # jobs would otherwise be counted as skipped.
     reporter.jobs_run = max(reporter.jobs_run, jobs_run)
     summary = collect(config, reporter, jobs_run, builders)
-    summary.seconds = time.monotonic() - began_s
     if answer is None:
         summary.is_interrupted = True
         return summary
@@ -298,7 +298,6 @@ def _run_engine(
     opening: PreparedSession,
     reporter: Reporter,
     builders: dict[bytes, str],
-    began_s: float,
 ) -> Summary:
     from aptui.engine.loop.engine import Engine  # this module is imported here, because only a run with pending work needs it
 
@@ -307,7 +306,12 @@ def _run_engine(
     counter = FailureCounter(options.stop_after, engine.stop) if options.stop_after is not None else None
     if counter is not None:
         engine.news.listeners.append(counter)
-    with _stop_on_signals(engine, reporter):
+
+    def stop() -> None:
+        reporter.say("stopping when the running jobs have ended; press Ctrl+C again to stop at once")
+        engine.stop()
+
+    with stop_on_signals(stop):
         engine.open()
         try:
             engine.start_scan()
@@ -322,7 +326,6 @@ def _run_engine(
             for each in observers:
                 each.close(has_rested=not engine.is_stopping)
     summary = collect(config, reporter, engine.pipeline.status().run, builders)
-    summary.seconds = time.monotonic() - began_s
     summary.stopped_after = counter.why if counter is not None else ""
     summary.is_count_partial = bool(summary.stopped_after) and not knows_all_jobs(engine.pipeline.status())
     summary.is_interrupted = engine.is_stopping and not summary.stopped_after
@@ -378,25 +381,23 @@ def _accept_scan_folders(config: configuration.Config, names: tuple[str, ...]) -
 
 
 @contextmanager
-def _stop_on_signals(engine: Engine, reporter: Reporter) -> Iterator[None]:
-    """Let the first signal stop the engine cleanly, and the second signal end the program.
+def stop_on_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Let the first signal call `stop`, which ends the work cleanly, and the second signal end the program.
 
     Files on disk stay valid in both cases.
     """
     previous: dict[int, object] = {}
 
-    def stop(number: int, _frame: object) -> None:
+    def handle(number: int, _frame: object) -> None:
         signal.signal(number, signal.SIG_DFL)
-        reporter.say("stopping when the running jobs have ended; press Ctrl+C again to stop at once")
-        engine.stop()
+        stop()
 
-    try:
-        for wanted in _SIGNALS:
-            # A signal that is already ignored stays ignored, because nohup, or a shell without job control, ignores it on purpose.
-            if signal.getsignal(wanted) is not signal.SIG_IGN:
-                previous[wanted] = signal.signal(wanted, stop)
-    except ValueError:  # this is not the main thread, and only the main thread can set signal handlers
-        previous.clear()
+    with suppress(ValueError):  # only the main thread can handle signals; in another thread, the calling program handles them
+        # A signal that is already ignored stays ignored, because nohup, or a shell without job control, ignores it on purpose.
+        for wanted in [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]:
+            previous[wanted] = signal.signal(wanted, handle)
+        # The kernel sends SIGIO when another program opens a file on which this process holds a lease.
+        previous[signal.SIGIO] = signal.signal(signal.SIGIO, signal.SIG_IGN)
     try:
         yield
     finally:

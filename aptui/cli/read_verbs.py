@@ -26,7 +26,6 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database, own_folder
 from aptui.core.model import describe_key
 from aptui.core.paths import as_text
-from aptui.core.run_report import ContentFacts
 from aptui.shared import printing
 from aptui.shared.errors import UserError
 from aptui.store.queries import metrics, session_history
@@ -91,7 +90,7 @@ def jobs(arguments: Namespace) -> int:
                     **job_json(row, project),
                     "progress": _progress_share(running.get(row.job_id, -1)),
                     "slower": slower[row.job_id].to_json() if row.job_id in slower else None,
-                    "facts": facts_json(facts.get(row.job_id)),
+                    "facts": facts[row.job_id].all if row.job_id in facts else {},  # unknown facts are left out
                     "checks": checks[row.job_id].text if row.job_id in checks else "",
                 }
                 for row in rows
@@ -208,11 +207,6 @@ def _status(row: JobRow, slow: session_history.JobPace | None, percent: int) -> 
     text += ", flaky" if row.flaky else ""
     text += ", draft" if row.is_draft else ""
     return f"{text}, {slow.factor:.1f} times slower" if slow is not None else text
-
-
-def facts_json(facts: ContentFacts | None) -> dict[str, Any]:
-    """Return width, format and other known facts about products for `--json`; unknown facts are left out."""
-    return {} if facts is None else facts.all
 
 
 def _figures(row: JobRow) -> tuple[str, str, str, str]:

@@ -256,16 +256,13 @@ def sample_of(config: Config, project: OpenedProject, rows: Sequence[JobRow], bu
         if job is None or stored is None or not inputs.are_those_of(job, builder, stored.root):
             chosen.left_out.append(row.source)
         else:
-            folder, expected = names.get(stored.root, ""), _read_recorded(config, job)
+            expected = {
+                item.name: ExpectedProduct(item.digest, item.size, str(Path(config.cache_dir, os_path(cache_path(item.name)))))
+                for item in job.products
+            }
+            folder = names.get(stored.root, "")
             chosen.tasks.append(RebuildTask(len(chosen.tasks) + 1, row, job, stored.root, builder, folder, expected))
     return chosen
-
-
-def _read_recorded(config: Config, job: Job) -> dict[str, ExpectedProduct]:
-    return {
-        item.name: ExpectedProduct(item.digest, item.size, str(Path(config.cache_dir, os_path(cache_path(item.name)))))
-        for item in job.products
-    }
 
 
 def differences_of(config: Config, tasks: Sequence[RebuildTask], texts: Mapping[str, str]) -> Iterator[RebuildDifference]:

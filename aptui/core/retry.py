@@ -99,14 +99,9 @@ class JobFailure(Struct, frozen=True, array_like=True):
     committed: CommittedRun | None = None
 
     @property
-    def is_limit(self) -> bool:
-        """Whether the run reached its time limit or its memory limit."""
-        return self.kind in (FailureKind.TIMEOUT, FailureKind.MEMORY)
-
-    @property
     def is_expensive(self) -> bool:
-        """Whether a retry without a change is expensive, and almost certainly fails again."""
-        return self.is_limit or self.kind == ENDLESS
+        """Whether a retry without a change is expensive, and almost certainly fails again, because the run reached a limit."""
+        return self.kind in (FailureKind.TIMEOUT, FailureKind.MEMORY, ENDLESS)
 
 
 def dump(failure: JobFailure | None) -> str:

@@ -638,7 +638,7 @@ def settle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: dict[str, ob
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as channel:
         client = EngineClient(channel)
         client.hello = EngineWelcome(version=__version__)
-        return batch_run.settle(client, load.load(tmp_path), RunOptions(), Reporter(io.StringIO()), 0.0)
+        return batch_run.settle(client, load.load(tmp_path), RunOptions(), Reporter(io.StringIO()))
 
 
 @pytest.mark.parametrize(
@@ -675,7 +675,7 @@ def test_jobs_that_a_running_engine_finished_before_the_subscription_are_not_cou
     with contextlib.closing(socket.socket(socket.AF_UNIX)) as channel:
         client = EngineClient(channel)
         client.hello = EngineWelcome(version=__version__)
-        summary = batch_run.settle(client, load.load(project), RunOptions(), Reporter(io.StringIO()), 0.0)
+        summary = batch_run.settle(client, load.load(project), RunOptions(), Reporter(io.StringIO()))
 
     assert (summary.jobs_run, summary.jobs_skipped) == (3, 1)
 

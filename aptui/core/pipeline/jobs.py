@@ -486,13 +486,10 @@ class Jobs:
     def _evaluate_later(self, jobs: Iterable[Job]) -> None:
         for job in jobs:
             if job.is_analysis and job.state is JobState.COMPLETED and not job.fingerprint:
-                self._reseal(job)
+                if job.source.jobs.get((job.builder, job.platform, job.key)) is job:
+                    self.seal(job)
             elif job.state is JobState.WAITING or job.state is None:
                 self.todo.append((job, False))
-
-    def _reseal(self, job: Job) -> None:
-        if job.source.jobs.get((job.builder, job.platform, job.key)) is job:
-            self.seal(job)
 
     def seal(self, job: Job) -> None:
         """Record the analysis fingerprint over the declared inputs of the analysis, as soon as all of them are known."""

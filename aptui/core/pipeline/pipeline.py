@@ -109,10 +109,7 @@ class Requests(PipelinePart):
         for source in self._memory.load(self._chains.members(event.keys)):
             for job in source.jobs.values():
                 self._plans.force(job, "requested by a user")
-        self._force_jobs(event.job_ids)
-
-    def _force_jobs(self, job_ids: Iterable[int]) -> None:
-        wanted = set(job_ids)
+        wanted = set(event.job_ids)
         for source in self._memory.load(sorted(set(self._memory.archive.key_of_jobs(sorted(wanted)).values()))):
             for job in source.jobs.values():
                 if job.id in wanted and not job.is_analysis:

@@ -348,15 +348,10 @@ _LAST_S = 253_402_300_799
 """The end of the year 9999, in seconds since 1970: the latest date that HTTP can express. Files may have later dates."""
 
 
-def as_http_time(moment_s: float) -> int:
-    """Return the time of a file, or the nearest time that HTTP can express (RFC 9110 §5.6.7)."""
-    return int(min(max(moment_s, 0), _LAST_S))
-
-
 @lru_cache(maxsize=1_024)
 def http_date(moment_s: int) -> str:
-    """Return a time in HTTP's format."""
-    return formatdate(as_http_time(moment_s), usegmt=True)
+    """Return a time in HTTP's format, or the nearest time that HTTP can express (RFC 9110 §5.6.7)."""
+    return formatdate(min(max(moment_s, 0), _LAST_S), usegmt=True)
 
 
 def content_type(name: str) -> str:

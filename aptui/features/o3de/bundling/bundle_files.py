@@ -390,13 +390,8 @@ def write_bundles(assets: Sequence[PackedAsset], target: Path, *, version: int, 
     return [each.path for each in done]
 
 
-def rollover(target: Path, at: int) -> Path:
-    """Return the path of bundle number `at` of a set; number 0 is `target` itself."""
-    return target.with_name(f"{target.stem}__{at}{target.suffix}") if at else target
-
-
 def _begin(target: Path, at: int, opened: ExitStack) -> _Bundle:
-    path = rollover(target, at)
+    path = target.with_name(f"{target.stem}__{at}{target.suffix}") if at else target
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     return _Bundle(path, draft, opened.enter_context(zipfile.ZipFile(draft, "w", allowZip64=False)))

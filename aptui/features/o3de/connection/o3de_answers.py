@@ -94,7 +94,7 @@ class ClientAnswers:
     def find_handler(self, name: str) -> tuple[Callable[[O3deMessage], Awaitable[Values | None]], bool] | None:
         """Return the function that answers a request, and whether requests of this kind are answered in the order of arrival."""
         if name in virtual_files.NAMES:
-            return self._answer_file, True
+            return (lambda request: asyncio.to_thread(self._files.answer, request)), True
         if method := _READERS.get(name):
             return partial(self._answer, partial(self._read, getattr(self, method))), False
         method = _HANDLERS.get(name)
@@ -102,9 +102,6 @@ class ClientAnswers:
 
     async def _read(self, method: Callable[[Reader, O3deMessage], Values], request: O3deMessage) -> Values:
         return await self._database.ask(lambda reader: method(reader, request))
-
-    async def _answer_file(self, request: O3deMessage) -> Values:
-        return await asyncio.to_thread(self._files.answer, request)
 
     async def _answer(self, handle: Callable[[O3deMessage], Awaitable[Values]], request: O3deMessage) -> Values:
         # As in O3DE, `RequestEscalateAsset` does not wait for earlier changes.

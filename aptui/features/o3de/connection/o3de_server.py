@@ -191,10 +191,6 @@ class O3deSession:
         self._wake.set()
         self._writer.transport.abort()
 
-    def close_after_sending(self) -> None:
-        """Close the connection after the data that was written to it has been sent."""
-        self._writer.close()
-
 
 class O3deServer:
     """Serves clients at a listening socket.
@@ -327,7 +323,6 @@ class O3deServer:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(session.wait_until_sent(), _NEGOTIATION_S)
             await session.end_tasks()
-            session.close_after_sending()
             raise RefusedClient(why)
 
     async def _talk(self, session: O3deSession) -> None:

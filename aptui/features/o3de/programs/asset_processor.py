@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec import Struct
 
+from aptui.batch.run import stop_on_signals
 from aptui.core.model import PathKey
 from aptui.engine.live.requests import reachable
 from aptui.engine.live.supervisor import EngineSupervisor
@@ -35,7 +36,7 @@ def _process(start: RunRequest) -> int:
     is_scanning_fast = user.zero_analysis is not False or start.given.has("zeroAnalysisMode")
     live = EngineSupervisor(start.config, start.load, skips_start_scan=user.skips_start_scan, is_scanning_fast=is_scanning_fast)
     processor = _Processor(live, start)
-    with processor_run.stop_on_signals(live.stop):
+    with stop_on_signals(live.stop):
         live.open()
         try:
             with reachable(live), processor_run.open_ports(start, live.selector, processor, _listen(live, start)) as ports:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from aptui.batch.run import stop_on_signals
 from aptui.core.model import PathKey
 from aptui.engine.loop.opening import PreparedSession
 from aptui.features.o3de.programs import phrases, processor_run, run_request
@@ -66,7 +67,7 @@ class _Batch:
         with (
             selectors.DefaultSelector() as selector,
             processor_run.open_ports(self._start, selector, self, RefusingPort(selector, first, self._start.report_rejected)),
-            processor_run.stop_on_signals(self._interrupt),
+            stop_on_signals(self._interrupt),
         ):
             self._start.console.say_all([phrases.STARTED, phrases.RULER])
             try:

@@ -1,4 +1,4 @@
-"""Functions that both asset processors share: signals, ports, opening the session, and the tasks and output at the end.
+"""Functions that both asset processors share: ports, opening the session, and the tasks and output at the end.
 
 The last tasks run in O3DE's order: files of `--reprocessFileList` one by one, missing dependencies, moving and deleting, catalogs.
 
@@ -8,10 +8,9 @@ Tests: `tests/features/o3de/programs/test_asset_processor.py`.
 from __future__ import annotations
 
 import os
-import signal
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from selectors import BaseSelector
 
@@ -31,34 +30,12 @@ from aptui.shared.errors import UserError
 from aptui.store.db.schema import delete_if_newer
 from aptui.store.queries.reader import JobRow, open_reader
 
-ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _ERRORS_FATAL, _WARNINGS_FATAL = 1, 2
 _ELSEWHERE = ("common", "all")
 """Values of a job's platform that are not platforms: "common" for intermediate products, "all" for failed analyses."""
 
 
-# ------------------------------------------------------------------------------------------------------- signals and ports
-
-
-@contextmanager
-def stop_on_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at the first signal, let a second signal end the program, and restore the handlers afterwards."""
-    previous: list[tuple[int, object]] = []
-
-    def handle(number: int, _frame: object) -> None:
-        signal.signal(number, signal.SIG_DFL)
-        stop()
-
-    with suppress(ValueError):  # only the main thread can handle signals; in another thread, the calling program handles them
-        wanted = [number for number in ENDING_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
-        previous += [(number, signal.signal(number, handle)) for number in wanted]
-        # the kernel sends SIGIO when another program opens a file on which this process holds a lease
-        previous.append((signal.SIGIO, signal.signal(signal.SIGIO, signal.SIG_IGN)))
-    try:
-        yield
-    finally:
-        for number, handler in previous:
-            signal.signal(number, handler)  # type: ignore[arg-type]  # `handler` is a result of signal.signal
+# ------------------------------------------------------------------------------------------------------------------- ports
 
 
 @contextmanager

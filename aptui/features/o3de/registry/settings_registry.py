@@ -38,11 +38,6 @@ def steps_of(pointer: str) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
-def step_text(key: str) -> str:
-    """Return a key in the escaped form that a JSON pointer needs."""
-    return key.replace("~", "~0").replace("/", "~1")
-
-
 def find(root: Node, steps: Sequence[str]) -> Node | None:
     """Return the value at a sequence of keys and indices, or None."""
     node: Node | None = root
@@ -255,7 +250,7 @@ def _exchange(root: Node, steps: Sequence[str], node: Node) -> Node:
 
 
 def _pointer(steps: Sequence[str]) -> str:
-    return "".join(f"/{step_text(step)}" for step in steps)
+    return "".join("/" + step.replace("~", "~0").replace("/", "~1") for step in steps)
 
 
 def _is_equal(one: Any, other: Any) -> bool:
