@@ -30,7 +30,7 @@ import stat
 import time
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from aptui.config.dirs import DATABASE, OWN_FOLDER
 from aptui.core.identity import META_SUFFIX, find_identified
@@ -58,23 +58,8 @@ if TYPE_CHECKING:
     from aptui.core.messages import CommitProducts, JobCommit, Rows
     from aptui.core.model import PathKey
     from aptui.core.state.commits import JobRow
+    from aptui.store.db.last_run import ProductArchive
     from aptui.store.db.writer import Writer
-
-
-# The cache queries the asset database about products; `store.db.archive` answers these queries.
-
-
-class ProductIndex(Protocol):
-    """Answers the cache's queries about the products that the asset database records."""
-
-    def products_in(self, folder: str) -> dict[str, bytes]:
-        """Return {product name: SHA-256} of the products directly in the cache folder `folder`."""
-
-    def product_digest(self, name: str) -> bytes | None:
-        """Return the recorded SHA-256 of a product, None when it is not recorded."""
-
-    def cache_folders(self) -> Mapping[str, int]:
-        """Return {cache folder: its recorded ctime_ns}; 0 = the next start must check the folder, -1 = the folder did not exist."""
 
 
 # An intent is a row that names a product that a commit is about to place. Announced intents are written while sources are still
@@ -482,7 +467,7 @@ class Cache:
         """Whether the next start would have to check folders, because their present ctimes are not recorded yet."""
         return bool(self._dirty)
 
-    def folder_rows(self, index: ProductIndex) -> Rows:
+    def folder_rows(self, index: ProductArchive) -> Rows:
         """Return rows that record the present ctime of every folder that the engine changed since the last call.
 
         If another program also changed a folder, a recorded ctime would hide that change from the next start. So some folders are
@@ -499,7 +484,7 @@ class Cache:
         self._doubted.clear()
         return {"put_cache_folder": list(folders.items())} if folders else {}
 
-    def _is_whole(self, folder: str, index: ProductIndex) -> bool:
+    def _is_whole(self, folder: str, index: ProductArchive) -> bool:
         """Whether a folder contains exactly the products that are recorded for it."""
         expected = index.products_in(folder)
         if read_ctime_ns(self._path(folder)) == NO_FOLDER:
@@ -511,7 +496,7 @@ class Cache:
             return False
         return expected.keys() == {name for name in names if name in expected or not _is_companion(name, expected)}
 
-    def recover(self, writer: Writer, index: ProductIndex) -> None:
+    def recover(self, writer: Writer, index: ProductArchive) -> None:
         """Complete or undo the commits of an engine that died.
 
         The intents show which products may be newer than their rows. The job of a newer product runs again, even if its
@@ -531,7 +516,7 @@ class Cache:
         if intents:
             writer.finish({"doubt_job": [(job_id,) for job_id in doubtful]}, sorted({intent.run_key for intent in intents}))
 
-    def is_touched(self, index: ProductIndex, platforms: Collection[str] | None = None, *, trusts_times: bool = True) -> bool:
+    def is_touched(self, index: ProductArchive, platforms: Collection[str] | None = None, *, trusts_times: bool = True) -> bool:
         """Whether any folder changed since the last engine ended; only folders of `platforms` (and `common`), if they are given.
 
         With `trusts_times`, a folder with its recorded ctime counts as unchanged; otherwise the names of its files are compared.
@@ -543,7 +528,7 @@ class Cache:
         )
 
     def find_lost(
-        self, index: ProductIndex, say: Callable[[str], None], *, trusts_times: bool = True
+        self, index: ProductArchive, say: Callable[[str], None], *, trusts_times: bool = True
     ) -> tuple[list[str], list[str]]:
         """Delete files without rows. Return the recorded products that are missing, and the deleted files.
 
@@ -576,7 +561,7 @@ class Cache:
     def _compare(
         self,
         folder: str,
-        index: ProductIndex,
+        index: ProductArchive,
         say: Callable[[str], None],
         orphans: list[str],
         recorded: Mapping[str, int],

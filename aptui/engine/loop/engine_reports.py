@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -22,6 +22,7 @@ from aptui.store.joblog import EngineLog
 if TYPE_CHECKING:
     from aptui.core.messages import Rows
     from aptui.shared.result_store import Account
+    from aptui.store.db.last_run import SessionArchive
 
 
 _PROGRESS_S = 0.1
@@ -274,25 +275,6 @@ MOST_SESSIONS = 5_000
 _SHORT = 10
 
 
-class SessionHistory(Protocol):
-    """Queries about sessions."""
-
-    def last_end(self) -> tuple[str, int]:
-        """Return the Git commit that was checked out when the last session ended ("" = unknown).
-
-        The second value is the time when that session ended (ms since 1970).
-        """
-
-    def is_session_pending(self) -> bool:
-        """Return whether jobs ran after the last session that was recorded."""
-
-    def find_outdated_session(self, before_ms: int, most_runs: int, most_sessions: int) -> int:
-        """Return the oldest session if it has to leave the history, otherwise 0.
-
-        A session has to leave if it ended before `before_ms`, or if the history has more runs or sessions than the limits.
-        """
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
@@ -347,13 +329,13 @@ class SessionRecorder:
         if not self.is_held:
             self._started_ms = 0
 
-    def find_killed(self, archive: SessionHistory) -> Rows:
+    def find_killed(self, archive: SessionArchive) -> Rows:
         """Return the rows of the session of an engine that was killed, {} if every session is recorded."""
         if self._started_ms or not archive.is_session_pending():
             return {}
         return {"put_session": [(0, 0, SessionKind.START.value, "", archive.last_end()[0], SessionEnd.KILLED.value, 0, 0)]}
 
-    def end(self, archive: SessionHistory, account: Account | None, *, is_stopping: bool) -> Rows:
+    def end(self, archive: SessionArchive, account: Account | None, *, is_stopping: bool) -> Rows:
         """End the session. Return its row, and one that removes an outdated session from the history if there is one.
 
         The runs of the removed session count as runs of session 0.

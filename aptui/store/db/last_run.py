@@ -195,7 +195,7 @@ class FolderArchive:
 
 
 class ProductArchive:
-    """The queries of `engine.cache.cache.ProductIndex`: names and digests of products, and the folders of the cache."""
+    """Queries of the cache (`engine.cache.cache`): names and digests of products, and the folders of the cache."""
 
     def __init__(self, database: sqlite3.Connection) -> None:
         self._database = database
