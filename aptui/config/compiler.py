@@ -270,11 +270,7 @@ def _bad_limit(field: str, limit: Node) -> Iterator[UserError]:
 
 
 class Compiler:
-    """Compiles the merged layers to records, and collects the mistakes, so that one error report names all of them.
-
-    Args:
-        wanted: the requested platforms; None = all enabled platforms.
-    """
+    """Compiles the merged layers to records, and collects the mistakes, so that one error report names all of them."""
 
     def __init__(self, root: Node, project_dir: Path, wanted: tuple[str, ...] | None) -> None:
         self._tree = MergedTree(root, project_dir)

@@ -493,11 +493,7 @@ class PendingCounts(Struct, frozen=True):
 
 
 class Pipeline:
-    """Makes all decisions; see the docstring of the module.
-
-    Args:
-        staging: absolute folder in which every run gets a folder (or file) named by its run key.
-    """
+    """Makes all decisions; see the docstring of the module."""
 
     def __init__(self, project: Project, archive: Archive, log_name: LogName, staging: str) -> None:
         self.project = project

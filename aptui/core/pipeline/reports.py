@@ -116,9 +116,6 @@ class Reports:
 
         A job counts as running only after a worker has started its run. Until then it is reported as pending. A later call
         reports that it is running.
-
-        Args:
-            at_work: run keys of the runs that workers have started.
         """
         moved, self.moved = self.moved, {}
         notices = []

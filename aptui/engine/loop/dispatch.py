@@ -205,7 +205,6 @@ class RunDispatcher:
 
     Args:
         context: the shared objects of the engine; the inbox among them receives the results.
-        runs_builders: whether a job without a stored result runs; otherwise the job fails (`NOT_SHARED`).
     """
 
     def __init__(self, context: EngineContext, *, runs_builders: bool, early: EarlyWorker | None = None) -> None:

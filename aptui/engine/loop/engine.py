@@ -59,11 +59,7 @@ After this time the log reports the delay: another program may have locked the d
 
 
 class SavedRows:
-    """The highest ticket that the writer of the database has saved, and the writer's error.
-
-    Args:
-        wake: ends the loop's sleep; any thread may call it.
-    """
+    """The highest ticket that the writer of the database has saved, and the writer's error."""
 
     def __init__(self, wake: Callable[[], None]) -> None:
         self._wake = wake

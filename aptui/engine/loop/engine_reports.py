@@ -31,11 +31,7 @@ Listener = Callable[[Notice], None]
 
 
 class NoticePublisher:
-    """Publishes notices and sentences, and writes the engine's log.
-
-    Args:
-        listeners: called with every notice. Listeners must return quickly and must not raise.
-    """
+    """Publishes notices and sentences, and writes the engine's log."""
 
     def __init__(self, listeners: Sequence[Listener]) -> None:
         self.listeners = list(listeners)

@@ -191,11 +191,7 @@ class RestRecorder:
         self._dropped_folders = list(dropped_folders)
 
     def record(self, *, checkpoints: bool) -> None:
-        """Record the idle state.
-
-        Args:
-            checkpoints: also checkpoint the database's write-ahead log, which may take 0.1 s.
-        """
+        """Record the idle state."""
         context, is_stopping = self._context, self._context.is_stopping()
         self._executor.finish()
         if is_stopping:

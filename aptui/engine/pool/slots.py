@@ -178,7 +178,6 @@ class OrderAnswers:
 
     Args:
         waiting: receives the orders that another worker has to perform instead.
-        clock: seconds of a monotonic clock.
     """
 
     def __init__(self, admission: JobAdmission, waiting: WaitingOrders, clock: Callable[[], float]) -> None:

@@ -146,7 +146,6 @@ def settings_for(
     Args:
         environment: variables that are added to the environment of workers.
         writes: folders that workers may write to besides the staging folder.
-        notify: called with a sentence if a sandbox is wanted and cannot be started.
 
     Raises:
         HostError: a sandbox is required and cannot be started.

@@ -63,7 +63,6 @@ class SyncCookie:
     Args:
         folder: absolute path of the folder in which sync cookies are created; b"" = sync cookies are not used.
         notify: receives a notification for each sync cookie when all watches have reported it, or after a timeout.
-        clock: seconds of a monotonic clock.
     """
 
     def __init__(self, folder: bytes, notify: Notify, clock: Callable[[], float]) -> None:

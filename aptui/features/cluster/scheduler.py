@@ -236,10 +236,8 @@ class Scheduler:
 
     Args:
         setup: platforms, and the builders that may run remotely.
-        folders: the scan folders, absolute, in the order of a task.
         post: called with the result of a task. The scheduler's thread calls `post`, `say`, and (when remote workers joined or left)
             `changed`.
-        sandbox: sandbox for importing the code of builders.
     """
 
     def __init__(

@@ -138,7 +138,6 @@ class SharedCache:
     Args:
         folders: the scan folders in order of priority.
         wake, notify: functions that wake the loop and that report a message to users; any thread may call them.
-        is_patient: wait for lookups of any duration instead of running the jobs.
     """
 
     def __init__(

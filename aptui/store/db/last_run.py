@@ -274,8 +274,6 @@ class LastRun:
 
     Args:
         path: a database that `schema.prepare` has checked.
-        ranks: {scan folder id: its place among the scan folders}; the file in the scan folder with the lowest rank wins a path.
-        metadata_types: extensions of files that do not override each other (`core.paths.merge_folder`).
     """
 
     def __init__(self, path: Path, ranks: Mapping[int, int], metadata_types: tuple[str, ...] = ()) -> None:

@@ -156,7 +156,6 @@ class TerminalPage:
 
     Args:
         command: command that draws a screen on a terminal.
-        port: port of the loopback, 0 = any free port.
     """
 
     def __init__(self, command: Sequence[str], audit: Path, port: int = 0) -> None:
