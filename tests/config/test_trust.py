@@ -26,6 +26,7 @@ builders:
 checks: {look: {files: ["*"], command: [tools/look.sh]}}
 on: {idle: {exec: [sh, tools/ring.sh]}}
 """
+OTHER = 'builders:\n  - {name: other, patterns: ["*.x"], products: ["*"], command: "%s"}'
 
 
 @pytest.fixture
@@ -86,15 +87,22 @@ def test_project_whose_path_begins_like_a_folder_of_aptui_is_covered(
 
 
 @pytest.mark.parametrize(
-    ("old", "new"), [("[sh, tools/ring.sh]", "[sh, -c, 'sh tools/ring.sh']"), ("[tools/look.sh]", "[sh, -c, tools/look.sh; true]")]
+    ("old", "new", "name"),
+    [
+        ("[sh, tools/ring.sh]", "[sh, -c, 'sh tools/ring.sh']", "ring"),
+        ("[tools/look.sh]", "[sh, -c, tools/look.sh; true]", "look"),
+        ("builders:", OTHER % "sh TOP/tools/more.sh; true", "more"),
+        ("builders:", OTHER % "sh ../../../../tools/more.sh", "more"),
+        ("builders:", OTHER % "(A=TOP/tools/more.sh)", "more"),
+    ],
 )
-def test_changed_script_in_a_shell_line_of_a_hook_or_check_is_found(project: Path, old: str, new: str) -> None:
-    settings = project / "aptui.yaml"
-    settings.write_text(settings.read_text().replace(old, new))
+def test_changed_script_in_a_command_line_is_found(project: Path, old: str, new: str, name: str) -> None:
+    settings, script = project / "aptui.yaml", project / f"tools/{name}.sh"
+    script.write_text("exit 0\n")
+    settings.write_text(settings.read_text().replace(old, new.replace("TOP", str(project))))
     trust.record(load(project))
-    name = "ring" if "ring" in old else "look"
 
-    (project / f"tools/{name}.sh").write_text("echo hostile")
+    script.write_text("echo hostile")
 
     assert trust.assess(load(project)).changed == (f"tools/{name}.sh",)
 
@@ -275,20 +283,6 @@ def test_program_params_contains_every_text_parameter_with_is_trusted_only() -> 
     }
 
     assert trusted_texts == trust.PROGRAM_PARAMS
-
-
-@pytest.mark.parametrize("command", ["sh {top}/tools/look.sh; true", "sh ../../../../tools/look.sh", "(A={top}/tools/look.sh)"])
-def test_changed_script_in_a_command_line_is_found(project: Path, command: str) -> None:
-    settings = project / "aptui.yaml"
-    entry = {"name": "other", "patterns": ["*.x"], "command": command.replace("{top}", str(project)), "products": ["*"]}
-    settings.write_text(
-        settings.read_text().replace("builders:", f"builders:\n  - {json.dumps(entry)}").replace("tools/look.sh]", "echo]")
-    )
-    trust.record(load(project))
-
-    (project / "tools/look.sh").write_text("echo hostile")
-
-    assert trust.assess(load(project)).changed == ("tools/look.sh",)
 
 
 def test_too_many_code_files_are_refused(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:

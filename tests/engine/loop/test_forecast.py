@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from msgspec.structs import replace
 
 from aptui.core.notices import Progress
@@ -29,22 +30,16 @@ class Harness:
         return self.forecaster.complete_progress(replace(COUNTS, jobs_done=done, **changes), (), now)
 
 
-def test_estimate_is_the_pending_work_divided_by_the_pace() -> None:
-    harness = Harness()
+@pytest.mark.parametrize(("chain_ms", "expected"), [(10_000.0, (30_000, 15_000)), (50_000.0, (50_000, 50_000))])
+def test_estimate_is_the_pending_work_divided_by_the_pace_but_at_least_the_longest_chain(
+    chain_ms: float, expected: tuple[int, int]
+) -> None:
+    harness = Harness(PendingWork(60_000.0, chain_ms, 0))
     harness.at(100.0)
 
     progress = harness.at(110.0, done=20, spent_ms=19_980)
 
-    assert (progress.eta_ms, progress.least_ms) == (30_000, 15_000)
-
-
-def test_estimate_is_at_least_the_duration_of_the_longest_chain() -> None:
-    harness = Harness(PendingWork(60_000.0, 50_000.0, 0))
-    harness.at(100.0)
-
-    progress = harness.at(110.0, done=20, spent_ms=19_980)
-
-    assert (progress.eta_ms, progress.least_ms) == (50_000, 50_000)
+    assert (progress.eta_ms, progress.least_ms) == expected
 
 
 def test_estimate_is_unknown_during_a_scan_and_before_the_first_result() -> None:

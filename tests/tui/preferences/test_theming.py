@@ -15,11 +15,7 @@ SHIPPED = {"dark", "light", "high-contrast", "deuteranopia", "monochrome", "ansi
 
 
 @pytest.fixture(autouse=True)
-def own(tmp_path, monkeypatch):
-    for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_STATE_HOME"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("TERM", "xterm-256color")
-    monkeypatch.delenv("NO_COLOR", raising=False)
+def own(own_homes, tmp_path):
     folder = tmp_path / "XDG_CONFIG_HOME" / "aptui" / "themes"
     folder.mkdir(parents=True)
     return folder
