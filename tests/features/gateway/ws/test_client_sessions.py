@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
-import random
-import socket
 import struct
 from types import SimpleNamespace
 from typing import Any, Self
@@ -102,6 +100,9 @@ def test_first_request_must_be_hello_with_a_known_protocol_version(there: Garden
             bare.say(json.dumps(request_text))
             assert why in bare.receive()
             assert bare.is_ended()
+    with Bare(there) as bare:
+        bare.say(HELLO, kind=2)
+        assert bare.is_ended(), "requests are frames of text"
 
 
 def test_second_hello_is_an_error_and_the_connection_continues(there: Garden) -> None:
@@ -327,16 +328,6 @@ class Bare:
 HELLO = json.dumps({"id": 1, "request": "hello", "protocol": wire_codec.VERSION, "client": "bare"})
 
 
-def test_huge_frame_is_refused_by_its_header(there: Garden) -> None:
-    """The maximum length of a frame is 1 MiB."""
-    with Bare(there) as bare:
-        bare.say(HELLO)
-        bare.receive()
-        bare.socket.sendall(b"\x81\xff" + struct.pack(">Q", 1 << 30) + b"\0\0\0\0")
-        assert bare.is_ended()
-    assert there.client().ask(wire_records.Ping()) == wire_records.Done()
-
-
 def test_only_a_frame_beyond_the_size_limit_is_refused(there: Garden) -> None:
     """The maximum length of a frame is 1 MiB."""
     with Bare(there) as bare:
@@ -349,25 +340,6 @@ def test_only_a_frame_beyond_the_size_limit_is_refused(there: Garden) -> None:
                 while "has no field 'x'" not in bare.receive():
                     pass
         assert bare.is_ended()
-
-
-def test_invalid_frames_affect_only_their_connection(there: Garden) -> None:
-    with Bare(there) as bare:
-        bare.say(HELLO, kind=2)
-        assert bare.is_ended()
-    rolled = random.Random(7)
-    for _ in range(10):
-        with Bare(there) as bare:
-            try:
-                bare.socket.sendall(rolled.randbytes(rolled.randrange(1, 4_000)))
-                bare.socket.shutdown(socket.SHUT_WR)
-            except ConnectionError:
-                pass
-            bare.is_ended()
-    for _ in range(10):
-        with socket.create_connection(("127.0.0.1", there.served.port)) as plain:
-            plain.sendall(rolled.randbytes(2_000))
-    assert there.client().ask(wire_records.Ping()) == wire_records.Done()
 
 
 class Deaf:
@@ -415,23 +387,6 @@ def test_slow_client_loses_its_queue_and_gets_resync(there: Garden) -> None:
     assert catalog_assets[-1] == wire_records.AssetRemoved("", "linux", "last")
     assert after == list(range(5_000 - len(after), 5_000))
     assert len(after) <= wire_codec.QUEUE_LIMIT
-
-
-def test_client_that_does_not_read_uses_limited_memory(there: Garden) -> None:
-    """A slow reader never blocks the engine or another client."""
-    with Bare(there) as deaf:
-        deaf.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        deaf.say(HELLO)
-        deaf.receive()
-        listener = there.client(platforms=("linux",), notices=("asset_changed",))
-        session = next(each for each in there.served.context.sessions if each.hello.client == "bare")
-        big = wire_records.SourceFailed("x", "linux", "y" * 2_000)
-        for number in range(3_000):
-            there.served.loop.call_soon_threadsafe(there.served.context.sessions.publish, 1, number, [big])
-        there.write("a/through.txt", "through")
-        received = receive(listener, wire_records.AssetChanged)
-        assert received.asset.path == "a/through.txt"
-        assert session.waiting_count <= wire_codec.QUEUE_LIMIT
 
 
 # -------------------------------------------------------------------------------------------- engines that start and end

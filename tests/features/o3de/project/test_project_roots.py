@@ -119,14 +119,9 @@ def test_project_inside_an_engine_may_name_another_registered_engine(engine: Sma
     assert find(engine).engine == str(engine.root)
 
 
-def test_folder_with_platform_settings_is_accepted_as_an_engine(engine: SmallEngine) -> None:
+def test_folder_with_platform_settings_is_used_as_engine(engine: SmallEngine) -> None:
     (engine.root / "engine.json").unlink()
-
     assert find(engine).engine == str(engine.root)
-
-
-def test_asset_root_folder_with_platform_settings_is_used_as_engine(engine: SmallEngine) -> None:
-    (engine.root / "engine.json").unlink()
 
     places = find(engine, lone(engine), Options(asset_root=str(engine.root)))
 
