@@ -25,6 +25,7 @@ from aptui.batch.options import (
     load_to_run,
     project_dir,
     project_facts,
+    refuse_ignored,
 )
 from aptui.batch.run import INTERRUPTED
 from aptui.config.configuration import Config
@@ -127,6 +128,8 @@ def start(arguments: Namespace) -> int:
         options = ["--skip-start-scan"] * arguments.skip_start_scan + same_configuration(arguments)
         options += [f"--workers={arguments.workers}"] if arguments.workers is not None else []
         pid, verb = daemon_process.start(config.project_dir, config.cache_dir, options), "runs"
+    else:
+        _report_unused(arguments)
     answer: dict[str, Any] = {"pid": pid}
     text = f"the engine of '{printing.line(str(config.project_dir))}' {verb} as process {pid}"
     if not config.serve.is_enabled:
@@ -137,6 +140,15 @@ def start(arguments: Namespace) -> int:
     if record.problem:
         printing.complain(f"aptui: the gateway is not running: {record.problem}")
     return HostError.exit_code if record.problem else 0
+
+
+def _report_unused(arguments: Namespace) -> None:
+    """Warn about options that have no effect, because the engine is already running. They are no error: `start` may be repeated."""
+    for name in ("skip-start-scan", "platforms", "workers", "set", "adopt-cache"):
+        try:
+            refuse_ignored(arguments, [name], "has no effect, because the engine is already running", "run 'aptui stop' first")
+        except UserError as error:
+            printing.complain(f"aptui: {error}", "yellow")
 
 
 def _forget_gateway(config: Config) -> None:

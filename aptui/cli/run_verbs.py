@@ -20,7 +20,7 @@ from aptui.config.configuration import Config
 from aptui.config.dirs import asset_database
 from aptui.core.model import Job, PathKey
 from aptui.core.orders import Outcome, RunResult
-from aptui.core.paths import is_below, key_of
+from aptui.core.paths import is_below, key_of, os_path
 from aptui.core.project import Builder
 from aptui.core.settings import SettingsTree
 from aptui.link.port import MOST_INTERESTING, NoteInterest
@@ -134,6 +134,8 @@ def rerun(arguments: Namespace) -> int:
     builder = next((item for item in all_builders(config) if item.uuid == row.builder), None)
     if builder is None:
         raise UserError("the builder of this job is no longer in the configuration", hint="'aptui builders' lists the builders")
+    if not os.path.isfile(os_path(f"{source.root}/{source.source}")):  # a command would never end at a pipe
+        raise UserError(f"the source '{printing.line(source.source)}' is not a file now", hint="restore the file first")
     folder = alone.new_folder(config, "rerun-")
     printing.say(f"job      {printing.line(f'{row.source}@{row.platform}:{row.job_key}')}  #{row.job_id}", "bold")
     printing.say(f"builder  {printing.line(builder.name)}, {builder.kind.value}{_origin(builder)}")

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import shlex
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ import verb_project
 from msgspec.structs import replace
 from verb_project import Run
 
-from aptui.cli import doctor, main
+from aptui.cli import doctor, engine_verbs, main
 from aptui.config import load
 from aptui.demo.demo_project import count_expected_products
 from aptui.store.queries import checks
@@ -106,6 +107,28 @@ def test_rerun_of_a_failing_job_exits_with_code_1(run: Run) -> None:
     assert folder_of(out).is_dir()
 
 
+@pytest.mark.parametrize("replace_by", [os.mkfifo, lambda _path: None])
+def test_rerun_of_a_source_that_is_not_a_file_is_refused(run: Run, project: Path, replace_by: Callable[[Path], None]) -> None:
+    run("batch")
+    (project / "assets/sub/b.up").unlink()
+    replace_by(project / "assets/sub/b.up")
+
+    code, _, err = run("rerun", "sub/b.up")
+
+    assert (code, "the source 'sub/b.up' is not a file now; restore the file first" in err) == (3, True)
+
+
+def test_start_reports_options_that_a_running_engine_does_not_use(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine_verbs, "_running", lambda _config: 4711)
+
+    code, out, err = run("start", "--workers", "0", "--skip-start-scan")
+
+    assert (code, "is already running as process 4711" in out) == (0, True)
+    assert "'--workers' has no effect, because the engine is already running; run 'aptui stop' first" in err
+    assert "'--skip-start-scan' has no effect" in err
+    assert "'--set'" not in err
+
+
 def test_rerun_works_for_copies_and_python_builders(run: Run) -> None:
     run("batch")
 
@@ -163,11 +186,14 @@ def test_verify_finds_and_repairs_wrong_products(run: Run, project: Path) -> Non
     assert run("verify")[0] == 0
 
 
-def test_pipe_in_place_of_a_product_does_not_block_verify(run: Run, project: Path) -> None:
+@pytest.mark.parametrize("replace_by", [os.mkfifo, os.mkdir])
+def test_pipe_or_folder_in_place_of_a_product_is_damage_that_verify_repairs(
+    run: Run, project: Path, replace_by: Callable[[Path], None]
+) -> None:
     run("batch")
     product = project / "Cache/linux/a.txt"
     product.unlink()
-    os.mkfifo(product)
+    replace_by(product)
 
     damaged, out, _ = run("verify", "--json")
     repaired, _, _ = run("verify", "--repair")

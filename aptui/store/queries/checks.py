@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import sqlite3
@@ -127,8 +126,10 @@ def _problem(root: bytes, name: str, recorded: bytes) -> str:
     try:
         with open_regular(root + b"/" + from_text(cache_path(name))) as file:
             found = hashlib.file_digest(file, "sha256").digest()
-    except OSError as error:
-        return "damaged" if error.errno == errno.EINVAL else "missing"
+    except (FileNotFoundError, NotADirectoryError):
+        return "missing"
+    except OSError:  # it cannot be read, or is a folder, a pipe or a device
+        return "damaged"
     return "damaged" if recorded and found != recorded else ""
 
 
