@@ -32,7 +32,7 @@ from aptui.core.project import COMMON_PLATFORM, Builder, BuilderKind, Platform
 from aptui.core.run_report import NO_FACTS
 from aptui.core.settings import SettingsTree
 from aptui.shared import printing
-from aptui.shared.errors import UserError
+from aptui.shared.errors import HostError, UserError
 from aptui.worker.log import RunLog
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
@@ -108,8 +108,12 @@ def _write_new(name: str, project: Path) -> int:
         if path.exists():
             raise UserError(f"'{path.relative_to(project)}' already exists", hint="choose another name")
     for path, text in files.items():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text.format(name=name, title=title), encoding="utf-8")
+        try:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text.format(name=name, title=title), encoding="utf-8")
+        except OSError as error:
+            what = f"'{path.relative_to(project)}' cannot be written: {(error.strerror or str(error)).lower()}"
+            raise HostError(what, hint="check the permissions of its folder, and the free space on its disk") from None
         printing.say(f"wrote {path.relative_to(project)}")
     printing.say(f"to run it: aptui builder run {name} FILE.{name}; to test it: PYTHONPATH=builders pytest tests/test_{name}.py")
     return 0

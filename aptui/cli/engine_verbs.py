@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -143,7 +143,7 @@ def start(arguments: Namespace) -> int:
 
 
 def _report_unused(arguments: Namespace) -> None:
-    """Warn about options that have no effect, because the engine is already running. They are no error: `start` may be repeated."""
+    """Warn about options that have no effect, because the engine is already running; a repeated `start` succeeds."""
     for name in ("skip-start-scan", "platforms", "workers", "set", "adopt-cache"):
         try:
             refuse_ignored(arguments, [name], "has no effect, because the engine is already running", "run 'aptui stop' first")
@@ -227,7 +227,8 @@ def _stop(record: places.EngineRecord, cache_dir: places.Folder, *, is_when_idle
     except (HostError, BusyError) as error:
         if is_when_idle and isinstance(error, BusyError):
             raise
-        os.kill(record.pid, signal.SIGTERM)  # the engine does not answer, or has too many clients
+        with suppress(ProcessLookupError):  # the engine may end at this moment
+            os.kill(record.pid, signal.SIGTERM)  # the engine does not answer, or has too many clients
     deadline = time.monotonic() + _STOP_LIMIT_S
     ask_at = 0.0
     while record.is_alive:

@@ -85,3 +85,11 @@ def test_generated_builder_passes_its_generated_test(project: Path, capsys: pyte
         cwd=project, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.real
+def test_new_builder_that_cannot_be_written_is_reported_with_advice(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "tests").write_text("a file in the way")
+
+    assert main.main(["builder", "new", "mine"]) == 2
+    assert "'tests/test_mine.py' cannot be written: file exists; check the permissions" in capsys.readouterr().err

@@ -8,6 +8,8 @@ import os
 import shlex
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import verb_project
@@ -17,6 +19,8 @@ from verb_project import Run
 from aptui.cli import doctor, engine_verbs, main
 from aptui.config import load
 from aptui.demo.demo_project import count_expected_products
+from aptui.link.engine_client import EngineClient
+from aptui.shared.errors import HostError
 from aptui.store.queries import checks
 
 pytestmark = pytest.mark.real
@@ -127,6 +131,16 @@ def test_start_reports_options_that_a_running_engine_does_not_use(run: Run, monk
     assert "'--workers' has no effect, because the engine is already running; run 'aptui stop' first" in err
     assert "'--skip-start-scan' has no effect" in err
     assert "'--set'" not in err
+
+
+def test_stop_succeeds_if_the_engine_ends_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_words: object, **_options: object) -> EngineClient:
+        raise HostError("no answer", hint="")
+
+    monkeypatch.setattr(engine_verbs.EngineClient, "of", refuse)
+    ended: Any = SimpleNamespace(pid=(1 << 22) - 1, socket="", is_alive=False)
+
+    assert engine_verbs._stop(ended, "cache", is_when_idle=False)
 
 
 def test_rerun_works_for_copies_and_python_builders(run: Run) -> None:
