@@ -42,6 +42,8 @@ ADVANCE = """
 import json, os, sys, time
 for line in sys.stdin:
     job = json.loads(line)
+    while not os.path.exists(sys.path[0] + "/../advance"):
+        time.sleep(0.02)
     print(json.dumps({"id": job["id"], "progress": 0.4}), flush=True)
     while os.path.exists(sys.path[0] + "/../gate"):
         time.sleep(0.02)

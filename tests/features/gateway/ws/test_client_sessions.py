@@ -225,6 +225,7 @@ def test_progress_of_a_running_job_is_notified_and_listed(there: Garden) -> None
     there.write("told.adv", "told")
 
     started = receive(client, wire_records.JobStarted).job
+    there.gate.with_name("advance").touch()  # reports the progress, after the start
     progressed = receive(client, wire_records.JobProgressed).job
     assert (started.percent, progressed) == (-1, replace(started, percent=40))
     (listed,) = client.ask(wire_records.JobsInfo(term="told.adv")).jobs
