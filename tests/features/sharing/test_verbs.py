@@ -14,7 +14,7 @@ import pytest
 from homes import own_project
 from verb_project import Run
 
-from aptui.features.sharing import namespaces
+from aptui.features.sharing import namespaces, shared_cache
 from aptui.features.sharing import verbs as cache_verbs
 from aptui.features.sharing.stores.placing import Lease
 from aptui.shared.errors import UserError
@@ -35,6 +35,7 @@ workers: 1
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(shared_cache, "_LEAST_TIMEOUT_S", 60.0)  # a busy machine finds results slowly
     folder = own_project(tmp_path, monkeypatch)
     (folder / "aptui.yaml").write_text(CONFIG)
     for name in ("a.up", "b.up", "c.txt"):
