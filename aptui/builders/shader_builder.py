@@ -354,6 +354,9 @@ def _compile_shader(data: bytes, options: ShaderParams, request: ProcessJobReque
         # Without a line `#version`, glslang checks a shader as OpenGL ES 1.00, with -d as OpenGL 1.10.
         flags = ["-d"] if is_copy and not _ES.search(data) else []
         ended = run_program([compiler, *flags, *arguments], folder)
+        if flags and ended.status:  # a vertex shader of OpenGL ES may name no precision
+            as_es = run_program([compiler, *arguments], folder)
+            ended = ended if as_es.status else as_es
         output = _SLANGC_PLACE.sub(r"\2(\3): \1: ", ended.output) if family == "slangc" else ended.output
         _report(ended.status, messages(output, pattern), ended.output, request=request, is_silent=is_silent)
         if target and not os.path.isfile(target):

@@ -169,14 +169,16 @@ def running_jobs(config: Config) -> dict[int, int]:
     database were opened first, this job would count as pending.
     """
     try:
-        with EngineClient.of(config.cache_dir, timeout_s=1.0) as client:
-            answer = client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)
-            ids, percents = (
-                msgspec.convert(answer.get(name, ()), prepare_form(list[int])) for name in ("running", "running_percent")
-            )
-            return dict(zip_longest(ids, percents, fillvalue=-1))
+        client = EngineClient.of(config.cache_dir, timeout_s=1.0)
     except (HostError, BusyError):
         return {}
+    try:
+        with client:
+            answer = client.ask(port.Subscribe(wants_all=False), timeout_s=_LIMIT_S)
+    except HostError:  # a BusyError is raised: an engine of another version refuses the request until it is restarted
+        return {}
+    ids, percents = (msgspec.convert(answer.get(name, ()), prepare_form(list[int])) for name in ("running", "running_percent"))
+    return dict(zip_longest(ids, percents, fillvalue=-1))
 
 
 def as_running(rows: Iterator[JobRow], running: Mapping[int, int]) -> Iterator[JobRow]:

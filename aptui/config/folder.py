@@ -154,12 +154,14 @@ def find_spelling(root: str, rel: str) -> str:
     if os.path.lexists(os_path(exact)):
         return exact
     name, _, below = rel.partition("/")
+    if below and os.path.lexists(os_path(f"{root}/{name}")) and (found := find_spelling(f"{root}/{name}", below)):
+        return found
     try:
         listed = [as_text(item) for item in os.listdir(os_path(root))]
     except OSError:
         return ""
-    folders = sorted((item for item in listed if item.lower() == name.lower()), key=lambda item: (item != name, item))
-    return next((found for item in folders if (found := find_spelling(f"{root}/{item}", below))), "")
+    others = sorted(item for item in listed if item != name and item.lower() == name.lower())
+    return next((found for item in others if (found := find_spelling(f"{root}/{item}", below))), "")
 
 
 def main() -> None:

@@ -617,7 +617,7 @@ def _have_git_ignore(folder: Path) -> Path | None:
     """Add the cache to `.gitignore` unless a line names it already."""
     file = folder / ".gitignore"
     try:
-        before = read_regular(file).decode("utf-8", "replace") if os.path.lexists(file) else ""
+        before = read_regular(file).decode("utf-8", "replace") if os.path.exists(file) else ""
         if any(line.strip().strip("/") == "Cache" for line in before.splitlines()):
             return None
         gap = "" if not before or before.endswith("\n") else "\n"

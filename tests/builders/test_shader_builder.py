@@ -174,16 +174,18 @@ def test_shader_is_checked_and_copied_if_the_output_parameter_is_source(bench, f
 @pytest.mark.real
 @needs("glslangValidator")
 @pytest.mark.parametrize(
-    "text",
+    ("name", "text"),
     [
-        "varying float v;\nvoid main() { gl_FragColor = vec4(v) * gl_LightSource[0].ambient; }\n",
-        "precision mediump float;\nvarying float v;\nvoid main() { gl_FragColor = vec4(v); }\n",
-        "#version 120\nvarying float v;\nvoid main() { gl_FragColor = vec4(v); }\n",
-        "#version 300 es\nin highp float v;\nout highp vec4 colour;\nvoid main() { colour = vec4(v); }\n",
+        ("a.frag", "varying float v;\nvoid main() { gl_FragColor = vec4(v) * gl_LightSource[0].ambient; }\n"),
+        ("a.frag", "precision mediump float;\nvarying float v;\nvoid main() { gl_FragColor = vec4(v); }\n"),
+        ("a.frag", "#version 120\nvarying float v;\nvoid main() { gl_FragColor = vec4(v); }\n"),
+        ("a.frag", "#version 300 es\nin highp float v;\nout highp vec4 colour;\nvoid main() { colour = vec4(v); }\n"),
+        ("a.vert", "attribute vec4 p;\ninvariant gl_Position;\nvoid main() { gl_Position = p; }\n"),
+        ("a.vert", "attribute vec4 p;\nuniform sampler2D s;\nvoid main() { gl_Position = texture2DLod(s, p.xy, 0.0); }\n"),
     ],
 )
-def test_shader_of_an_old_opengl_or_of_opengl_es_is_copied(bench, text):
-    assert bench.build(bench.write("a.frag", text), output="source") == {"a.frag": text.encode()}
+def test_shader_of_an_old_opengl_or_of_opengl_es_is_copied(bench, name, text):
+    assert bench.build(bench.write(name, text), output="source") == {name: text.encode()}
 
 
 OUTPUTS = [

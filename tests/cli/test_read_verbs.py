@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
+from unittest.mock import MagicMock, Mock
 
 import pytest
 import verb_project
@@ -82,6 +83,17 @@ def test_read_verb_works_while_the_engine_has_too_many_clients(run: Run, monkeyp
     monkeypatch.setattr("aptui.cli.read_access.EngineClient.of", refuse)
 
     assert run(*verb.split())[0] == 0
+
+
+def test_jobs_reports_an_engine_of_another_version(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = MagicMock(ask=Mock(side_effect=BusyError("the engine uses protocol 1", hint="restart the engine")))
+    client.__enter__.return_value = client
+    client.__exit__.return_value = False
+    monkeypatch.setattr("aptui.cli.read_access.EngineClient.of", lambda *_words, **_named: client)
+
+    code, _, errors = run("jobs")
+
+    assert (code, "restart the engine" in errors) == (4, True)
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,15 @@ def test_project_whose_own_builders_cover_all_files_gets_no_rule(tmp_path: Path)
     assert (found.rules, "builders: []" in found.text()) == ((), True)
 
 
+def test_cache_is_added_to_the_missing_target_of_a_linked_gitignore(tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".gitignore").symlink_to("ignored")
+
+    proposal.write(proposal.propose(tmp_path))
+
+    assert (tmp_path / "ignored").read_text() == "/Cache/\n"
+
+
 def test_cache_is_added_to_gitignore_only_once(tmp_path: Path) -> None:
     (tmp_path / ".git").mkdir()
     (tmp_path / ".gitignore").write_text("*.o")

@@ -156,6 +156,21 @@ def test_file_is_found_in_each_folder_whose_name_differs_only_in_case(tmp_path: 
     assert config_folder.find_spelling(str(tmp_path), asked) == (str(tmp_path / found) if found else "")
 
 
+def test_file_is_found_below_a_folder_that_cannot_be_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "private/art").mkdir(parents=True)
+    (tmp_path / "private/art/Hero.png").touch()
+    listdir = os.listdir
+
+    def refuse(path: str) -> list[str]:
+        if os.fspath(path) in (str(tmp_path), str(tmp_path / "private")):
+            raise PermissionError(path)
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", refuse)
+
+    assert config_folder.find_spelling(str(tmp_path), "private/art/hero.png") == str(tmp_path / "private/art/Hero.png")
+
+
 def test_settings_file_that_is_being_written_is_not_read(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     (tmp_path / "game").mkdir()

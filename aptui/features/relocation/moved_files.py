@@ -44,7 +44,8 @@ _NO_PATH = re.compile(r"""[\s"'<>|=,;:()\[\]{}]""")
 _NAME_CHARACTER = re.compile(r"[\w.%-]")
 _VARIABLE = re.compile(r"\$(?:\{\w+\}|\(\w+\))/\Z")
 _ALIAS = re.compile(r"@\w+@/")
-_LONGEST_PATH_BYTES = 4096
+_WINDOW = 256
+"""Number of characters before a name that are searched for an alias or a variable. References in long lines take little time."""
 _UTF_16 = {b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
 
 
@@ -127,6 +128,7 @@ class _Mending:
 
     def __init__(self, text: str, renames: Sequence[Rename], prefixes: tuple[str, ...]) -> None:
         self._text, self._prefixes = text, prefixes
+        self._window = _WINDOW + 2 * max(map(len, prefixes), default=0)  # each slash may be written as `\\\\`
         self._paths: dict[str, list[Rename]] = {}
         self._uuids: dict[str, Rename] = {}
         for rename in renames:
@@ -169,38 +171,37 @@ class _Mending:
 
         The text contains `path` at `start`. The text before `start` decides whether `path` is only the end of another path.
         """
-        before = self._before(start)
+        piece = self._piece(start)
+        before = _folders_in(piece)
         # `re` regards a few letters as equal whose lower case differs, for example "i" without a dot and "i". These are two names.
         for rename in self._paths.get(path, ()):
             if not before or (before == "./" and rename.is_seen_from_here):
                 return rename
             if rename.is_seen_from_here:
                 continue
-            if before == "/" or _ALIAS.fullmatch(before) or self._is_scan_folder(start):
+            if before == "/" or _ALIAS.fullmatch(before) or self._is_scan_folder(piece):
                 return rename
         return None
 
-    def _before(self, start: int) -> str:
-        """Return the folders that the text names directly before `start`, each with a final slash; "" if it names none."""
-        piece = self._piece(start)
-        if piece.endswith((")/", "]/", "}/")) and not _VARIABLE.search(piece):
-            return piece[-2:]  # "Props (old)/" is a folder, "${ROOT}/" is not
-        return _NO_PATH.split(piece)[-1]
-
-    def _is_scan_folder(self, start: int) -> bool:
-        """Whether the text before `start` ends with one of the prefixes, which may contain blanks and brackets."""
-        piece = self._piece(start)
-        for prefix in filter(piece.endswith, self._prefixes):
-            above = piece[: -len(prefix)][-1:]
-            if prefix.startswith("/") or not _NAME_CHARACTER.match(above):
-                return True
-        return False
+    def _is_scan_folder(self, piece: str) -> bool:
+        """Whether a text ends with one of the prefixes, which may contain blanks and brackets, and not with a longer name."""
+        return any(
+            prefix.startswith("/") or not _NAME_CHARACTER.match(piece[: -len(prefix)][-1:])
+            for prefix in filter(piece.endswith, self._prefixes)
+        )
 
     def _piece(self, start: int) -> str:
         """Return the text before `start` in lower case and with `/` for all slashes, "" if it does not end with a slash."""
         if not start or self._text[start - 1] not in "/\\":
             return ""
-        return _ANY_SEPARATOR.sub("/", self._text[max(0, start - _LONGEST_PATH_BYTES) : start]).lower()
+        return _ANY_SEPARATOR.sub("/", self._text[max(0, start - self._window) : start]).lower()
+
+
+def _folders_in(piece: str) -> str:
+    """Return the folders at the end of a text, each with a final slash; "" if the text does not end with a folder."""
+    if piece.endswith((")/", "]/", "}/")) and not _VARIABLE.search(piece):
+        return piece[-2:]  # "Props (old)/" is a folder, "${ROOT}/" is not
+    return _NO_PATH.split(piece)[-1]
 
 
 def _paths_regex(paths: Iterable[str]) -> str:
@@ -367,6 +368,10 @@ class DiskTree:
             name for name in folders if not self._is_ours(f"{path}/{name}") and not self.is_ignored(f"{rel}/{name}".lstrip("/"))
         ]
         return owned, [name for name in files if (found := self.owner(f"{path}/{name}")) is not None and found[0] is folder]
+
+    def names_with_blanks(self, folder: ScanFolder, rel: str) -> list[str]:
+        """Return the names of the files directly in a relative folder of `folder` that contain a blank."""
+        return [name for name in self._list(f"{folder.path}/{rel}" if rel else folder.path)[1] if " " in name]
 
     def like(self, path: str) -> list[str]:
         """Return the files in the same folder whose absolute path is `path` or differs only in case."""

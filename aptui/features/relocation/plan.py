@@ -316,7 +316,7 @@ def renames_for(plan: Plan, mention: Mention, targets: Iterable[int]) -> list[Re
         if item.folder == item.new_folder:
             old, new = moved_files.write_as_seen_from(here, item.old), moved_files.write_as_seen_from(there, item.new)
             found.append(Rename(old, new, at, is_seen_from_here=True))
-    names = dict.fromkeys(each for _, item in chosen for each in _list_longer(plan.tree, item))
+    names = dict.fromkeys(_list_longer(plan.tree, [item for _, item in chosen]))
     found += [Rename(path, path, OWN) for path in names]
     found += [
         Rename(path, path, OWN, is_seen_from_here=True) for path in (moved_files.write_as_seen_from(here, name) for name in names)
@@ -324,18 +324,22 @@ def renames_for(plan: Plan, mention: Mention, targets: Iterable[int]) -> list[Re
     return found
 
 
-def _list_longer(tree: DiskTree, item: RelocationItem) -> Iterator[str]:
-    """Yield the files beside a moved file whose name ends with a blank and its name.
+def _list_longer(tree: DiskTree, items: Iterable[RelocationItem]) -> Iterator[str]:
+    """Yield the files beside the moved files whose name ends with a blank and the name of a moved file.
 
     A text with such a name does not refer to the moved file: "big rock.png" is not "rock.png".
     """
-    folder, _, name = item.old.rpartition("/")
-    for scan_folder in tree.folders:
-        if scan_folder.name == item.folder:
-            prefix = f"{folder}/" if folder else ""
-            yield from (
-                f"{prefix}{other}" for other in tree.names(scan_folder, folder)[1] if other.lower().endswith(f" {name.lower()}")
-            )
+    moved: dict[tuple[str, str], set[str]] = {}
+    for item in items:
+        folder, _, name = item.old.rpartition("/")
+        moved.setdefault((item.folder, folder), set()).add(name.lower())
+    scan_folders = {each.name: each for each in tree.folders}
+    for (scan_folder, folder), names in moved.items():
+        if scan_folder in scan_folders:
+            for other in tree.names_with_blanks(scan_folders[scan_folder], folder):
+                words = other.lower().split(" ")
+                if any(" ".join(words[at:]) in names for at in range(1, len(words))):
+                    yield f"{folder}/{other}" if folder else other
 
 
 def _fate(plan: Plan, at: int, edge: Dependant, places: Mapping[str, RelocationItem], names: Mapping[str, _MentionResult]) -> Fate:

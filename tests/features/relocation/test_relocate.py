@@ -21,6 +21,7 @@ from aptui.core.model import EdgeKind
 from aptui.core.paths import path_uuid, to_text
 from aptui.features.relocation import moved_files as relocate_files
 from aptui.features.relocation import relocate, verbs
+from aptui.features.relocation.moved_files import DiskTree
 from aptui.features.relocation.plan import dependants_of, needs_of, sources_in
 from aptui.features.relocation.relocation_patterns import RelocationError
 from aptui.features.relocation.relocation_records import RelocationAction, shorten_report
@@ -477,6 +478,22 @@ def test_reference_to_a_file_whose_name_ends_with_the_moved_name_stays(harness: 
     assert harness.do("art/rock.png", "art/stone.png", updates_references=True).is_whole
 
     assert harness.text("assets/art/a.scene") == '"Big rock.png" "stone.png" "art/big rock.png" "./big rock.png"'
+
+
+def test_folder_of_many_referenced_files_is_listed_once_for_a_file_that_refers_to_them(
+    harness: RelocationHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    listed = []
+    monkeypatch.setattr(DiskTree, "names_with_blanks", lambda _tree, _folder, rel: listed.append(rel) or [])
+    for number in range(5):
+        harness.source(f"assets/art/{number}.png")
+    harness.source("assets/a.scene", "art/0.png art/1.png art/2.png art/3.png art/4.png")
+    for number in range(5):
+        harness.depend("assets/a.scene", f"art/{number}.png")
+
+    harness.ask("art/*", "new/*", updates_references=True)
+
+    assert listed == ["art"]
 
 
 def test_reference_to_a_product_path_is_rewritten(harness: RelocationHarness) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,14 @@ def test_rewrite_finds_thousands_of_names_in_one_pass() -> None:
 
     assert found.count == 9_000 - 2  # in copies 2 and 3 of the text, the first name directly follows other text
     assert len(found.changed) == 3_000
+
+
+def test_rewrite_of_a_long_line_takes_little_time() -> None:
+    text = b"assets/textures/a.png " * 20_000
+    began_s = time.process_time()
+
+    assert replace_names(text, [Rename("textures/a.png", "b.png", 0)], ["/project/assets/", "assets/"]).count == 20_000
+    assert time.process_time() - began_s < 5
 
 
 def test_binary_data_is_refused() -> None:

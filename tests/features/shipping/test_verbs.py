@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import sqlite3
+import sys
 import zipfile
 from collections.abc import Callable
 from contextlib import closing
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from aptui.cli import main
+from aptui.features.shipping.verbs import manifest_in
 from tests.store.graph_rows import Rows
 
 pytestmark = pytest.mark.real
@@ -280,6 +282,14 @@ def test_compare_refuses_a_damaged_bundle(run: Run, method: int, damage: str) ->
     assert code == 3
     assert complaint.startswith("aptui: a.zip: ")
     assert "internal error" not in complaint
+
+
+def test_bundle_is_read_by_a_python_without_lzma(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "lzma", None)
+    with zipfile.ZipFile(tmp_path / "a.zip", "w") as bundle:
+        bundle.writestr("manifest.json", "one")
+
+    assert manifest_in(tmp_path / "a.zip") == b"one"
 
 
 def test_compare_refuses_a_missing_asset_list(run: Run) -> None:
