@@ -214,8 +214,9 @@ def find_planned(job: Job) -> int | None:
     """Return the fingerprint with which a stored analysis was planned last, None if it is not known."""
     if job.state is JobState.COMPLETED:
         return job.fingerprint or None
-    has_inputs = job.state is JobState.FAILED and job.failure is not None and job.failure.inputs
-    return fingerprint.number(job.failure.inputs) if has_inputs and job.failure is not None else None
+    if job.state is JobState.FAILED and job.failure is not None and job.failure.inputs:
+        return fingerprint.number(job.failure.inputs)
+    return None
 
 
 def product_rows(product_id: int, job: Job, product: Product) -> Iterator[tuple[str, Row]]:

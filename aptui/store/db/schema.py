@@ -88,7 +88,9 @@ def prepare(path: Path, before_creation: Callable[[], None] = lambda: None) -> s
         if obstacle is None:
             _close_to_others(path)
             return ""
-        note = _set_aside(path, obstacle) if obstacle else ""
+        note = ""
+        if obstacle:
+            note = f"the asset database {obstacle}; it was moved to '{_rename_database(path)}', and everything is rebuilt"
         before_creation()
         _mark_of_damage(path).unlink(missing_ok=True)
         _create(path)
@@ -333,10 +335,6 @@ def _number(row: tuple[object, ...] | None) -> int:
         return int(str(row[0])) if row else -1
     except ValueError:
         return -1
-
-
-def _set_aside(path: Path, obstacle: str) -> str:
-    return f"the asset database {obstacle}; it was moved to '{_rename_database(path)}', and everything is rebuilt"
 
 
 def _rename_database(path: Path) -> Path:

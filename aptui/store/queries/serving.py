@@ -314,6 +314,23 @@ def sources_meant(reader: Reader, term: str, *, is_exact: bool, limit: int) -> l
     return list(islice((number for number, path in rows if _is_meant(term, path, is_exact=is_exact)), limit))
 
 
+def keys_meant(reader: Reader, term: str, limit: int) -> list[str]:
+    """Return the keys of at most `limit` sources that a search term matches exactly."""
+    rows = (source_by_id(reader, number) for number in sources_meant(reader, term, is_exact=True, limit=limit))
+    return [row.source.lower() for row in rows if row is not None]
+
+
+def sources_at(reader: Reader, paths: Iterable[str]) -> dict[str, SourceRow]:
+    """Return {path: its source} of the paths that have a source."""
+    return {path: row for path in paths if (row := reader.source(path)) is not None}
+
+
+def jobs_at(reader: Reader, paths: Iterable[str], platform: str = "") -> list[JobRow]:
+    """Return the jobs of the sources at these paths; `platform` "" = any."""
+    found = sources_at(reader, paths).values()
+    return [row for source in found for row in reader.jobs_of(source.source_id) if platform in ("", row.platform)]
+
+
 def products_meant(reader: Reader, term: str, platforms: Sequence[str], limit: int) -> list[Served]:
     """Return at most `limit` products that a search term matches.
 

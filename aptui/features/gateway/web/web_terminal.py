@@ -10,12 +10,10 @@ Tests: `tests/features/gateway/web/test_web_screen.py`.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import select
 import signal
-import struct
 import sys
 import termios
 import time
@@ -30,8 +28,8 @@ _TYPED_LIMIT_BYTES = 1 << 20
 """Maximum number of typed bytes that wait until the screen reads them; further bytes are dropped."""
 _PACKET_LIMIT_BYTES = 8 << 20
 """Maximum number of received bytes without a complete packet; if there are more, the bridge ends."""
-_SIZES = ((1, 500), (1, 300))
-"""Valid ranges of the terminal's columns and rows."""
+_MOST_ROWS, _MOST_COLUMNS = 300, 500
+"""Maximum size of the terminal."""
 _END_LIMIT_S = 3.0
 """Time (seconds) in which the screen must end after its terminal was closed; afterwards the screen is killed."""
 _FOREIGN = ("TEXTUAL", "COLUMNS", "ROWS", "LINES", "TERM", "TMUX", "STY", "NO_COLOR")
@@ -40,11 +38,11 @@ _FOREIGN = ("TEXTUAL", "COLUMNS", "ROWS", "LINES", "TERM", "TMUX", "STY", "NO_CO
 
 def main(command: Sequence[str]) -> int:
     """Run `command` on its own terminal until it ends or the browser quits; return its exit code."""
-    size = _size(os.environ.get("COLUMNS"), os.environ.get("ROWS"))
+    size = _size(os.environ.get("ROWS"), os.environ.get("COLUMNS"))
     environ = environment(os.environ)
     master, screens = os.openpty()
     # The size of the terminal is set before the screen starts. Otherwise a screen that draws only once would draw for size 0.
-    set_size(master, *size)
+    termios.tcsetwinsize(master, size)
     child = os.fork()
     if child == 0:
         _exec(command, environ, screens)
@@ -72,18 +70,12 @@ def environment(given: Mapping[str, str]) -> dict[str, str]:
     return {**inherited, "TERM": "xterm-256color", "COLORTERM": "truecolor", "APTUI_GLYPHS": "utf8"}
 
 
-def set_size(terminal: int, columns: int, rows: int) -> None:
-    """Set the size of a terminal; the kernel signals the program on it."""
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-
-def _size(columns: object, rows: object) -> tuple[int, int]:
-    """Return a terminal size within the valid ranges; 80 × 24 if the given size is not a pair of numbers."""
+def _size(rows: object, columns: object) -> tuple[int, int]:
+    """Return a valid size of a terminal (rows, columns); 24 × 80 if the given size is not a pair of numbers."""
     try:
-        (low, high), (lowest, highest) = _SIZES
-        return min(max(int(str(columns)), low), high), min(max(int(str(rows)), lowest), highest)
+        return min(max(int(str(rows)), 1), _MOST_ROWS), min(max(int(str(columns)), 1), _MOST_COLUMNS)
     except ValueError:
-        return 80, 24
+        return 24, 80
 
 
 def _wait_for_child(child: int) -> int:
@@ -156,7 +148,7 @@ class Bridge:
                 case {"type": "quit"}:
                     self._quit()
                 case {"type": "resize", "width": width, "height": height}:
-                    set_size(self._terminal, *_size(width, height))
+                    termios.tcsetwinsize(self._terminal, _size(height, width))
 
     def _quit(self) -> None:
         self._is_over = True

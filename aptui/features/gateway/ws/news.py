@@ -21,8 +21,8 @@ from aptui.link.codec import NoticeLine
 from aptui.link.engine_link import EngineLink, NewsPulse
 from aptui.shared.errors import KnownError
 from aptui.store.db.schema import uuid_text, wire_asset_id
-from aptui.store.queries.reader import Reader, SourceRow
-from aptui.store.queries.serving import Served, asset_ids
+from aptui.store.queries.reader import SourceRow
+from aptui.store.queries.serving import Served, asset_ids, sources_at
 
 if TYPE_CHECKING:
     from aptui.config.configuration import Config
@@ -165,7 +165,7 @@ class NewsPublisher:
         digests, paths = _read_from_database(pending)
         wanted = {name: digest for name, digest in digests.items() if digest}
         rows = await self._database.read_products(wanted, (epoch, seq)) if wanted else {}
-        known = await self._database.ask(lambda reader: _sources(reader, paths)) if paths else {}
+        known = await self._database.ask(lambda reader: sources_at(reader, paths)) if paths else {}
         notices = [each for news in pending for each in self._make_notices(news.notice, digests, rows, known)]
         latest = next((news.notice for news in reversed(pending) if isinstance(news.notice, Progress)), None)
         if latest is not None:
@@ -320,7 +320,3 @@ def _show(notice: ShowRequested, known: dict[str, SourceRow]) -> wire_records.Sh
     platform, _, path = notice.product.partition("/")
     place = "" if row is None else from_text(f"{row.root}/{row.source}").decode("utf-8", "replace")
     return wire_records.Show(notice.source, place, uuid_text(row.uuid) if row is not None else "", path, platform)
-
-
-def _sources(reader: Reader, paths: set[str]) -> dict[str, SourceRow]:
-    return {path: row for path in paths if (row := reader.source(path)) is not None}

@@ -42,14 +42,15 @@ from aptui.store.queries.serving import (
     Served,
     find_asset,
     job_of_run,
+    jobs_at,
     jobs_by_id,
     jobs_with_key,
+    keys_meant,
     list_failed,
     products_by_id,
     products_named,
     products_with_id,
     source_with_id,
-    sources_meant,
     walk_dependencies,
 )
 
@@ -194,15 +195,10 @@ async def jobs_info(session: WireSession, request: wire_records.JobsInfo) -> wir
     else:
         found = await _look_up(context, lookup)
         sources = found.sources
-        rows = await context.database.ask(lambda reader: _jobs_of(reader, sources, request.platform))
+        rows = await context.database.ask(lambda reader: jobs_at(reader, sources, request.platform))
     if request.escalates:
         await _raise_priority(session, found, lookup, port.JOBS_URGENCY)
     return wire_records.JobList(_jobs(context, rows[:MOST]), len(rows) > MOST)
-
-
-def _jobs_of(reader: Reader, sources: Iterable[str], platform: str) -> list[JobRow]:
-    found = [source for path in sources if (source := reader.source(path)) is not None]
-    return [row for source in found for row in reader.jobs_of(source.source_id) if platform in ("", row.platform)]
 
 
 # ------------------------------------------------------------------------------------------------- sources, products, paths
@@ -463,12 +459,7 @@ async def clear_fingerprint(session: WireSession, request: wire_records.ClearFin
     term = normalize(request.term).lower()
     if not term:
         raise RequestMistake("'term' is missing")
-
-    def find(reader: Reader) -> list[str]:
-        found = sources_meant(reader, term, is_exact=True, limit=_CLEARED_MOST)
-        return [row.source.lower() for row in (source_by_id(reader, number) for number in found) if row is not None]
-
-    keys = await session.context.database.ask(find)
+    keys = await session.context.database.ask(lambda reader: keys_meant(reader, term, _CLEARED_MOST))
     if not keys:
         raise RequestMistake(f"no source matches '{request.term[:100]}'")
     await session.context.engine.ask(port.ReprocessJobs(tuple(keys)))

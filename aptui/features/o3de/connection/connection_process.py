@@ -34,7 +34,7 @@ from aptui.link.engine_link import EngineLink, NewsPulse
 from aptui.shared.errors import KnownError
 from aptui.shared.forms import prepare_form
 from aptui.store.queries.reader import Reader, SourceRow
-from aptui.store.queries.serving import Database, Served, asset_ids, catalog_page
+from aptui.store.queries.serving import Database, Served, asset_ids, catalog_page, sources_at
 
 _CHANGED, _REMOVED, _STARTED, _COMPLETED, _FAILED, _COUNT = 0, 1, 4, 5, 6, 7
 """Numbers of the types of notifications about assets and jobs."""
@@ -242,7 +242,7 @@ def _read_sources(reader: Reader, pending: Iterable[NoticeLine]) -> dict[str, So
                 paths.update(path for path, is_there in changed if is_there)
             case JobChanged(source=path) | ShowRequested(source=path, on_screen=False):
                 paths.add(path)
-    return {path: row for path in paths if (row := reader.source(path)) is not None}
+    return sources_at(reader, paths)
 
 
 def _change(row: Served, platform: str) -> tuple[Any, ...]:

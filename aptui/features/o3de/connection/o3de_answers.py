@@ -25,7 +25,6 @@ from aptui.link import port
 from aptui.link.engine_link import EngineLink, NewsPulse
 from aptui.shared.errors import HostError, KnownError
 from aptui.store.queries import dependencies, logs
-from aptui.store.queries.assets import source_by_id
 from aptui.store.queries.reader import JobRow, Reader, SourceRow
 from aptui.store.queries.serving import (
     MOST,
@@ -36,11 +35,12 @@ from aptui.store.queries.serving import (
     Served,
     find_asset,
     job_of_run,
+    jobs_at,
     jobs_with_key,
+    keys_meant,
     list_failed,
     products_with_id,
     source_with_id,
-    sources_meant,
     walk_dependencies,
 )
 
@@ -354,8 +354,7 @@ class ClientAnswers:
         def list_jobs(reader: Reader) -> list[JobRow]:
             if request["IsSearchTermJobKey"]:
                 return jobs_with_key(reader, term, MOST)
-            sources = (source for path in found.sources if (source := reader.source(path)) is not None)
-            return [row for source in sources for row in reader.jobs_of(source.source_id)]
+            return jobs_at(reader, found.sources)
 
         rows = await self._database.ask(list_jobs)
         if request["EscalateJobs"]:
@@ -379,12 +378,7 @@ class ClientAnswers:
 
     async def _clear_fingerprint(self, request: O3deMessage) -> Values:
         term = normalize(request["SearchTerm"]).lower()
-
-        def find(reader: Reader) -> list[str]:
-            numbers = sources_meant(reader, term, is_exact=True, limit=MOST) if term else []
-            return [row.source.lower() for row in (source_by_id(reader, number) for number in numbers) if row is not None]
-
-        keys = await self._database.ask(find)
+        keys = await self._database.ask(lambda reader: keys_meant(reader, term, MOST)) if term else []
         if keys:
             await self._engine.ask(port.ReprocessJobs(tuple(keys)))
         return {"Success": bool(keys)}

@@ -210,11 +210,11 @@ async def test_impossible_size_of_a_web_terminal_is_clamped(tmp_path, width, hei
 _LATE = """
 import sys, time
 from aptui.features.gateway.web import web_terminal as terminal
-at_once = terminal.set_size
+at_once = terminal.termios.tcsetwinsize
 def late(*words):
     time.sleep(0.3)
     at_once(*words)
-terminal.set_size = late
+terminal.termios.tcsetwinsize = late
 sys.exit(terminal.main(["stty", "size"]))
 """
 
