@@ -233,6 +233,7 @@ class Jobs:
         """Record of the runs that hold limited resources; None if the project has no limited resources."""
         self.ready = LanedQueue(project.host_platform, self.resources) if self.resources else ReadyQueue(project.host_platform)
         self.running: dict[int, Job] = {}
+        """{run key: the job that runs}"""
         self.committing: dict[int, Commit | PlainCopy] = {}
         """{run key: the new state of its job} of the runs in the present commit. Until it ends, no other event is handled."""
         self.todo = Todo()

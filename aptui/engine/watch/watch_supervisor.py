@@ -221,6 +221,7 @@ class WatchSupervisor:
         self._settings = settings
         self._notify = notify
         self.reader_id = 0
+        """The kernel's id of the thread that reads notifications."""
         self._closed = is_over
         self._poke = poke
         self._mountinfo = b""

@@ -277,6 +277,7 @@ class ResultUploader:
         return self._writes and made.is_shared and self._namespace.remote is not None and is_steady
 
     def _upload(self, made: MadeResult, result: SharedResult) -> None:
+        """Upload a result; runs in a thread."""
         is_done = False
         try:
             if self._namespace.remote is not None and self._is_uploaded(made) and self._breaker.allows():
