@@ -18,6 +18,7 @@ from aptui.core.model import ProductFlag
 from aptui.core.notices import JobChanged
 from aptui.engine.loop import engine as loop_engine
 from aptui.features.sharing import service as sharing
+from aptui.features.sharing import shared_cache
 from aptui.features.sharing import totals as shared_totals
 from aptui.shared.result_store import total
 from aptui.store.queries.reader import open_reader
@@ -80,6 +81,7 @@ class Checkouts:
 
 @pytest.fixture
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Checkouts:
+    monkeypatch.setattr(shared_cache, "_LEAST_TIMEOUT_S", 60.0)  # a busy machine finds results slowly
     return Checkouts(tmp_path, monkeypatch)
 
 
@@ -330,7 +332,8 @@ def test_exception_in_sharing_is_a_cache_miss_and_is_reported_once(world: Checko
     assert failed(ran) == {}
 
 
-def test_job_runs_locally_while_the_store_is_slow(world: Checkouts) -> None:
+def test_job_runs_locally_while_the_store_is_slow(world: Checkouts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_cache, "_LEAST_TIMEOUT_S", 0.1)
     first = world.checkout("one")
     first.engine_run()
     world.ran()
@@ -349,7 +352,8 @@ def test_job_runs_locally_while_the_store_is_slow(world: Checkouts) -> None:
     assert products(second) == products(first)
 
 
-def test_stored_result_that_arrives_during_a_run_cancels_the_run(world: Checkouts) -> None:
+def test_stored_result_that_arrives_during_a_run_cancels_the_run(world: Checkouts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_cache, "_LEAST_TIMEOUT_S", 0.1)
     first = world.checkout("one")
     first.engine_run()
     world.ran()
