@@ -124,7 +124,8 @@ class ProductOpener:
                 return opened
             taken = None if product.is_moving else self._open(product)
             if taken is not None:
-                if self._is_unchanged(taken):
+                # The row is still valid if the database is unchanged since the row was read, and the file has the row's size.
+                if taken.size == product.size and self._database.moment() == self._moment:
                     self._keep(name, taken)
                     return taken
                 taken.close()
@@ -161,10 +162,6 @@ class ProductOpener:
         except OSError:
             return None  # the file was deleted, or replaced by a folder or link; the engine will restore it
         return OpenedProduct(product, descriptor, int(found.st_mtime), found.st_size)
-
-    def _is_unchanged(self, taken: OpenedProduct) -> bool:
-        """Whether the database is unchanged since the row was read, and the file has the size in the row."""
-        return taken.size == taken.product.size and self._database.moment() == self._moment
 
     async def _take_read(self, product: ProductFile) -> OpenedProduct:
         """Open a product and compare the digest of its file with the row: another program may have changed the file."""

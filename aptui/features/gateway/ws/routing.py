@@ -291,8 +291,11 @@ async def dependencies(session: WireSession, request: wire_records.Dependencies)
     """List the run-time dependencies of a product."""
 
     def find(reader: Reader, product_id: int) -> list[wire_records.DependencyInfo]:
-        walked = walk_dependencies(reader, product_id, is_all=request.reach is Reach.ALL)
-        return list(dict.fromkeys(_dependency(each) for each in walked))
+        listed = (
+            wire_records.DependencyInfo(wire_asset_id(each.source_uuid, each.sub_id), each.name.partition("/")[2], each.flags)
+            for each in walk_dependencies(reader, product_id, is_all=request.reach is Reach.ALL)
+        )
+        return list(dict.fromkeys(listed))
 
     found = await _ask_about_product(session.context, request, find)
     return wire_records.DependencyList(tuple(found[:MOST]), len(found) > MOST)
@@ -314,10 +317,6 @@ async def _ask_about_product(
     return await context.database.ask(ask)
 
 
-def _dependency(each: links.AssetDependency) -> wire_records.DependencyInfo:
-    return wire_records.DependencyInfo(wire_asset_id(each.source_uuid, each.sub_id), each.name.partition("/")[2], each.flags)
-
-
 async def count_unresolved(session: WireSession, request: wire_records.UnresolvedCounts) -> wire_records.Unresolved:
     """Count the dependencies of a product that have no target."""
     return wire_records.Unresolved(*await _ask_about_product(session.context, request, links.unmet_counts))
@@ -334,19 +333,13 @@ async def read_product(
     if request.offset < 0 or request.length < 0:
         raise RequestMistake("'offset' and 'length' must not be negative")
     products = await context.database.ask(lambda reader: _products(context, reader, request.asset, request.path, request.platform))
-    if not products:
-        raise _no_product()
     assert context.app is not None
-    taken = await context.app[PRODUCT_OPENER].open(products[0].name)
+    taken = await context.app[PRODUCT_OPENER].open(products[0].name) if products else None
     if taken is None:
-        raise _no_product()
+        raise RequestMistake("this product does not exist", "send 'asset_status' to get the status of the asset")
     length = max(0, min(request.length or taken.size, taken.size - request.offset))
     product = replace(asset_of(products[0]), size=taken.size, digest=taken.product.digest.hex())
     return wire_records.ProductBytes(product, length), _pieces(taken.descriptor, request.offset, length), taken.close
-
-
-def _no_product() -> RequestMistake:
-    return RequestMistake("this product does not exist", "send 'asset_status' to get the status of the asset")
 
 
 async def _pieces(descriptor: int, offset: int, length: int) -> AsyncIterator[bytes]:
