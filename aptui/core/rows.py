@@ -184,29 +184,24 @@ def as_planned(fact: FileFact, digest: Digest) -> FileFact:
     return fact if fact.digest == digest else replace(fact, digest=digest, size=UNKNOWN_SIZE)
 
 
-def job_row(job: Job, state: JobState | None = None) -> Row:
-    """Return the parameters of "put_job"; if `state` is given, it is stored instead of the job's present state.
+def job_row(job: Job, state: JobState | None = None) -> tuple[str, Row]:
+    """Return (operation, parameters) for the row of a job or an analysis; `state` is stored instead of the job's present state.
 
     A job that runs on request is stored without a fingerprint until it has run, so that the next engine runs it, too.
     """
     state = state or job.state or JobState.WAITING
     number = 0 if job.is_forced and state not in SETTLED else job.fingerprint
-    return (
+    if job.is_analysis:
+        return "put_analysis", (
+            job.source.id, job.builder, RESTING[state], number or None, job.error, job.warnings, job.errors, job.duration_ms,
+            job.completed_ms, job.log_file, job.reason, pack_analysis(job), dump_failure(job.failure),
+        )  # fmt: skip
+    return "put_job", (
         job.id, job.source.id, job.key, number, job.platform, job.builder, STATUS[state], job.run_key,
         job.first_fail_ms, job.first_fail_log, job.last_fail_ms, job.last_fail_log, job.last_log_ms, job.log_file,
         job.errors, job.warnings, RESTING[state], job.planned, job.error, job.reason,
         fingerprint.dump(job.inputs), pack_plan(job.plan, job.discovered), job.duration_ms, job.completed_ms, job.failure_cause,
         job.escalation, job.origin, dump_failure(job.failure),
-    )  # fmt: skip
-
-
-def analysis_row(job: Job, state: JobState | None = None) -> Row:
-    """Return the parameters of "put_analysis"; if `state` is given, it is stored instead of the analysis' present state."""
-    state = state or job.state or JobState.WAITING
-    number = 0 if job.is_forced and state not in SETTLED else job.fingerprint
-    return (
-        job.source.id, job.builder, RESTING[state], number or None, job.error, job.warnings, job.errors, job.duration_ms,
-        job.completed_ms, job.log_file, job.reason, pack_analysis(job), dump_failure(job.failure),
     )  # fmt: skip
 
 

@@ -85,9 +85,9 @@ def test_job_in_progress_is_stored_as_pending(state: JobState | None) -> None:
     job = Job(source(), b"b", "linux", "main", 3, state)
     is_settled = state in (JobState.COMPLETED, JobState.FAILED, JobState.CANCELLED)
 
-    row = rows.job_row(job)
+    operation, row = rows.job_row(job)
 
-    assert len(row) == width("put_job")
+    assert (operation, len(row)) == ("put_job", width("put_job"))
     assert row[16] == (state.value if is_settled and state else "waiting")
     assert row[6] == {JobState.COMPLETED: 4, JobState.FAILED: 2, JobState.CANCELLED: 2}.get(state, 0)  # type: ignore[call-overload]
 
@@ -95,16 +95,18 @@ def test_job_in_progress_is_stored_as_pending(state: JobState | None) -> None:
 def test_row_of_a_job_can_be_made_for_a_given_state() -> None:
     job = Job(source(), b"b", "linux", "main", 3, JobState.COMMITTING)
 
-    assert rows.job_row(job, JobState.COMPLETED)[16] == "completed"
+    assert rows.job_row(job, JobState.COMPLETED)[1][16] == "completed"
 
 
 def test_failed_analysis_is_stored_without_a_fingerprint() -> None:
     job = Job(source(), b"b", "", ANALYSIS_KEY, state=JobState.FAILED)
     absent = Job(source(), b"b", "", ANALYSIS_KEY)
 
-    assert len(rows.analysis_row(job)) == width("put_analysis")
-    assert rows.analysis_row(job)[2:4] == ("failed", None)
-    assert rows.analysis_row(absent)[2] == "waiting"
+    operation, row = rows.job_row(job)
+
+    assert (operation, len(row)) == ("put_analysis", width("put_analysis"))
+    assert row[2:4] == ("failed", None)
+    assert rows.job_row(absent)[1][2] == "waiting"
 
 
 def test_source_row_has_no_digest_if_the_file_does_not_exist() -> None:

@@ -320,10 +320,7 @@ class Jobs:
         self.ledger.touched[job.source] = None
         if job.is_unsaved:
             self.memory.unsaved.end(job)
-        if job.is_analysis:
-            self.ledger.put("put_analysis", rows.analysis_row(job))
-        else:
-            self.ledger.put("put_job", rows.job_row(job))
+        self.ledger.put(*rows.job_row(job))
 
     def save_plan(self, job: Job) -> None:
         """Save the row of a job that is about to be queued.
@@ -557,10 +554,7 @@ class Jobs:
             return
         job.is_doubted = True
         self.ledger.touched[job.source] = None
-        if job.is_analysis:
-            self.ledger.put("put_analysis", rows.analysis_row(job, JobState.WAITING))
-        else:
-            self.ledger.put("put_job", rows.job_row(job, JobState.WAITING))
+        self.ledger.put(*rows.job_row(job, JobState.WAITING))
 
     def resource_uses(self) -> tuple[ResourceUse, ...]:
         """Return how each resource of the project is used."""

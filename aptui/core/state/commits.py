@@ -237,7 +237,7 @@ class Commits:
             yield "drop_products", (job.id,)
         committed = copy(job)
         self.note_committed(commit, committed)
-        yield "put_job", rows.job_row(committed, JobState.COMPLETED)
+        yield rows.job_row(committed, JobState.COMPLETED)
         for product in commit.products:
             yield from rows.product_rows(next(self._ledger.product_ids), job, product)
         yield (

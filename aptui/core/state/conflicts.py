@@ -278,7 +278,7 @@ class Conflicts:
         """Record `products` as the only products of `job`, and mark the job as needing a run."""
         job.products, job.fingerprint = products, 0
         self._ledger.drop("drop_products", (job.id,))
-        self._ledger.put("put_job", rows.job_row(job, JobState.WAITING))
+        self._ledger.put(*rows.job_row(job, JobState.WAITING))
         for item in products:
             for operation, row in rows.product_rows(next(self._ledger.product_ids), job, item):
                 self._ledger.put(operation, row)

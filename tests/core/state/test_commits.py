@@ -176,7 +176,7 @@ def test_row_that_a_commit_saves_equals_the_row_of_the_committed_job() -> None:
     job = running_job(jobs, "a.s", 1)
     prepared = jobs.commits.prepare([(job, result_of(job, "own.bin"))], 9)
     jobs.commits.begin(prepared)
-    (row,) = [row for operation, row in jobs.commits.rows_of(prepared.commits[0]) if operation == "put_job"]
+    (row,) = [row for row in jobs.commits.rows_of(prepared.commits[0]) if row[0] == "put_job"]
 
     Commits.note_committed(prepared.commits[0], job)
 

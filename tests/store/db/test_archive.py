@@ -88,8 +88,8 @@ def put_source(store: Store, source: Source) -> None:
     jobs = [job for job in source.jobs.values() if not job.is_analysis]
     store.put(
         put_source=[rows.source_row(source)],
-        put_analysis=[rows.analysis_row(job) for job in source.jobs.values() if job.is_analysis],
-        put_job=[rows.job_row(job) for job in jobs],
+        put_analysis=[rows.job_row(job)[1] for job in source.jobs.values() if job.is_analysis],
+        put_job=[rows.job_row(job)[1] for job in jobs],
         put_product=[
             next(rows.product_rows(number, job, product))[1] for job in jobs for number, product in enumerate(job.products, 1)
         ],
