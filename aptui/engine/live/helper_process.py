@@ -6,6 +6,7 @@ Tests: `tests/engine/live/test_helper_process.py`, `tests/features/gateway/test_
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import selectors
 import signal
@@ -13,6 +14,38 @@ import subprocess
 from collections.abc import Callable
 
 _END_LIMIT_S = 5.0
+_FIRST_DELAY_S = 1.0
+_STEADY_S = 10.0
+"""Minimum run time after which the delay of the next start is again the shortest one."""
+
+
+class Restarts:
+    """Decides when a helper process that failed starts again; each delay is four times the last one, to at most `longest_s`.
+
+    All times are seconds of the monotonic clock.
+    """
+
+    def __init__(self, longest_s: float) -> None:
+        self._longest_s = longest_s
+        self._began = math.inf  # the start of the process that runs; later than any time if no process runs
+        self.reset(-math.inf)
+
+    def reset(self, now: float) -> None:
+        """Forget all failures, for example because the settings changed; the process may start now."""
+        self.due_at, self._delay_s, self._problem = now, _FIRST_DELAY_S, ""
+
+    def record_start(self, now: float) -> None:
+        """Record that the process was started."""
+        self._began = now
+
+    def record_failure(self, why: str, now: float) -> bool:
+        """Plan the next start of a process that ended or could not be started; return whether the reason is a new one."""
+        if now - self._began >= _STEADY_S:
+            self.reset(now)
+        self._began = math.inf
+        self.due_at, self._delay_s = now + self._delay_s, min(4 * self._delay_s, self._longest_s)
+        is_new, self._problem = why != self._problem, why
+        return is_new
 
 
 class HelperProcess:

@@ -6,7 +6,6 @@ Tests: `tests/features/gateway/test_gateway_process.py`, `tests/features/gateway
 from __future__ import annotations
 
 import contextlib
-import math
 import subprocess
 import sys
 import time
@@ -20,7 +19,7 @@ from msgspec.structs import replace
 from aptui.core.model import RelPath
 from aptui.core.notices import LogLevel, PeerOrdered, ShowRequested
 from aptui.core.pipeline.pipeline import PendingCounts
-from aptui.engine.live.helper_process import HelperProcess
+from aptui.engine.live.helper_process import HelperProcess, Restarts
 from aptui.features.gateway.engine_requests import Barrier, OrderPeers, Readiness, ReportPeers, ShowSource, WriteCatalog
 from aptui.link import codec, places
 from aptui.shared.errors import HostError, KnownError, UserError
@@ -34,10 +33,7 @@ if TYPE_CHECKING:
 
 # ------------------------------------------------------------------------------------------------------------- the process
 
-_RETRY_S = (1.0, 300.0)
-"""(delay of the first restart after a failure, maximum delay of a restart), in seconds."""
-_STEADY_S = 10.0
-"""Minimum run time (seconds) after which the restart delay of a failed gateway is again the shortest one."""
+_LONGEST_DELAY_S = 300.0
 _LOG = "gateway.log"
 _NO_RESTART: dict[str, Any] = {
     "allowed": (),
@@ -71,22 +67,19 @@ class GatewaySupervisor:
         """The configuration at the last check."""
         self._begun_with: tuple[object, ...] = ()
         """The settings whose changes need a restart of the gateway, as they were at the last check."""
-        self._began = 0.0
-        self._retry_at = -math.inf
-        self._retry_s = _RETRY_S[0]
-        self._problem = ""
+        self._restarts = Restarts(_LONGEST_DELAY_S)
         live.parts.append(self)
         live.endings.append(self.close)
 
     def next_deadline(self, _now: float) -> float | None:
         """Return when to start the gateway again, None = the gateway runs or is disabled."""
-        return self._retry_at if self._live.config.serve.is_enabled and self._process.child is None else None
+        return self._restarts.due_at if self._live.config.serve.is_enabled and self._process.child is None else None
 
     def poll(self, now: float) -> None:
         """Start or end the gateway according to the configuration."""
         if self._live.config is not self._seen:
             self._adopt(self._live.config, now)
-        if self._live.config.serve.is_enabled and self._process.child is None and now >= self._retry_at:
+        if self._live.config.serve.is_enabled and self._process.child is None and now >= self._restarts.due_at:
             self._start(now)
 
     def _adopt(self, config: Config, now: float) -> None:
@@ -98,7 +91,7 @@ class GatewaySupervisor:
         if self._begun_with == before:
             return
         self._process.end()
-        self._retry_at, self._retry_s, self._problem = now, _RETRY_S[0], ""
+        self._restarts.reset(now)
         if not config.serve.is_enabled:
             places.retract_gateway(config.cache_dir)
 
@@ -131,30 +124,25 @@ class GatewaySupervisor:
         except (OSError, KnownError) as error:
             self._fail(f"the process of the gateway cannot be started: {error}", now)
             return
-        self._began = now
+        self._restarts.record_start(now)
 
     def _on_end(self, code: int) -> None:
         """Handle the end of a gateway that ended by itself: plan its restart, and report why it ended."""
-        now = time.monotonic()
-        if now - self._began >= _STEADY_S:
-            self._retry_s, self._problem = _RETRY_S[0], ""
-        self._fail(self._last_error() or f"the process of the gateway ended with exit code {code}", now)
+        self._fail(self._last_error() or f"the process of the gateway ended with exit code {code}", time.monotonic())
 
     def _fail(self, why: str, now: float) -> None:
         """Plan the next start of the gateway.
 
         Store the reason of the failure, so that other programs can show it; log the reason if it is new.
         """
-        self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])
+        is_new = self._restarts.record_failure(why, now)
         config = self._live.config
         with contextlib.suppress(KnownError):
             places.announce_gateway(
                 config.cache_dir, places.GatewayRecord(0, 0, "", config.serve.address, config.serve.port, "", why)
             )
-        if why != self._problem:
-            self._problem = why
-            if self._live.engine is not None:
-                self._live.engine.news.say(f"the gateway does not run: {why}", LogLevel.ERROR)
+        if is_new and self._live.engine is not None:
+            self._live.engine.news.say(f"the gateway does not run: {why}", LogLevel.ERROR)
 
     def _last_error(self) -> str:
         try:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from aptui.core.notices import LogLevel
-from aptui.engine.live.helper_process import HelperProcess
+from aptui.engine.live.helper_process import HelperProcess, Restarts
 from aptui.engine.pool.spawning import python_environment
 from aptui.features.o3de.connection.connection_settings import ConnectionSettings, find_settings, listen
 from aptui.shared.errors import HostError
@@ -33,9 +32,7 @@ if TYPE_CHECKING:
     from aptui.config.configuration import Config
     from aptui.engine.live.supervisor import EngineSupervisor
 
-_RETRY_S = (1.0, 15.0)
-_STEADY_S = 10.0
-"""Minimum run time (seconds) after which the retry delay of a process that ended is again the shortest one."""
+_LONGEST_DELAY_S = 15.0
 _LINE_BYTES = 4096
 _PROCESS = "aptui.features.o3de.connection.connection_process"
 
@@ -57,9 +54,7 @@ class ConnectionSupervisor:
         self._settings: ConnectionSettings | None = None
         self._process = HelperProcess(live.selector, self._on_end, self._on_output)
         self._output = b""
-        self._retry_at, self._retry_s = -math.inf, _RETRY_S[0]
-        self._began = -math.inf
-        self._problem = ""
+        self._restarts = Restarts(_LONGEST_DELAY_S)
         live.parts.append(self)
         live.endings.append(self.close)
         self.poll(time.monotonic())  # open the port now, because a client may ask the engine for the port at once
@@ -76,13 +71,13 @@ class ConnectionSupervisor:
 
     def next_deadline(self, _now: float) -> float | None:
         """Return when to start the process again, None = it is running or disabled."""
-        return self._retry_at if self._settings is not None and self._process.child is None else None
+        return self._restarts.due_at if self._settings is not None and self._process.child is None else None
 
     def poll(self, now: float) -> None:
         """Start or end the server process for O3DE's programs according to the configuration."""
         if self._live.config is not self._seen:
             self._adopt(self._live.config, now)
-        if self._settings is not None and self._process.child is None and now >= self._retry_at:
+        if self._settings is not None and self._process.child is None and now >= self._restarts.due_at:
             self._start(now)
 
     def _adopt(self, config: Config, now: float) -> None:
@@ -95,7 +90,7 @@ class ConnectionSupervisor:
         if self._fixed is None:
             self._close_listening()
         self._settings, self._port = settings, port
-        self._retry_at, self._retry_s, self._problem = now, _RETRY_S[0], ""
+        self._restarts.reset(now)
 
     def _start(self, now: float) -> None:
         assert self._settings is not None
@@ -116,7 +111,8 @@ class ConnectionSupervisor:
         with contextlib.suppress(OSError):  # if the process has ended already, the next turn of the loop reports the end
             child.stdin.write(json.dumps(msgspec.to_builtins(self._settings)).encode() + b"\n")
             child.stdin.flush()
-        self._live.ports["o3de"], self._began = self.port, now
+        self._live.ports["o3de"] = self.port
+        self._restarts.record_start(now)
 
     def _on_output(self, _mask: int) -> None:
         """Log the messages of the process about refused clients as warnings."""
@@ -137,15 +133,10 @@ class ConnectionSupervisor:
 
     def _on_end(self, code: int) -> None:
         """Handle a process that ended by itself."""
-        now = time.monotonic()
-        if now - self._began >= _STEADY_S:
-            self._retry_s, self._problem = _RETRY_S[0], ""
-        self._fail(f"aptui's server process ended with exit code {code}", now)
+        self._fail(f"aptui's server process ended with exit code {code}", time.monotonic())
 
     def _fail(self, why: str, now: float) -> None:
-        self._retry_at, self._retry_s = now + self._retry_s, min(4 * self._retry_s, _RETRY_S[1])
-        if why != self._problem:
-            self._problem = why
+        if self._restarts.record_failure(why, now):
             self._say(f"O3DE's Editor and launchers cannot connect: {why}", LogLevel.WARNING)
 
     def _say(self, text: str, level: LogLevel) -> None:

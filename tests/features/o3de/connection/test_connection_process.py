@@ -8,10 +8,8 @@ import signal
 import socket
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +21,6 @@ from aptui.config.settings import GatewaySettings
 from aptui.core.notices import EngineMessage, ShowRequested
 from aptui.core.paths import path_uuid
 from aptui.features.gateway.engine_requests import ShowSource
-from aptui.features.o3de.connection import connection_supervisor
 from aptui.features.o3de.connection.connection_settings import branch_token, find_settings
 from aptui.features.o3de.connection.connection_supervisor import ConnectionSupervisor
 from aptui.features.o3de.project_facts import Options
@@ -481,26 +478,6 @@ def test_killed_process_is_restarted_and_clients_connect_again(garden: Garden) -
     with garden.editor() as editor:  # waits until the restarted server process accepts clients
         assert editor.ask(STATUS, status_of("first.txt"))["AssetStatus"].number == 4
     assert garden.supervisor.pid not in (0, before)
-
-
-@pytest.mark.parametrize(("ran_s", "delay_s", "reports"), [(1.0, 15.0, 1), (60.0, 1.0, 2)])
-def test_process_that_ran_for_long_is_restarted_soon_and_its_end_is_reported(
-    monkeypatch: pytest.MonkeyPatch, ran_s: float, delay_s: float, reports: int
-) -> None:
-    monkeypatch.setattr(connection_supervisor, "find_settings", lambda _config: None)
-    reports_sent: list[str] = []
-    news = SimpleNamespace(say=lambda text, _level: reports_sent.append(text))
-    live: Any = SimpleNamespace(config=None, selector=None, parts=[], endings=[], ports={}, engine=SimpleNamespace(news=news))
-    supervisor = ConnectionSupervisor(live)
-    now = supervisor._began = time.monotonic()
-    for _ in range(3):
-        supervisor._on_end(1)
-    supervisor._began = now - ran_s
-
-    supervisor._on_end(1)
-
-    assert supervisor._retry_at - now == pytest.approx(delay_s, abs=0.5)
-    assert len(reports_sent) == reports
 
 
 # ------------------------------------------------------------------------------------------------------------- the settings
