@@ -177,7 +177,10 @@ def open_regular(path: str | bytes | Path) -> BufferedReader:
     Raises:
         OSError: the file cannot be read, or is not a regular file.
     """
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except BlockingIOError:  # a file server holds a lease on the file, and gives it up if the open waits
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "it is not a regular file", os.fspath(path))

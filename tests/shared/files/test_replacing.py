@@ -1,4 +1,6 @@
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,3 +109,23 @@ def test_regular_file_is_read_up_to_the_limit(tmp_path):
     assert read_regular(path, 3) == b"123"
     assert read_regular(path, 3, is_tail=True) == b"345"
     assert read_regular(path, 9, is_tail=True) == b"12345"
+
+
+@pytest.mark.real
+def test_file_with_the_lease_of_a_file_server_is_read(tmp_path: Path) -> None:
+    file = tmp_path / "a"
+    file.write_bytes(b"text")
+    code = (
+        "import fcntl, os, signal, sys\n"
+        "file = os.open(sys.argv[1], os.O_RDWR)\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGIO})\n"
+        "fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n"
+        "print(flush=True)\n"
+        "signal.sigwait({signal.SIGIO})\n"
+        "fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_UNLCK)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code, str(file)], stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"\n"
+
+        assert read_regular(file) == b"text"
