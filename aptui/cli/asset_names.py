@@ -80,7 +80,7 @@ def spelling(data: bytes, path: bytes) -> bytes | None:
 
     The search ignores case.
     """
-    lowered = data.lower()
+    lowered = _QUOTES.sub(lambda quote: b" " * len(quote[0]), data.lower())
     steps = path.split(b"/")
     for first in range(len(steps)):
         wanted = b"/".join(steps[first:])
@@ -92,6 +92,8 @@ def spelling(data: bytes, path: bytes) -> bytes | None:
     return None
 
 
+_QUOTES = re.compile(rb"\xe2\x80[\x98-\x9f]|\xc2[\xab\xbb]")
+"""Matches typographic quotes in UTF-8, whose bytes would otherwise count as letters of a name."""
 _NAME_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-." + bytes(range(128, 256)))
 """Bytes that continue a name: `A.PNG` in `DATA.PNG` is not a spelling of `a.png`."""
 

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from aptui.batch.options import (
     refuse_ignored,
 )
 from aptui.batch.run import INTERRUPTED
+from aptui.cli.main import ENGINE_PATH
 from aptui.config.configuration import Config
 from aptui.config.dirs import refuse_other_user
 from aptui.link import places, port
@@ -144,9 +146,11 @@ def start(arguments: Namespace) -> int:
 
 def _report_unused(arguments: Namespace) -> None:
     """Warn about options that have no effect, because the engine is already running; a repeated `start` succeeds."""
+    given = copy(arguments)
+    given.set = [each for each in arguments.set if not each.startswith(ENGINE_PATH)]  # the engine's folder may be necessary
     for name in ("skip-start-scan", "platforms", "workers", "set", "adopt-cache"):
         try:
-            refuse_ignored(arguments, [name], "has no effect, because the engine is already running", "run 'aptui stop' first")
+            refuse_ignored(given, [name], "has no effect, because the engine is already running", "run 'aptui stop' first")
         except UserError as error:
             printing.complain(f"aptui: {error}", "yellow")
 

@@ -29,6 +29,8 @@ _LEAN_START = "aptui.shared.lean_start"
 
 `--version` and `--help` need neither this module nor msgspec.
 """
+ENGINE_PATH = "/Amazon/AzCore/Bootstrap/engine_path="
+"""Beginning of the argument of `--set` that the option `--engine-path` adds."""
 _WITH_VALUE = frozenset({"-C", "--project", "--engine-path", "--theme", "--color"})
 """Options that may stand before a verb, and whose value is the next word."""
 _HIDDEN = "==SUPPRESS=="
@@ -157,7 +159,7 @@ def add_screen_options(parser: ArgumentParser) -> None:
 
 def _engine_setting(folder: str) -> str:
     """Return the argument of `--set` that has the same effect as `--engine-path`."""
-    return f"/Amazon/AzCore/Bootstrap/engine_path={os.path.abspath(folder)}"
+    return f"{ENGINE_PATH}{os.path.abspath(folder)}"
 
 
 def _run_without_verb(words: list[str]) -> int:

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import os
 import shlex
+from argparse import Namespace
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,6 +132,14 @@ def test_start_reports_options_that_a_running_engine_does_not_use(run: Run, monk
     assert "'--workers' has no effect, because the engine is already running; run 'aptui stop' first" in err
     assert "'--skip-start-scan' has no effect" in err
     assert "'--set'" not in err
+
+
+def test_start_does_not_report_the_folder_of_the_engine_as_unused(capsys: pytest.CaptureFixture[str]) -> None:
+    given = Namespace(set=[main._engine_setting("/o3de")], workers=2)
+
+    engine_verbs._report_unused(given)
+
+    assert [line.split()[1] for line in capsys.readouterr().err.splitlines()] == ["'--workers'"]
 
 
 def test_stop_succeeds_if_the_engine_ends_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -104,6 +104,8 @@ def test_lint_sets_the_exit_code_and_writes_a_junit_file(project: Path, tmp_path
         (b"hero.png and Hero.png", b"tex/Hero.png", b"Hero.png"),
         (b"ALPHA.PNG my-A.PNG A.PNGX", b"tex/a.png", None),
         (b"ALPHA.PNG, then A.PNG.", b"tex/a.png", b"A.PNG"),
+        ("\u201cA.PNG\u201d".encode(), b"tex/a.png", b"A.PNG"),
+        ("\xabA.PNG\xbb \xe4A.png".encode(), b"tex/a.png", b"A.PNG"),
     ],
 )
 def test_lint_compares_a_reference_with_the_longest_matching_end_of_a_path(text: bytes, path: bytes, written: bytes | None) -> None:
