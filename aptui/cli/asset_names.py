@@ -80,13 +80,13 @@ def spelling(data: bytes, path: bytes) -> bytes | None:
 
     The search ignores case.
     """
-    lowered = _QUOTES.sub(lambda quote: b" " * len(quote[0]), data.lower())
+    lowered = _fold(data)
     steps = path.split(b"/")
     for first in range(len(steps)):
         wanted = b"/".join(steps[first:])
         if wanted in data:
             return wanted
-        at = _find_word(lowered, wanted.lower())
+        at = _find_word(lowered, _fold(wanted))
         if at >= 0:
             return data[at : at + len(wanted)]
     return None
@@ -94,6 +94,13 @@ def spelling(data: bytes, path: bytes) -> bytes | None:
 
 _QUOTES = re.compile(rb"\xe2\x80[\x98-\x9f]|\xc2[\xab\xbb]")
 """Matches typographic quotes in UTF-8, whose bytes would otherwise count as letters of a name."""
+
+
+def _fold(text: bytes) -> bytes:
+    """Return a text of the same length in lower case and with blanks in place of typographic quotes."""
+    return _QUOTES.sub(lambda quote: b" " * len(quote[0]), text.lower())
+
+
 _NAME_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-." + bytes(range(128, 256)))
 """Bytes that continue a name: `A.PNG` in `DATA.PNG` is not a spelling of `a.png`."""
 

@@ -105,6 +105,7 @@ def test_lint_sets_the_exit_code_and_writes_a_junit_file(project: Path, tmp_path
         (b"ALPHA.PNG my-A.PNG A.PNGX", b"tex/a.png", None),
         (b"ALPHA.PNG, then A.PNG.", b"tex/a.png", b"A.PNG"),
         ("\u201cA.PNG\u201d".encode(), b"tex/a.png", b"A.PNG"),
+        ("see \u201cA\u201d.PNG".encode(), "\u201ca\u201d.png".encode(), "\u201cA\u201d.PNG".encode()),
         ("\xabA.PNG\xbb \xe4A.png".encode(), b"tex/a.png", b"A.PNG"),
     ],
 )
