@@ -18,6 +18,7 @@ from unittest import mock
 
 import pytest
 from live_project import LiveProject, Request, own_live_project
+from waiting import until
 
 from aptui.core.notices import MissingScan
 from aptui.features.shipping.missing_rows import (
@@ -238,7 +239,9 @@ def begin_stuck_read(readers: Readers, file: Path) -> tuple[subprocess.Popen[byt
     assert not readers.read(str(file)).result(20).is_broken
     (process,) = readers._processes
     process.send_signal(signal.SIGSTOP)
-    return process, readers.read(str(file))
+    stuck = readers.read(str(file))
+    until(stuck.running, "the file is being read")
+    return process, stuck
 
 
 def test_pipe_is_not_read(tmp_path: Path) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import json
 import zlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import aiohttp
@@ -83,16 +85,19 @@ def test_compression_changes_no_content(there: Garden, window: int) -> None:
     assert sent_bytes < whole / 3 if window == 15 else sent_bytes > whole / 2
 
 
-def burst(there: Garden) -> list[JobChanged]:
-    """Simulate a burst of notices of the engine."""
+def burst(there: Garden, prepare: Callable[[], object] = lambda: None) -> list[JobChanged]:
+    """Simulate a burst of notices of the engine; `prepare` is called in the event loop just before the burst."""
     context = there.served.context
     done = [
         JobChanged(1, 1_000 + number, "a.txt", 1, "linux", "texts", "texts", "completed", "", "", 0, 0, 1, "", 7)
         for number in range(BURST)
     ]
-    there.served.loop.call_soon_threadsafe(
-        context.publisher.take_news, [NoticeLine(context.engine.epoch, context.engine.seq, each) for each in done]
-    )
+
+    def begin() -> None:
+        prepare()
+        context.publisher.take_news([NoticeLine(context.engine.epoch, context.engine.seq, each) for each in done])
+
+    there.served.loop.call_soon_threadsafe(begin)
     return done
 
 
@@ -115,8 +120,7 @@ def test_notices_of_an_ended_engine_are_dropped(there: Garden, monkeypatch: pyte
         monkeypatch.undo()
         notifier.on_engine_change(False)
 
-    monkeypatch.setattr(news, "wait_until_taken", go_meanwhile)
-    burst(there)
+    burst(there, partial(monkeypatch.setattr, news, "wait_until_taken", go_meanwhile))
     receive(client, wire_records.EngineChanged, lambda notice: not notice.is_here)
     there.write("after.txt", "after")
 
@@ -137,8 +141,7 @@ def test_notices_before_a_resync_are_dropped(there: Garden, monkeypatch: pytest.
             patch.setattr(news, "_MOST", 0)
             notifier.take_news([NoticeLine(1, 1, Progress(0, 0, 0, 0, 0, 0, 0, 0, is_scanning=False))])
 
-    monkeypatch.setattr(news, "wait_until_taken", overflow)
-    burst(there)
+    burst(there, partial(monkeypatch.setattr, news, "wait_until_taken", overflow))
     receive(client, wire_records.Resync)
     there.write("after.txt", "after")
 
