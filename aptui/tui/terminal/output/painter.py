@@ -478,14 +478,13 @@ class FramePainter:
     def _ascii(self, y: int, x: int, text: str) -> None:
         """Write ASCII characters; send runs of one character in a short form."""
         done = 0
-        can_erase = self._abilities.is_modern and self._pen is not None and self._erases(self._pen.blank)
         for run in _RUN.finditer(text) if len(text) >= _WORTH_REPEATING else ():
             count = run.end() - run.start()
             if REPEATS_ASCII in self.tested:
                 self._plain(y, x + done, text[done : run.start() + 1])
                 self._out.append(f"\x1b[{count - 1}b")
                 self._advance(count - 1)
-            elif count >= _WORTH_ERASING and run[1] == " " and can_erase:
+            elif count >= _WORTH_ERASING and run[1] == " " and self._can_erase_now():
                 self._plain(y, x + done, text[done : run.start()])
                 self._move_cursor(y, x + run.start())
                 self._out.append(f"\x1b[{count}X")
@@ -499,6 +498,9 @@ class FramePainter:
             self._move_cursor(y, x)
             self._put(text)
             self._advance(len(text))
+
+    def _can_erase_now(self) -> bool:
+        return self._abilities.is_modern and self._pen is not None and self._erases(self._pen.blank)
 
     def _put(self, text: str) -> None:
         # `safety` has made the text safe already. This is the last check before the text is sent.
