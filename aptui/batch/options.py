@@ -232,20 +232,24 @@ def report_arguments(parser: ArgumentParser) -> None:
     )  # fmt: skip
 
 
+def list_given(arguments: Namespace, names: Iterable[str]) -> list[str]:
+    """Return the options that were given, of these options without their dashes: the value is not None, False or empty."""
+    values = {name: getattr(arguments, name.replace("-", "_"), None) for name in names}
+    return [name for name, value in values.items() if value is not None and value is not False and value not in ("", [])]
+
+
 def refuse_ignored(arguments: Namespace, names: Iterable[str], why: str, hint: str = "remove it") -> None:
     """Refuse options that would have no effect.
 
     Args:
-        names: options without their dashes; an option was not given if its value is None, False or empty.
+        names: options, as in `list_given`.
         why: end of the sentence that begins with the option, for example "has no effect without '--rebuild'".
 
     Raises:
         UserError: one of the options was given.
     """
-    for name in names:
-        value = getattr(arguments, name.replace("-", "_"), None)
-        if value is not None and value is not False and value not in ("", []):
-            raise UserError(f"'--{name}' {why}", hint=hint)
+    for name in list_given(arguments, names):
+        raise UserError(f"'--{name}' {why}", hint=hint)
 
 
 def refuse_second_folder(arguments: Namespace) -> None:

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,12 +20,12 @@ from aptui.batch.options import (
     adopt_argument,
     adopt_cache,
     configuration_arguments,
+    list_given,
     load_config,
     load_last_config,
     load_to_run,
     project_dir,
     project_facts,
-    refuse_ignored,
 )
 from aptui.batch.run import INTERRUPTED
 from aptui.cli.main import ENGINE_PATH
@@ -146,13 +145,12 @@ def start(arguments: Namespace) -> int:
 
 def _report_unused(arguments: Namespace) -> None:
     """Warn about options that have no effect, because the engine is already running; a repeated `start` succeeds."""
-    given = copy(arguments)
-    given.set = [each for each in arguments.set if not each.startswith(ENGINE_PATH)]  # the engine's folder may be necessary
-    for name in ("skip-start-scan", "platforms", "workers", "set", "adopt-cache"):
-        try:
-            refuse_ignored(given, [name], "has no effect, because the engine is already running", "run 'aptui stop' first")
-        except UserError as error:
-            printing.complain(f"aptui: {error}", "yellow")
+    given = list_given(arguments, ("skip-start-scan", "platforms", "workers", "set", "adopt-cache"))
+    if all(each.startswith(ENGINE_PATH) for each in arguments.set):  # the engine's folder may be necessary
+        given = [name for name in given if name != "set"]
+    for name in given:
+        error = UserError(f"'--{name}' has no effect, because the engine is already running", hint="run 'aptui stop' first")
+        printing.complain(f"aptui: {error}", "yellow")
 
 
 def _forget_gateway(config: Config) -> None:
