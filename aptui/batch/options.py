@@ -233,7 +233,7 @@ def report_arguments(parser: ArgumentParser) -> None:
 
 
 def list_given(arguments: Namespace, names: Iterable[str]) -> list[str]:
-    """Return the options that were given, of these options without their dashes: the value is not None, False or empty."""
+    """Return which of the options `names` (without dashes) were given: those whose value is not None, False or empty."""
     values = {name: getattr(arguments, name.replace("-", "_"), None) for name in names}
     return [name for name, value in values.items() if value is not None and value is not False and value not in ("", [])]
 

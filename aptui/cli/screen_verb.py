@@ -185,7 +185,7 @@ def _engine_root(config: Config | None) -> str:
 
 
 def reason_for_lines(arguments: Namespace, environ: Mapping[str, str], *, is_typed: bool) -> str:
-    """Return the reason to print lines instead of a screen, or ""."""
+    """Return why lines are printed instead of a screen, "" if a screen can be opened."""
     if getattr(arguments, "plain", False):
         return "--plain"
     if environ.get("ACCESSIBLE", "0") not in {"", "0"}:

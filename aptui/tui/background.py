@@ -38,8 +38,8 @@ class _TimerNode(Protocol):
 def call_after(node: _TimerNode, delay_s: float, callback: Callable[[], Any]) -> Timer:
     """Call a function once after some seconds, unless `node` is removed before.
 
-    `set_timer` alone is not reliable: if the process does not run for `delay_s` at the moment when the timer begins, Textual skips
-    its only call.
+    `set_timer` alone is not reliable: Textual skips the call if the process is suspended for longer than `delay_s` while the timer
+    starts.
     """
     timer = node.set_timer(delay_s, callback)
     timer._skip = False  # noqa: SLF001  # Textual has no public way to ask for this

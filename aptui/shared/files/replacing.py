@@ -172,7 +172,7 @@ def lock_file(path: Path) -> Iterator[None]:
 
 
 def open_regular(path: str | bytes | Path) -> BufferedReader:
-    """Open a file for reading, as `read_regular` does; the caller closes it.
+    """Return an opened file for reading, which the caller closes. A pipe or a device is refused, as by `read_regular`.
 
     Raises:
         OSError: the file cannot be read, or is not a regular file.

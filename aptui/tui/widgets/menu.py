@@ -518,7 +518,7 @@ class Prompt(Form):
         value: str = "",
         check: Callable[[str], str] = lambda _text: "",
     ) -> Prompt:
-        """Ask for a text, which begins with `value`; `check` returns the mistake in a text, "" = no mistake."""
+        """Ask for a text; the box shows `value` at first. `check` returns the mistake in a text, "" = no mistake."""
 
         def check_line(values: dict[str, str]) -> tuple[str, str] | None:
             return ("text", mistake) if (mistake := check(values["text"])) else None

@@ -305,7 +305,7 @@ class Rows(ScrollView, PlainLines, can_focus=True):  # `ScrollView` is first: Te
 
     @dataclass
     class RowMessage(ListMessage):
-        """Base class of messages about the row with this key."""
+        """Base class of messages about one row; `key` is its key."""
 
         key: int
 

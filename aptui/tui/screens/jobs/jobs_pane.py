@@ -46,7 +46,7 @@ _BESIDE = 160
 """Minimum width for the log beside the table (columns)."""
 _NARROWEST, _WIDEST = 16, 80
 _MOST_DIGITS, _LAST_NUMBER = 18, (1 << 63) - 1
-"""Maximum length of a job number that is compared; `_LAST_NUMBER` replaces a longer one, because no job has either number."""
+"""`_MOST_DIGITS`: maximum length of a job number. For a longer number, which no job has, `_LAST_NUMBER` is searched."""
 _ABOVE_ROWS, _LEAST_ROWS = 2, 6
 """Number of lines above the rows (filter and header), and minimum number of rows that stay visible."""
 
