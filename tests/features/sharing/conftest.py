@@ -113,7 +113,8 @@ def nginx():
 
 @pytest.fixture(scope="module")
 def apache():
-    with tempfile.TemporaryDirectory() as folder, harness.apache(folder) as address:  # `tmp_path` is not readable for Apache's user
+    # Apache's user can read neither `tmp_path` nor a folder below the TMPDIR of another test.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder, harness.apache(folder) as address:
         yield address, Path(folder, "www")
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import secrets
 import shutil
 import signal
 import socket
@@ -90,9 +91,15 @@ def key_file(tmp_path, text=TEAM, name="key"):
 
 
 def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """Return a port for a program that opens it later.
+
+    The kernel gives ports above 32767 to sockets without a port of their own, so another test could get such a port first.
+    """
+    while True:
+        port = 20_000 + secrets.randbelow(12_000)  # not `random`, whose seed is the same in all processes of the tests
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 # -------------------------------------------------------------------------------------------------------- a hostile server
